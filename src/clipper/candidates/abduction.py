@@ -1,0 +1,151 @@
+"""Abduction: which label combinations does a rule allow? Knows nothing of samples, only of targets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.columns import run_on_columns
+from clipper.errors import BudgetError, InputError
+
+BUDGET = 20_000_000
+"""Label combinations that `Candidates.from_rule` tries before it asks for another way."""
+
+_CHUNK = 1 << 20
+
+Rule = Callable[..., Any]
+
+
+def templates(
+    rule: Rule,
+    targets: Sequence[Hashable] | Tensor,
+    slots: int | Sequence[int],
+    domains: range | Sequence[Sequence[int]],
+    budget: int = BUDGET,
+) -> tuple[Tensor, Tensor, list[int]]:
+    """Enumerate each distinct (number of slots, target) once, because many samples share one.
+
+    Returns:
+        `labels (rows, m)` of all templates, padded with -1; `counts (templates,)`; each sample's template.
+    """
+    wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
+    lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
+    _check_lengths(lengths, wanted)
+    longest = max(lengths)
+    domain: Sequence[Sequence[int]] = [domains] * longest if isinstance(domains, range) else domains
+    if len(domain) < longest or not all(len(d) for d in domain):
+        raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(domain)}")
+    place: dict[tuple[int, Hashable], int] = {}
+    labels, counts = [], []
+    for length in sorted(set(lengths)):
+        distinct = list(dict.fromkeys(t for t, own in zip(wanted, lengths, strict=True) if own == length))
+        rows, found = satisfying(rule, distinct, domain[:length], budget)
+        if not bool(found.all()):
+            missing = distinct[int((found == 0).nonzero()[0])]
+            sample = next(i for i, t in enumerate(wanted) if t == missing and lengths[i] == length)
+            raise InputError(
+                f"sample {sample}: no labels of {length} slots give the target {missing!r}; "
+                f"the rule gives {_attainable(rule, domain[:length])}"
+            )
+        place.update({(length, target): len(place) + i for i, target in enumerate(distinct)})
+        labels.append(torch.nn.functional.pad(rows, (0, longest - length), value=-1))
+        counts.append(found)
+    shared = [place[length, target] for length, target in zip(lengths, wanted, strict=True)]
+    return torch.cat(labels), torch.cat(counts), shared
+
+
+def _check_lengths(lengths: list[int], targets: list[Hashable]) -> None:
+    if len(lengths) != len(targets) or not targets or min(lengths) < 1:
+        raise InputError(
+            f"expected one positive number of slots per target and at least one target, "
+            f"got {len(lengths)} slot numbers {lengths[:5]} for {len(targets)} targets"
+        )
+
+
+def satisfying(
+    rule: Rule, targets: Sequence[Hashable], domains: Sequence[Sequence[int]], budget: int = BUDGET
+) -> tuple[Tensor, Tensor]:
+    """All label combinations that give one of the distinct `targets`, in lexicographic order per target.
+
+    Args:
+        rule: any callable on a tuple of labels, one per slot.
+        targets: distinct values that the rule should give.
+        domains: the labels that each slot may take.
+        budget: how many combinations may be tried.
+
+    Returns:
+        `labels (rows, slots)`, grouped by target, and `counts (targets,)`.
+
+    Examples:
+        >>> labels, counts = satisfying(sum, [1, 2], [range(3)] * 2)
+        >>> labels.tolist(), counts.tolist()
+        ([[0, 1], [1, 0], [0, 2], [1, 1], [2, 0]], [2, 3])
+    """
+    _check_budget(domains, budget)
+    labels, which = [], []
+    for chunk in _combinations(domains):
+        target_of = _target_of(rule, chunk, targets)  # (combinations,), -1 where it gives another value
+        labels.append(chunk[target_of >= 0])
+        which.append(target_of[target_of >= 0])
+    grouped, order = torch.cat(which).sort(stable=True)
+    return torch.cat(labels)[order], torch.bincount(grouped, minlength=len(targets))
+
+
+def _check_budget(domains: Sequence[Sequence[int]], budget: int) -> None:
+    tries = math.prod(len(domain) for domain in domains)
+    if tries > budget:
+        raise BudgetError(
+            f"{len(domains)} slots with {max(map(len, domains))} labels each make {tries:,} combinations, more than "
+            f"the budget of {budget:,}. Narrow the slots with domains=, list the candidates you know with "
+            f"Candidates.from_lists or from_tensors, or raise budget= if memory and time allow"
+        )
+
+
+def _combinations(domains: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+    """The product of the domains in lexicographic order, `(combinations, slots)` at a time."""
+    sizes = [len(domain) for domain in domains]
+    values = [torch.tensor(list(domain)) for domain in domains]
+    total = math.prod(sizes)
+    for start in range(0, total, _CHUNK):
+        number = torch.arange(start, min(start + _CHUNK, total))
+        columns = []
+        for size, value in zip(reversed(sizes), reversed(values), strict=True):
+            columns.append(value[number % size])
+            number = number // size
+        yield torch.stack(columns[::-1], dim=1)
+
+
+def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tensor:
+    """The index of the target that each row of `labels` gives, `(combinations,)`; -1 for none."""
+    whole = all(isinstance(target, int) and abs(target) < 2**62 for target in targets)
+    values = run_on_columns(rule, labels) if whole else None
+    if values is None:
+        index = {target: i for i, target in enumerate(targets)}
+        return torch.tensor([index.get(_call(rule, row), -1) for row in map(tuple, labels.tolist())])
+    known, order = torch.tensor([int(target) for target in targets]).sort()  # type: ignore[call-overload]
+    place = torch.searchsorted(known, values).clamp_(max=len(known) - 1)
+    return torch.where(known[place] == values, order[place], -1)
+
+
+def _call(rule: Rule, row: tuple[int, ...]) -> Hashable:
+    try:
+        value: Hashable = rule(row)
+        hash(value)
+    except Exception as error:
+        raise InputError(
+            f"the rule failed on labels {row}: {type(error).__name__}: {error}. "
+            "A rule must return a hashable value for every combination (None where there is none)"
+        ) from error
+    return value
+
+
+def _attainable(rule: Rule, domains: Sequence[Sequence[int]], most: int = 8) -> str:
+    """A short list of values that the rule does give, for error messages."""
+    values = {_call(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
+    shown = sorted(values, key=repr)[:most]
+    return ", ".join(map(repr, shown)) + (", …" if len(values) > most else "")

@@ -1,0 +1,65 @@
+"""What a packed candidate table must satisfy, checked where the caller's data comes in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.kinds import Kind
+from clipper.errors import InputError
+
+
+def check_sample_ids(sample: Tensor, rows: int) -> None:
+    """`sample (Ω,)` must be whole numbers, one per candidate, ascending from 0."""
+    if sample.shape != (rows,) or sample.is_floating_point():
+        raise InputError(
+            f"expected one whole sample id per candidate, shape ({rows},), got {tuple(sample.shape)} of {sample.dtype}"
+        )
+    if rows and (int(sample[0]) < 0 or bool((sample.diff() < 0).any())):
+        raise InputError(
+            "expected sample ids from 0 in ascending order, got unsorted or negative ones; "
+            "sort the rows by sample first (torch.sort with stable=True keeps their order)"
+        )
+
+
+def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
+    """Each sample must keep at least one candidate, `counts (n,)`."""
+    empty = (counts == 0).nonzero().flatten()
+    if len(empty):
+        first = ", ".join(str(i) for i in empty[:5].tolist())
+        raise InputError(
+            f"expected at least one candidate per sample, but {len(empty)} of {len(counts)} "
+            f"{what} (sample {first}{', …' if len(empty) > 5 else ''}): "
+            "nothing satisfies their formula; correct it or leave these samples out"
+        )
+
+
+def check_labels(labels: Tensor, sample: Tensor, offsets: Tensor, kinds: tuple[Kind, ...]) -> None:
+    """Labels must lie in range, and a slot must hold one kind of label in all candidates of its sample."""
+    if labels.ndim != 2 or labels.is_floating_point():
+        raise InputError(
+            f"expected whole labels of shape (candidates, slots), got {tuple(labels.shape)} of {labels.dtype}"
+        )
+    wrong = (labels < -1) | (labels >= kinds[-1].stop)
+    if bool(wrong.any()):
+        row, slot = (int(i) for i in wrong.nonzero()[0])
+        raise InputError(
+            f"expected labels 0 … {kinds[-1].stop - 1}, or -1 for an unused slot, "
+            f"got {int(labels[row, slot])} in slot {slot} of sample {int(sample[row])}"
+        )
+    kind = kind_of_label(labels, kinds)  # (Ω, m)
+    mixed = kind != kind[offsets[:-1]][sample]
+    if bool(mixed.any()):
+        row, slot = (int(i) for i in mixed.nonzero()[0])
+        names = ", ".join(f"{k.name!r} {k.start}…{k.stop - 1}" for k in kinds)
+        raise InputError(
+            f"slot {slot} of sample {int(sample[row])} holds labels of different kinds in different candidates "
+            f"(label {int(labels[row, slot])}; -1 marks an unused slot); the kinds are {names}. "
+            "A slot is read by one classifier: give every candidate of a sample the same kinds"
+        )
+
+
+def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
+    """The index of each label's kind, -1 for unused slots; same shape as `labels`."""
+    starts = torch.tensor([kind.start for kind in kinds], device=labels.device)
+    return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1

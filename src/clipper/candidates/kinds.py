@@ -1,0 +1,41 @@
+"""Kinds: which classifier owns which stretch of the label axis. Knows nothing of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clipper.errors import InputError
+
+Classes = int | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One classifier's labels: the half-open range `start … stop` of the label axis."""
+
+    name: str
+    """What the classifier predicts, `"name"` or `"rel"` say."""
+    start: int
+    """Its first label."""
+    stop: int
+    """One past its last label."""
+
+
+def kinds_of(classes: Classes) -> tuple[Kind, ...]:
+    """Lay the kinds side by side on one label axis.
+
+    Examples:
+        >>> kinds_of({"name": 50, "rel": 20})
+        (Kind(name='name', start=0, stop=50), Kind(name='rel', start=50, stop=70))
+    """
+    sizes = classes if isinstance(classes, Mapping) else {"label": classes}
+    kinds: list[Kind] = []
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise InputError(f"expected a positive number of classes for kind {name!r}, got {size!r}")
+        start = kinds[-1].stop if kinds else 0
+        kinds.append(Kind(name, start, start + size))
+    if not kinds:
+        raise InputError("expected at least one kind of label, got an empty mapping of classes")
+    return tuple(kinds)

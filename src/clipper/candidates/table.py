@@ -1,0 +1,272 @@
+"""Candidates: for each sample, the label combinations that satisfy its formula, packed row by row.
+
+This file knows nothing of embeddings, graphs or losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.abduction import BUDGET, Rule, templates
+from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids, kind_of_label
+from clipper.candidates.kinds import Classes, Kind, kinds_of
+from clipper.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK = 1 << 20
+"""Candidates looked at together where an intermediate result would be large."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What the labels of each sample could be.
+
+    Build one with `from_rule`, `from_lists`, `from_tensors` or `read`; these check their input.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
+        >>> candidates
+        Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
+        >>> candidates.counts.tolist()
+        [9, 3, 3]
+        >>> candidates.labels[candidates.sample == 1].tolist()
+        [[0, 2], [1, 1], [2, 0]]
+    """
+
+    labels: Tensor
+    """`(Ω, m)`, the smallest integer type that fits; -1 in unused slots."""
+    offsets: Tensor
+    """`(n+1,)`: the candidates of sample `i` are the rows `offsets[i]` to `offsets[i+1]`."""
+    kinds: tuple[Kind, ...]
+    """The kinds of label; one, unless several classifiers are trained."""
+
+    @classmethod
+    def from_rule(
+        cls,
+        rule: Rule,
+        targets: Sequence[Hashable] | Tensor,
+        slots: int | Sequence[int],
+        classes: Classes,
+        *,
+        domains: Sequence[Sequence[int]] | None = None,
+        budget: int = BUDGET,
+    ) -> Candidates:
+        """All label combinations that a rule maps to each sample's target.
+
+        Args:
+            rule: any callable on a tuple of labels. Arithmetic runs on all combinations at once, anything else
+                once per combination; samples with the same target share the work.
+            targets: what the rule gives for each of the `n` samples.
+            slots: how many inputs a sample has; a list for samples of different lengths.
+            classes: how many labels there are, or a mapping from kind to number.
+            domains: the labels each slot may take, if not all of them.
+            budget: label combinations to try at most.
+        """
+        kinds = kinds_of(classes)
+        every_label = range(kinds[-1].stop)
+        labels, counts, shared = templates(rule, targets, slots, domains or every_label, budget)
+        offsets = _offsets(counts)
+        check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
+        return cls(labels.to(_smallest_type(kinds)), offsets, kinds).batch(shared)
+
+    @classmethod
+    def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:
+        """Candidates given one by one: `samples[i]` lists the label tuples of sample `i`.
+
+        Samples may have different numbers of slots; a repeated tuple is kept (`distinct` drops repetitions).
+
+        Examples:
+            >>> Candidates.from_lists([[(0, 8), (1, 7)], [(2,)]], classes=10).labels.tolist()
+            [[0, 8], [1, 7], [2, -1]]
+        """
+        counts = torch.tensor([len(rows) for rows in samples], dtype=torch.long)
+        check_nonempty(counts)
+        slots = max((len(rows[0]) for rows in samples), default=0)
+        flat: list[list[int]] = []
+        for i, rows in enumerate(samples):
+            width = len(rows[0])
+            if any(len(row) != width for row in rows):
+                raise InputError(f"expected candidates of one length in sample {i}, got lengths {set(map(len, rows))}")
+            flat.extend([*row, *[-1] * (slots - width)] for row in rows)
+        labels = torch.tensor(flat, dtype=torch.long).reshape(-1, slots)
+        sample = torch.repeat_interleave(torch.arange(len(samples)), counts)
+        return cls.from_tensors(labels, sample, classes)
+
+    @classmethod
+    def from_tensors(
+        cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
+    ) -> Candidates:
+        """Candidates as `labels (Ω, m)` with their `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
+        kinds = kinds_of(classes)
+        labels, sample = torch.as_tensor(labels), torch.as_tensor(sample)
+        if labels.ndim != 2 or not len(labels):
+            raise InputError(f"expected labels of shape (candidates, slots), got {tuple(labels.shape)}")
+        check_sample_ids(sample, len(labels))
+        counts = torch.bincount(sample.long(), minlength=samples or 0)
+        if samples is not None and len(counts) != samples:
+            raise InputError(f"expected {samples} samples, got sample ids up to {len(counts) - 1}")
+        check_nonempty(counts)
+        offsets = _offsets(counts)
+        check_labels(labels, sample, offsets, kinds)
+        return cls(labels.to(_smallest_type(kinds)), offsets, kinds)
+
+    @classmethod
+    def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
+        """Read what `write` wrote; `classes` only for Parquet files from elsewhere."""
+        from clipper.candidates.storage import read_candidates
+
+        return read_candidates(path, classes)
+
+    def write(self, path: str | Path) -> None:
+        """Write a Parquet file, whole or not at all."""
+        from clipper.candidates.storage import write_candidates
+
+        write_candidates(self, path)
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table: `sample`, `slot_0` … `slot_{m-1}` (null where unused); kinds in the metadata."""
+        from clipper.candidates.storage import to_arrow
+
+        return to_arrow(self)
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table, classes: Classes | None = None) -> Candidates:
+        """The reverse of `to_arrow`."""
+        from clipper.candidates.storage import from_arrow
+
+        return from_arrow(table, classes)
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are, `n`."""
+        return len(self.offsets) - 1
+
+    @property
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+        return self.labels.shape[1]
+
+    @property
+    def classes(self) -> int:
+        """The length of the label axis, `c`."""
+        return self.kinds[-1].stop
+
+    @property
+    def counts(self) -> Tensor:
+        """How many candidates each sample has, `(n,)`."""
+        return self.offsets.diff()
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """Each candidate's sample, `(Ω,)`, ascending."""
+        ids = torch.arange(self.samples, device=self.offsets.device)
+        return torch.repeat_interleave(ids, self.counts, output_size=len(self))
+
+    @cached_property
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+        return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
+
+    @cached_property
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+        return self.support_with_unused[:, 1:]
+
+    @cached_property
+    def support_with_unused(self) -> Tensor:
+        """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
+        width = self.classes + 1
+        seen = torch.zeros(self.samples * self.slots * width, dtype=torch.bool, device=self.labels.device)
+        for start in range(0, len(self), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            seen[self.cells(rows)] = True
+        return seen.view(-1, width)
+
+    def cells(self, rows: slice = slice(None)) -> Tensor:
+        """Where the labels of some candidates lie in a flat table of `(n*m, c+1)`, `(rows, m)`."""
+        width = self.classes + 1
+        slot = torch.arange(1, self.slots * width + 1, width, device=self.labels.device)  # label -1 is column 0
+        return self.labels[rows] + (self.sample[rows, None] * (self.slots * width) + slot)
+
+    def subset(self, keep: Tensor) -> Candidates:
+        """The candidates where `keep (Ω,)` is true; every sample must keep one."""
+        if keep.shape != (len(self),) or keep.dtype != torch.bool:
+            raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
+        before = torch.nn.functional.pad(keep.cumsum(0), (1, 0))
+        offsets = before[self.offsets]
+        check_nonempty(offsets.diff(), what="would lose their last candidate")
+        return Candidates(self.labels[keep], offsets, self.kinds)
+
+    def batch(self, samples: Tensor | Sequence[int]) -> Candidates:
+        """The candidates of the given samples, in the given order; a sample may come twice."""
+        ids = torch.as_tensor(samples, dtype=torch.long, device=self.offsets.device)
+        if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
+            raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
+        start, counts = self.offsets[ids], self.counts[ids]
+        offsets = _offsets(counts)
+        total = int(offsets[-1])
+        shift = torch.repeat_interleave(start - offsets[:-1], counts, output_size=total)
+        return Candidates(self.labels[torch.arange(total, device=shift.device) + shift], offsets, self.kinds)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        if gold.shape != (self.samples, self.slots):
+            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        found = torch.zeros(self.samples, dtype=torch.bool, device=self.labels.device)
+        for start in range(0, len(self), _CHUNK):
+            labels, sample = self.labels[start : start + _CHUNK], self.sample[start : start + _CHUNK]
+            hit = ((labels == gold[sample]) | (labels < 0)).all(1)
+            found[sample[hit]] = True
+        return found
+
+    def sample_at_random(self, per_sample: int, seed: int = 0) -> Candidates:
+        """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
+        if per_sample < 1:
+            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
+        shuffled = self.shuffled(seed)
+        rank = torch.arange(len(self), device=shuffled.device) - self.offsets[self.sample]
+        keep = torch.zeros(len(self), dtype=torch.bool, device=shuffled.device)
+        keep[shuffled[rank < per_sample]] = True
+        return self.subset(keep)
+
+    def shuffled(self, seed: int) -> Tensor:
+        """Row numbers, shuffled within each sample, `(Ω,)`."""
+        noise = torch.rand(len(self), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return (self.sample + noise.to(self.sample.device)).argsort()
+
+    def distinct(self) -> Candidates:
+        """Without repeated candidates; rows come out sorted within each sample."""
+        rows = torch.cat([self.sample[:, None], self.labels.long()], dim=1)
+        rows = torch.unique(rows, dim=0)
+        return Candidates(rows[:, 1:].to(self.labels.dtype), _offsets(torch.bincount(rows[:, 0])), self.kinds)
+
+    def to(self, device: torch.device | str) -> Candidates:
+        """The same candidates on another device."""
+        return Candidates(self.labels.to(device), self.offsets.to(device), self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return (
+            f"Candidates({self.samples:,} samples, {len(self):,} candidates, "
+            f"{self.slots} slots, {self.classes} classes)"
+        )
+
+
+def _offsets(counts: Tensor) -> Tensor:
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
+def _smallest_type(kinds: tuple[Kind, ...]) -> torch.dtype:
+    types = (torch.int8, torch.int16, torch.int32)
+    return next(t for t in types if kinds[-1].stop <= torch.iinfo(t).max)
