@@ -8,6 +8,9 @@ from torch import Tensor
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
 
+_CHUNK = 1 << 20
+"""Candidates checked together, so that memory stays bounded."""
+
 
 def check_sample_ids(sample: Tensor, rows: int) -> None:
     """`sample (Ω,)` must be whole numbers, one per candidate, ascending from 0."""
@@ -40,6 +43,13 @@ def check_labels(labels: Tensor, sample: Tensor, offsets: Tensor, kinds: tuple[K
         raise InputError(
             f"expected whole labels of shape (candidates, slots), got {tuple(labels.shape)} of {labels.dtype}"
         )
+    for start in range(0, len(labels), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        _check_range(labels[rows], sample[rows], kinds)
+        _check_kinds(labels[rows], sample[rows], labels[offsets[:-1]], kinds)
+
+
+def _check_range(labels: Tensor, sample: Tensor, kinds: tuple[Kind, ...]) -> None:
     wrong = (labels < -1) | (labels >= kinds[-1].stop)
     if bool(wrong.any()):
         row, slot = (int(i) for i in wrong.nonzero()[0])
@@ -47,8 +57,11 @@ def check_labels(labels: Tensor, sample: Tensor, offsets: Tensor, kinds: tuple[K
             f"expected labels 0 … {kinds[-1].stop - 1}, or -1 for an unused slot, "
             f"got {int(labels[row, slot])} in slot {slot} of sample {int(sample[row])}"
         )
-    kind = kind_of_label(labels, kinds)  # (Ω, m)
-    mixed = kind != kind[offsets[:-1]][sample]
+
+
+def _check_kinds(labels: Tensor, sample: Tensor, first: Tensor, kinds: tuple[Kind, ...]) -> None:
+    """`first (n, m)`: the labels of each sample's first candidate, whose kinds the others must share."""
+    mixed = kind_of_label(labels, kinds) != kind_of_label(first, kinds)[sample]
     if bool(mixed.any()):
         row, slot = (int(i) for i in mixed.nonzero()[0])
         names = ", ".join(f"{k.name!r} {k.start}…{k.stop - 1}" for k in kinds)

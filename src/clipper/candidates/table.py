@@ -105,7 +105,7 @@ class Candidates:
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:
-        """Candidates as `labels (Ω, m)` with their `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
+        """Candidates as `labels (Ω, m)` and `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
         kinds = kinds_of(classes)
         labels, sample = torch.as_tensor(labels), torch.as_tensor(sample)
         if labels.ndim != 2 or not len(labels):
