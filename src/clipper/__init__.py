@@ -2,6 +2,8 @@
 
 from clipper.candidates import Candidates
 from clipper.errors import ClipperError
+from clipper.proximity import ProximityGraph
+from clipper.pruning import Clipper, Pruning, prune
 
-__all__ = ["Candidates", "ClipperError"]
+__all__ = ["Candidates", "Clipper", "ClipperError", "ProximityGraph", "Pruning", "prune"]
 __version__ = "0.1.0"

@@ -217,6 +217,12 @@ class Candidates:
         shift = torch.repeat_interleave(start - offsets[:-1], counts, output_size=total)
         return Candidates(self.labels[torch.arange(total, device=shift.device) + shift], offsets, self.kinds)
 
+    def span(self, first: int, last: int) -> Candidates:
+        """The candidates of the samples `first` to `last - 1`, without a copy."""
+        offsets = self.offsets[first : last + 1]
+        begin, end = offsets[[0, -1]].tolist()
+        return Candidates(self.labels[begin:end], offsets - begin, self.kinds)
+
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
         if gold.shape != (self.samples, self.slots):

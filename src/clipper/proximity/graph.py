@@ -1,0 +1,233 @@
+"""ProximityGraph: which instances lie so close that they should share a label.
+
+This file knows embeddings and instance ids; it knows nothing of candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clipper.errors import InputError
+from clipper.proximity.instances import Embeddings, Pool, instances_of, vectors_of
+from clipper.proximity.neighbours import (
+    DistanceFunction,
+    ExactSearch,
+    Neighbours,
+    NeighbourSearch,
+    Progress,
+    Vectors,
+    own_group_size,
+)
+
+Metric = str | DistanceFunction
+
+
+@dataclass(frozen=True, eq=False)
+class ProximityGraph:
+    """Directed edges from instance to instance (id = sample · slots + slot).
+
+    Examples:
+        >>> embeddings = torch.tensor([[[0.0], [9.0]], [[0.1], [5.0]]])  # (samples, slots, d)
+        >>> graph = ProximityGraph.from_embeddings(embeddings, k=1)
+        >>> list(zip(graph.source.tolist(), graph.target.tolist()))
+        [(0, 2), (1, 3), (2, 0), (3, 1)]
+    """
+
+    source: Tensor
+    """`(E,)` instance ids."""
+    target: Tensor
+    """`(E,)` instance ids, in the pool if there is one."""
+    distance: Tensor
+    """`(E,)`"""
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        embeddings: Embeddings,
+        k: int | None = 1,
+        radius: float | None = None,
+        mutual: bool = False,
+        metric: Metric = "l2",
+        *,
+        share: float | None = None,
+        kind: Tensor | None = None,
+        within_sample: bool = False,
+        pool: Pool | None = None,
+        search: NeighbourSearch | None = None,
+        allow_fewer: bool = False,
+        progress: Progress | None = None,
+    ) -> ProximityGraph:
+        """Connect each instance to the instances that lie close to it.
+
+        Args:
+            embeddings: `(n, m, d)`; a list of such for several encoders of the same instances, whose edges are
+                merged; a mapping from kind to such for one encoder per kind (then `kind` is needed).
+            k: edges to the k nearest; None for all within `radius`.
+            radius: only edges shorter than this.
+            mutual: only edges whose reverse is an edge too.
+            metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
+            share: only the closest share of all edges, 0.5 for the closer half.
+            kind: `(n, m)`, as `Candidates.kind`: instances of different kinds are not connected, -1 is unused.
+            within_sample: allow edges between instances of one sample.
+            pool: look for neighbours among these instances instead of among `embeddings`.
+            search: `ExactSearch()` unless given.
+            allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
+            progress: called with the number of instances done and their total.
+        """
+        _check_arguments(k, radius, share, metric, mutual, pool, search)
+        if isinstance(embeddings, Sequence):
+            pools = _pools_for(embeddings, pool)
+            parts = [
+                cls.from_embeddings(
+                    part, k, radius, mutual, metric, share=share, kind=kind, within_sample=within_sample,
+                    pool=own, search=search, allow_fewer=allow_fewer, progress=progress,
+                )
+                for part, own in zip(embeddings, pools, strict=True)
+            ]  # fmt: skip
+            return cls.merge(parts)
+        finder = search or ExactSearch(distance=None if isinstance(metric, str) else metric)
+        found = []
+        for group in instances_of(embeddings, kind, pool):
+            queries, candidates = vectors_of(group, metric == "cosine", within_sample)
+            if k is not None and not allow_fewer:
+                _check_enough(k, queries, candidates, group.name)
+            near = (
+                finder.within(queries, candidates, _search_radius(radius, metric), progress)
+                if k is None
+                else finder.nearest(queries, candidates, k, progress)
+            )
+            found.append(Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance))
+        graph = cls._assembled(found, cosine=metric == "cosine")
+        return graph._gated(radius, mutual, share)
+
+    @classmethod
+    def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:
+        """A graph whose edges are known already; instance ids are sample · slots + slot.
+
+        Examples:
+            >>> ProximityGraph.from_edges([0], [2])
+            ProximityGraph(1 edges)
+        """
+        source, target = torch.as_tensor(source), torch.as_tensor(target)
+        if not len(source) and not len(target):
+            source, target = source.long(), target.long()
+        length = torch.zeros(len(source)) if distance is None else torch.as_tensor(distance)
+        if source.ndim != 1 or source.shape != target.shape or source.shape != length.shape:
+            raise InputError(
+                f"expected source, target and distance of one shape (edges,), "
+                f"got {tuple(source.shape)}, {tuple(target.shape)} and {tuple(length.shape)}"
+            )
+        if source.is_floating_point() or target.is_floating_point():
+            raise InputError(f"expected whole instance ids, got {source.dtype} and {target.dtype}")
+        if not bool(torch.isfinite(length).all()):
+            raise InputError("expected finite distances, got NaN or infinity")
+        return cls(source.long(), target.long(), length.to(source.device))
+
+    @classmethod
+    def merge(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
+        """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest."""
+        if not graphs:
+            raise InputError("expected at least one graph to merge, got none")
+        joined = cls._assembled([Neighbours(g.source, g.target, g.distance) for g in graphs], cosine=False)
+        order = joined.target.argsort(stable=True)  # the edges are sorted by source and distance already
+        order = order[joined.source[order].argsort(stable=True)]
+        source, target = joined.source[order], joined.target[order]
+        again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+        first = torch.cat([again.new_ones(1), ~again])[: len(source)]
+        keep = torch.zeros_like(first).scatter_(0, order, first)
+        return joined._subset(keep)
+
+    @classmethod
+    def _assembled(cls, found: list[Neighbours], *, cosine: bool) -> ProximityGraph:
+        source, target, distance = (
+            torch.cat(column) for column in zip(*((f.query, f.index, f.distance) for f in found), strict=True)
+        )
+        if cosine:
+            distance = distance.square() / 2  # of unit vectors: 1 - cos
+        if len(found) > 1:
+            order = distance.argsort(stable=True)
+            order = order[source[order].argsort(stable=True)]
+            source, target, distance = source[order], target[order], distance[order]
+        return cls(source, target, distance)
+
+    def _gated(self, radius: float | None, mutual: bool, share: float | None) -> ProximityGraph:
+        graph = self
+        if radius is not None:
+            graph = graph._subset(graph.distance < radius)
+        if mutual and len(graph):
+            span = int(torch.maximum(graph.source.max(), graph.target.max())) + 1
+            there, back = graph.source * span + graph.target, graph.target * span + graph.source
+            graph = graph._subset(torch.isin(there, back))
+        if share is not None:
+            keep = torch.zeros_like(graph.source, dtype=torch.bool)
+            keep[graph.distance.argsort(stable=True)[: math.ceil(share * len(graph))]] = True
+            graph = graph._subset(keep)
+        return graph
+
+    def _subset(self, keep: Tensor) -> ProximityGraph:
+        return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep])
+
+    def to(self, device: torch.device | str) -> ProximityGraph:
+        """The same edges on another device."""
+        return ProximityGraph(self.source.to(device), self.target.to(device), self.distance.to(device))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __repr__(self) -> str:
+        return f"ProximityGraph({len(self):,} edges)"
+
+
+def _check_arguments(
+    k: int | None,
+    radius: float | None,
+    share: float | None,
+    metric: Metric,
+    mutual: bool,
+    pool: Pool | None,
+    search: NeighbourSearch | None,
+) -> None:
+    if k is None and radius is None:
+        raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
+    if k is not None and (not isinstance(k, int) or k < 1):
+        raise InputError(f"expected k of at least 1, or None with a radius, got {k!r}")
+    if radius is not None and not radius > 0:
+        raise InputError(f"expected a positive radius, got {radius!r}")
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"expected a share of edges in (0, 1], got {share!r}")
+    if isinstance(metric, str) and metric not in ("l2", "cosine"):
+        raise InputError(f'expected the metric "l2", "cosine" or a function, got {metric!r}')
+    if mutual and pool is not None:
+        raise InputError("mutual neighbours need edges in both directions, but a pool's instances look for none")
+    if search is not None and not isinstance(metric, str):
+        raise InputError(
+            "a distance function works with the exact search only: leave search out, or use a named metric"
+        )
+
+
+def _search_radius(radius: float | None, metric: Metric) -> float:
+    """The radius between unit vectors, a little too large, where the metric is the cosine."""
+    length = float(radius or 0.0)
+    return math.sqrt(2 * length) * (1 + 1e-6) if metric == "cosine" else length
+
+
+def _check_enough(k: int, queries: Vectors, pool: Vectors, name: str) -> None:
+    own, size = own_group_size(queries.group, pool.group), len(pool.values)
+    if k > size - own:
+        raise InputError(
+            f"k={k} is larger than the pool: {size} instances{name}, of which {own} may belong to the "
+            f"query's own sample, leave {size - own} neighbours; lower k or give more samples"
+        )
+
+
+def _pools_for(embeddings: Sequence[Tensor | Mapping[str, Tensor]], pool: Pool | None) -> Sequence[Pool | None]:
+    if pool is None:
+        return [None] * len(embeddings)
+    if not isinstance(pool.embeddings, Sequence) or len(pool.embeddings) != len(embeddings):
+        raise InputError(f"expected a pool with one embedding per encoder, {len(embeddings)} in all")
+    return [Pool(part, pool.kind, pool.samples) for part in pool.embeddings]

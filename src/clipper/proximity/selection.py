@@ -1,0 +1,50 @@
+"""Picking the smallest entries of a wide matrix without sorting it. Knows numbers only, no embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_GROUP = 64
+"""Columns looked at together: the k smallest entries of a row lie in the k groups with the smallest minima."""
+
+
+def kth_smallest(values: Tensor, k: int) -> Tensor:
+    """The k-th smallest entry of each row of `values (rows, columns)`, `(rows,)`.
+
+    Examples:
+        >>> kth_smallest(torch.tensor([[3.0, 1.0, 2.0]]), 2)
+        tensor([2.])
+    """
+    rows, columns = values.shape
+    if columns % _GROUP or columns < 4 * k * _GROUP:
+        return values.amin(1) if k == 1 else values.topk(k, dim=1, largest=False).values[:, -1]
+    grouped = values.view(rows, -1, _GROUP)
+    best = grouped.amin(2).topk(k, dim=1, largest=False, sorted=False).indices  # (rows, k)
+    inside = grouped[torch.arange(rows, device=values.device)[:, None], best]  # (rows, k, _GROUP)
+    return inside.view(rows, -1).topk(k, dim=1, largest=False).values[:, -1]
+
+
+def entries_up_to(values: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of every entry of `values (rows, columns)` not above its row's `bound (rows,)`."""
+    rows, columns = values.shape
+    if columns % _GROUP:
+        row, column = (values <= bound[:, None]).nonzero(as_tuple=True)
+        return row, column
+    grouped = values.view(rows, -1, _GROUP)
+    row, group = (grouped.amin(2) <= bound[:, None]).nonzero(as_tuple=True)
+    hit, lane = (grouped[row, group] <= bound[row, None]).nonzero(as_tuple=True)
+    return row[hit], group[hit] * _GROUP + lane
+
+
+def by_row_then_value(row: Tensor, value: Tensor, column: Tensor) -> Tensor:
+    """The order that sorts entries by row, then value, then column; the same on every device."""
+    order = column.argsort(stable=True)
+    order = order[value[order].argsort(stable=True)]
+    return order[row[order].argsort(stable=True)]
+
+
+def first_of_each_row(row: Tensor, k: int) -> Tensor:
+    """Which of the entries, sorted by `row`, are among the first k of their row, `(entries,)` bool."""
+    start = torch.searchsorted(row, row)
+    return torch.arange(len(row), device=row.device) - start < k

@@ -1,0 +1,95 @@
+"""Clipper: the object that a training loop holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.proximity import NeighbourSearch, Pool, ProximityGraph
+from clipper.proximity.graph import Metric
+from clipper.proximity.instances import Embeddings
+from clipper.pruning.objectives import Objective, Solver, prune
+from clipper.pruning.result import Pruning
+
+Encoder = Callable[[Tensor], Tensor]
+"""`(n, m, …) -> (n, m, d)`."""
+
+
+@dataclass(frozen=True)
+class Clipper:
+    """How to prune, settled once; call it with each batch.
+
+    Examples:
+        >>> clip = Clipper(k=1, objective="exact")
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> embeddings = torch.tensor([[[1.0], [7.0]], [[1.1], [2.0]]])  # (samples, slots, d)
+        >>> clip(candidates, embeddings)
+        Candidates(2 samples, 6 candidates, 2 slots, 10 classes)
+    """
+
+    k: int | None = 1
+    """Neighbours per instance; None for all within `radius`."""
+    radius: float | None = None
+    """Neighbours must be nearer than this."""
+    mutual: bool = False
+    """Only neighbours that are each other's."""
+    share: float | None = None
+    """Only the closest share of the edges."""
+    metric: Metric = "l2"
+    """"l2", "cosine" or a distance function."""
+    objective: Objective = "exact"
+    """"exact", "paper", or "random" for the control that discards as many as "exact" would."""
+    solver: Solver = "closed-form"
+    """"closed-form", "highs" or "cp-sat"."""
+    encoder: Encoder | None = None
+    """Turns inputs into embeddings; None if the loop has embeddings already."""
+    search: NeighbourSearch | None = None
+    """Another neighbour search than the exact one."""
+
+    def __call__(self, candidates: Candidates, inputs: Embeddings) -> Candidates:
+        """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
+        return self.prune(candidates, inputs).candidates
+
+    def prune(
+        self,
+        candidates: Candidates,
+        inputs: Embeddings,
+        *,
+        pool: Pool | None = None,
+        pool_candidates: Candidates | None = None,
+        seed: int = 0,
+    ) -> Pruning:
+        """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
+        graph = self.graph(candidates, inputs, pool=pool)
+        if self.objective != "random":
+            return prune(candidates, graph, self.objective, self.solver, pool=pool_candidates)
+        model = prune(candidates, graph, "exact", self.solver, pool=pool_candidates)
+        return prune(candidates, graph, "random", imitate=model, pool=pool_candidates, seed=seed)
+
+    def graph(self, candidates: Candidates, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
+        """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
+        embeddings = inputs
+        if self.encoder is not None and isinstance(inputs, Tensor):
+            with torch.no_grad():
+                embeddings = self.encoder(inputs)
+        return ProximityGraph.from_embeddings(
+            embeddings,
+            k=self.k,
+            radius=self.radius,
+            mutual=self.mutual,
+            metric=self.metric,
+            share=self.share,
+            kind=candidates.kind if _needs_kinds(candidates) else None,
+            pool=pool,
+            search=self.search,
+            allow_fewer=True,
+        )
+
+
+def _needs_kinds(candidates: Candidates) -> bool:
+    """Whether some slots are unused or hold another kind than others."""
+    return bool((candidates.kind != 0).any())

@@ -1,0 +1,165 @@
+"""The optimal prunings without a solver: facts 2 and 3 of docs/mathematics.md, for a whole batch at once.
+
+Both functions answer with the **dropped** edges of each sample as a mask; everything else follows from it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.pruning.consistency import BITS, Conflicts
+
+TABLE_WIDTH = 12
+"""Up to this many edges per sample, count with a table of all 2^edges masks; beyond, with the masks that occur."""
+
+_CELLS = 1 << 24
+"""Table cells, or pairs of masks, held at a time."""
+
+
+def exact(candidates: Candidates, found: Conflicts) -> Tensor:
+    """Problem 3.6: the fewest survivors. The dropped edges as masks, `(n, words)`.
+
+    Dropping S leaves the candidates whose conflicts lie inside S. Some candidate survives, so the best S is the
+    conflicts of a candidate: the one whose mask contains the fewest others.
+    """
+    if found.width <= TABLE_WIDTH:
+        return _exact_by_table(candidates, found.masks[:, 0], found.width)
+    return _exact_by_pairs(candidates, found.masks)
+
+
+def _exact_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
+    size = 1 << width
+    step = max(1, _CELLS // size)
+    parts = []
+    for first in range(0, candidates.samples, step):
+        last = min(first + step, candidates.samples)
+        rows = slice(int(candidates.offsets[first]), int(candidates.offsets[last]))
+        cell = (candidates.sample[rows] - first) * size + mask[rows]
+        count = torch.bincount(cell, minlength=(last - first) * size).view(-1, size)
+        parts.append(_cheapest(count, _count_subsets(count, width), width))
+    return torch.cat(parts)[:, None]
+
+
+def _count_subsets(count: Tensor, width: int) -> Tensor:
+    """How many candidates have conflicts inside each mask, from how many have just that mask; `(n, 2^width)`."""
+    total = count.clone()
+    for bit in range(width):
+        halves = total.view(len(total), -1, 2, 1 << bit)
+        halves[:, :, 1] += halves[:, :, 0]
+    return total
+
+
+def _cheapest(count: Tensor, survivors: Tensor, width: int) -> Tensor:
+    """The occurring mask with the fewest survivors, then the fewest edges dropped, then the most distant ones."""
+    size = 1 << width
+    mask = torch.arange(size, device=count.device)
+    dropped = sum(((mask >> bit) & 1 for bit in range(width)), torch.zeros_like(mask))
+    price = survivors * (size * (width + 1)) + (dropped * size + (size - 1 - mask))
+    return price.masked_fill_(count == 0, torch.iinfo(torch.long).max).argmin(1)
+
+
+def _exact_by_pairs(candidates: Candidates, masks: Tensor) -> Tensor:
+    """Compare the masks that occur in each sample with one another."""
+    rows = torch.cat([candidates.sample[:, None], masks], dim=1)
+    rows, count = torch.unique(rows, dim=0, return_counts=True)
+    sample, masks = rows[:, 0].contiguous(), rows[:, 1:]  # sorted by sample
+    survivors = _survivors_of_each(sample, masks, count)
+    dropped = _popcount(masks)
+    order = torch.arange(len(sample), device=sample.device)
+    keys = [*(-masks.T), dropped, survivors, sample]  # least significant first; words ascend with distance
+    for key in keys:
+        order = order[key[order].argsort(stable=True)]
+    first = torch.searchsorted(sample, torch.arange(candidates.samples, device=sample.device))
+    return masks[order[first]]
+
+
+def _survivors_of_each(sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
+    """For each distinct mask, how many candidates of its sample have conflicts inside it, `(D,)`."""
+    size = torch.bincount(sample)
+    start = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    survivors = torch.zeros_like(count)
+    for outer in _pieces(size[sample]):
+        mine = torch.repeat_interleave(outer, size[sample[outer]])
+        place = torch.arange(len(mine), device=mine.device) - torch.searchsorted(mine, mine)
+        other = start[sample[mine]] + place
+        inside = ((masks[other] & ~masks[mine]) == 0).all(1)
+        survivors.index_add_(0, mine, count[other] * inside)
+    return survivors
+
+
+def _pieces(cost: Tensor) -> list[Tensor]:
+    """Row numbers in runs of bounded total cost."""
+    run = cost.cumsum(0) // _CELLS
+    ids = torch.arange(len(cost), device=cost.device)
+    return list(torch.split(ids, torch.unique_consecutive(run, return_counts=True)[1].tolist()))
+
+
+def _popcount(masks: Tensor) -> Tensor:
+    return sum((((masks >> bit) & 1).sum(1) for bit in range(BITS)), torch.zeros_like(masks[:, 0]))
+
+
+def paper(candidates: Candidates, found: Conflicts) -> Tensor:
+    """Equation (1) as printed: edges with a common conflict stand or fall together. The dropped edges, `(n, words)`.
+
+    Tied edges form classes whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all
+    blocks go; otherwise the smallest block stays, and its class of edges is dropped.
+    """
+    width = max(1, found.width)
+    bits = _unpacked(found.masks, width)  # (Ω, width)
+    leader = _tied(candidates, bits)  # (n, width): the lowest edge that each edge is tied to
+    block = torch.where(bits, leader[candidates.sample], width).amin(1)  # (Ω,): `width` if there is no conflict
+    cells = candidates.samples * (width + 1)
+    size = torch.bincount(candidates.sample * (width + 1) + block, minlength=cells).view(-1, width + 1)
+    chosen = _smallest_class(size[:, :width], leader, _present(found, candidates.samples, width))
+    dropped = (leader == chosen[:, None]) & (size[:, width] == 0)[:, None]
+    return _packed(dropped & _present(found, candidates.samples, width), found.masks.shape[1])
+
+
+def _tied(candidates: Candidates, bits: Tensor) -> Tensor:
+    """The connected components of edges that share a conflict, each named by its lowest edge, `(n, width)`."""
+    width = bits.shape[1]
+    leader = torch.arange(width, device=bits.device).expand(candidates.samples, width).contiguous()
+    where = candidates.sample[:, None].expand_as(bits)
+    while True:
+        lowest = torch.where(bits, leader[candidates.sample], width).amin(1, keepdim=True)  # (Ω, 1)
+        offered = torch.where(bits, lowest, width)
+        lower = leader.scatter_reduce(0, where, offered, "amin")
+        if torch.equal(lower, leader):
+            return leader
+        leader = lower
+
+
+def _smallest_class(size: Tensor, leader: Tensor, present: Tensor) -> Tensor:
+    """The class with the smallest block, then the fewest edges, then the most distant ones, `(n,)`."""
+    width = leader.shape[1]
+    members = torch.zeros_like(leader).scatter_add_(1, leader, present.long())
+    best = _least(size, (members > 0))
+    best = _least(members, best)
+    bit = torch.where(present, torch.arange(width, device=leader.device), -1)
+    farthest = torch.full_like(leader, -1).scatter_reduce_(1, leader, bit, "amax")  # of each class; no two are equal
+    return farthest.masked_fill(~best, -1).argmax(1)
+
+
+def _least(value: Tensor, among: Tensor) -> Tensor:
+    """Where `value` is the row's least among those marked, bool."""
+    masked = value.masked_fill(~among, torch.iinfo(torch.long).max)
+    return among & (masked == masked.amin(1, keepdim=True))
+
+
+def _present(found: Conflicts, samples: int, width: int) -> Tensor:
+    """Which of the bits stand for an edge, `(n, width)` bool."""
+    count = torch.bincount(found.sample, minlength=samples)
+    return torch.arange(width, device=count.device) < count[:, None]
+
+
+def _unpacked(masks: Tensor, width: int) -> Tensor:
+    bit = torch.arange(width, device=masks.device)
+    return ((masks[:, bit // BITS] >> (bit % BITS)) & 1).bool()
+
+
+def _packed(bits: Tensor, words: int) -> Tensor:
+    bit = torch.arange(bits.shape[1], device=bits.device)
+    masks = torch.zeros(len(bits), words, dtype=torch.long, device=bits.device)
+    return masks.index_add_(1, bit // BITS, bits.long() << (bit % BITS))

@@ -1,0 +1,74 @@
+"""Candidates × edges → consistent or not (Definition 3.2), as bit masks and without a list of all pairs.
+
+Whether a candidate σ of sample ℓ is consistent with an edge that leaves slot j depends on σ(j) alone. So one table
+over (instance, label) holds, as bits, the edges that a label contradicts, and a candidate's **conflicts** are the
+sum of m table entries, however many edges there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.proximity import ProximityGraph
+
+BITS = 62
+"""Edges per word; the sign bit stays free, and so does one more for sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conflicts:
+    """The edges that each candidate contradicts.
+
+    An edge is **active** if some candidate of its source sample contradicts it; only active edges get a bit. Within a
+    sample the bits ascend with distance, then with falling edge id: a larger mask drops more distant edges.
+    """
+
+    masks: Tensor
+    """`(Ω, words)` int64: bit b of word w is set if the candidate contradicts its sample's active edge w·BITS + b."""
+    width: int
+    """The largest number of active edges in a sample."""
+    edge: Tensor
+    """`(A,)` ids of the active edges, sorted by source sample, then bit."""
+    sample: Tensor
+    """`(A,)` their source samples."""
+    bit: Tensor
+    """`(A,)` their places among the sample's active edges."""
+
+
+def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
+    """The labels that each edge forbids its source instance, `(E, c)` bool; `support (N*m, c)` of the targets."""
+    return ~support[graph.target]
+
+
+def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> Conflicts:
+    """Find each candidate's conflicts; `rejects (E, c)` as from `edge_rejects`."""
+    active = (rejects & candidates.support[graph.source]).any(1).nonzero().flatten()
+    edge = active[_by_sample_then_reach(graph, active, candidates.slots)]
+    sample = graph.source[edge] // candidates.slots
+    bit = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
+    width = int(bit.max()) + 1 if len(bit) else 0
+    words = max(1, -(-width // BITS))
+    table = _conflict_table(candidates, graph.source[edge], rejects[edge], bit, words)
+    cells = candidates.cells()  # (Ω, m)
+    masks = torch.stack([table[word][cells].sum(1) for word in range(words)], dim=1)
+    return Conflicts(masks, width, edge, sample, bit)
+
+
+def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
+    """The order of edges by source sample, then distance, then falling id."""
+    order = torch.arange(len(edge) - 1, -1, -1, device=edge.device)
+    order = order[graph.distance[edge[order]].argsort(stable=True)]
+    return order[(graph.source[edge[order]] // slots).argsort(stable=True)]
+
+
+def _conflict_table(candidates: Candidates, source: Tensor, rejects: Tensor, bit: Tensor, words: int) -> Tensor:
+    """Which edges each label of each instance contradicts, `(words, n*m*(c+1))` int64; label -1 contradicts none."""
+    width = candidates.classes + 1
+    table = torch.zeros(words, candidates.samples * candidates.slots, width, dtype=torch.long, device=source.device)
+    one = torch.ones_like(bit) << (bit % BITS)
+    table[:, :, 1:].index_put_((bit // BITS, source), rejects * one[:, None], accumulate=True)
+    return table.view(words, -1)

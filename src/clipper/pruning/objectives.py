@@ -1,0 +1,185 @@
+"""The objectives side by side: from candidates and a proximity graph to what survives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
+from clipper.pruning.chance import discard_at_random
+from clipper.pruning.closed_form import exact, paper
+from clipper.pruning.consistency import BITS, conflicts, edge_rejects
+from clipper.pruning.program import program
+from clipper.pruning.result import Pruning
+from clipper.pruning.solvers import solve
+
+Objective = Literal["exact", "paper", "random"]
+Solver = Literal["closed-form", "highs", "cp-sat"]
+
+_PIECE = 1 << 20
+"""Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
+
+
+def prune(
+    candidates: Candidates,
+    graph: ProximityGraph,
+    objective: Objective = "exact",
+    solver: Solver = "closed-form",
+    *,
+    pool: Candidates | None = None,
+    count: int | None = None,
+    imitate: Pruning | None = None,
+    seed: int = 0,
+) -> Pruning:
+    """Discard the candidates that contradict what lies near, without ever taking a sample's last one.
+
+    Args:
+        candidates: what the labels could be.
+        graph: which instances should share a label.
+        objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
+            stricter about edges (docs/mathematics.md); "random" is the control.
+        solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
+        pool: the candidates that the graph's targets belong to, if not `candidates` themselves.
+        count: with "random": how many candidates to discard.
+        imitate: with "random": discard as many of each sample as this pruning did.
+        seed: with "random".
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
+        >>> graph = ProximityGraph.from_edges([0, 0], [2, 4])  # x₁ is close to x′₁ and to x″₁
+        >>> prune(candidates, graph)
+        Pruning(7 of 15 candidates discarded, 1 of 2 edges chosen)
+        >>> prune(candidates, graph, objective="paper")
+        Pruning(0 of 15 candidates discarded, 0 of 2 edges chosen)
+    """
+    if objective not in ("exact", "paper", "random"):
+        raise InputError(f'expected the objective "exact", "paper" or "random", got {objective!r}')
+    _check_edges(candidates, graph, pool or candidates)
+    if objective == "random":
+        return _random(candidates, graph, count, imitate, seed)
+    return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
+
+
+def prune_against(
+    candidates: Candidates,
+    graph: ProximityGraph,
+    support: Tensor,
+    objective: Objective = "exact",
+    solver: Solver = "closed-form",
+) -> Pruning:
+    """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
+    if solver != "closed-form":
+        return _by_solver(candidates, graph, support, objective, solver)
+    if len(candidates) <= _PIECE:
+        return _by_closed_form(candidates, graph, support, objective)
+    chosen = torch.ones_like(graph.source, dtype=torch.bool)
+    keep, allowed = [], []
+    for piece, edges, local in _pieces(candidates, graph):
+        pruning = _by_closed_form(piece, local, support, objective)
+        keep.append(pruning.keep)
+        allowed.append(pruning.allowed)
+        chosen[edges] = pruning.edges
+    return Pruning(candidates, torch.cat(keep), chosen, torch.cat(allowed))
+
+
+def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective) -> Pruning:
+    rejects = edge_rejects(support, graph)  # (E, c)
+    found = conflicts(candidates, graph, rejects)
+    dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
+    keep = ((found.masks & ~dropped[candidates.sample]) == 0).all(1)
+    word = dropped[found.sample, found.bit // BITS]
+    chosen = torch.ones_like(graph.source, dtype=torch.bool)
+    chosen[found.edge] = ((word >> (found.bit % BITS)) & 1) == 0
+    return Pruning(candidates, keep, chosen, _allowed(candidates, graph, rejects, chosen))
+
+
+def _by_solver(
+    candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective, solver: Solver
+) -> Pruning:
+    rejects = edge_rejects(support, graph)
+    solution = torch.from_numpy(solve(program(candidates, graph, rejects, objective), solver))
+    solution = solution.to(graph.source.device)
+    keep, chosen = solution[: len(candidates)], solution[len(candidates) :]
+    return Pruning(candidates, keep, chosen, _allowed(candidates, graph, rejects, chosen))
+
+
+def _allowed(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, chosen: Tensor) -> Tensor:
+    """The intersection of the chosen neighbours' supports, `(n*m, c)` bool."""
+    instances = candidates.samples * candidates.slots
+    allowed = torch.ones(instances, candidates.classes, dtype=torch.bool, device=rejects.device)
+    edge, label = (rejects & chosen[:, None]).nonzero(as_tuple=True)
+    allowed[graph.source[edge], label] = False
+    return allowed
+
+
+def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Candidates, Tensor, ProximityGraph]]:
+    """Runs of samples with their edges: candidates, edge ids, and the edges with sources counted from the run."""
+    order = graph.source.argsort(stable=True)
+    source = graph.source[order]
+    run = candidates.offsets[:-1] // _PIECE
+    first = 0
+    for size in torch.unique_consecutive(run, return_counts=True)[1].tolist():
+        ends = torch.tensor([first, first + size], device=source.device) * candidates.slots
+        low, high = torch.searchsorted(source, ends).tolist()
+        edges = order[low:high].sort().values  # ascending, so that ties fall as they do without pieces
+        local = ProximityGraph(
+            graph.source[edges] - first * candidates.slots, graph.target[edges], graph.distance[edges]
+        )
+        yield candidates.span(first, first + size), edges, local
+        first += size
+
+
+def _random(
+    candidates: Candidates, graph: ProximityGraph, count: int | None, imitate: Pruning | None, seed: int
+) -> Pruning:
+    per_sample = None
+    if imitate is not None:
+        if len(imitate.keep) != len(candidates):
+            raise InputError(
+                f"expected a pruning of the same {len(candidates)} candidates to imitate, "
+                f"got one of {len(imitate.keep)}"
+            )
+        per_sample = candidates.counts - imitate.candidates.counts
+    keep = discard_at_random(candidates, count, per_sample, seed)
+    none_chosen = torch.zeros_like(graph.source, dtype=torch.bool)
+    return Pruning(candidates, keep, none_chosen, candidates.subset(keep).support)
+
+
+def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:
+    if candidates.labels.device != graph.source.device:
+        raise InputError(
+            f"expected candidates and graph on one device, got {candidates.labels.device} and {graph.source.device}; "
+            "move one with .to(device)"
+        )
+    if pool.classes != candidates.classes or pool.slots != candidates.slots:
+        raise InputError(
+            f"expected a pool of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
+            f"got {pool.slots} slots and {pool.classes} classes"
+        )
+    if not len(graph):
+        return
+    _check_known(graph.source, candidates, "source")
+    _check_known(graph.target, pool, "target")
+    kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
+    wrong = (kinds != others) | (kinds < 0)
+    if bool(wrong.any()):
+        edge = int(wrong.nonzero()[0])
+        raise InputError(
+            f"edge {edge} leads from instance {int(graph.source[edge])} to {int(graph.target[edge])}, but one of them "
+            "is an unused slot or they hold different kinds of label; build the graph with kind=candidates.kind"
+        )
+
+
+def _check_known(ids: Tensor, candidates: Candidates, end: str) -> None:
+    instances = candidates.samples * candidates.slots
+    low, high = (int(i) for i in torch.aminmax(ids))
+    if low < 0 or high >= instances:
+        raise InputError(
+            f"expected edge {end}s among the {instances} instances (id = sample · {candidates.slots} + slot), "
+            f"got {low if low < 0 else high}"
+        )

@@ -1,0 +1,58 @@
+"""Pruning: which candidates survived, because of which edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+
+
+@dataclass(frozen=True, eq=False)
+class Pruning:
+    """What is left of some candidates. Every sample has kept at least one."""
+
+    original: Candidates
+    """What was pruned."""
+    keep: Tensor
+    """`(Ω,)` bool: the candidates that survive."""
+    edges: Tensor
+    """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
+    allowed: Tensor
+    """`(n*m, c)` bool: the labels that the chosen edges leave to each instance."""
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The survivors."""
+        return self.original.subset(self.keep)
+
+    @property
+    def discarded(self) -> int:
+        """How many candidates went."""
+        return len(self.keep) - int(self.keep.sum())
+
+    @property
+    def retained(self) -> float:
+        """The share of the candidates that stayed."""
+        return 1 - self.discarded / len(self.keep)
+
+    def gold_retained(self, gold: Tensor) -> float:
+        """The share of samples whose gold labels `(n, m)` were candidates and still are."""
+        before = self.original.contains(gold)
+        after = self.candidates.contains(gold)
+        return float(after[before].double().mean()) if bool(before.any()) else float("nan")
+
+    def __repr__(self) -> str:
+        return (
+            f"Pruning({self.discarded:,} of {len(self.keep):,} candidates discarded, "
+            f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen)"
+        )
+
+
+def inside(candidates: Candidates, allowed: Tensor) -> Tensor:
+    """The candidates whose every label is allowed, `(Ω,)` bool; `allowed (n*m, c)`."""
+    table = torch.nn.functional.pad(allowed, (1, 0), value=True).flatten()  # label -1 is always allowed
+    return table[candidates.cells()].all(1)
