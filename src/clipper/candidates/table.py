@@ -186,16 +186,22 @@ class Candidates:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
         seen = torch.zeros(self.samples * self.slots * width, dtype=torch.bool, device=self.labels.device)
-        for start in range(0, len(self), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            seen[self.cells(rows)] = True
+        if len(self) <= _CHUNK:
+            seen[self.cells] = True
+            return seen.view(-1, width)
+        step = max(1, _CHUNK * self.samples // len(self))  # samples whose candidates fill about a chunk
+        for first in range(0, self.samples, step):
+            part = self.span(first, min(first + step, self.samples))
+            begin = first * self.slots * width
+            seen[begin : begin + part.samples * self.slots * width] = part.support_with_unused.flatten()
         return seen.view(-1, width)
 
-    def cells(self, rows: slice = slice(None)) -> Tensor:
-        """Where the labels of some candidates lie in a flat table of `(n*m, c+1)`, `(rows, m)`."""
+    @cached_property
+    def cells(self) -> Tensor:
+        """Where the labels lie in a flat table of `(n*m, c+1)` whose first column stands for -1, `(Ω, m)`."""
         width = self.classes + 1
-        slot = torch.arange(1, self.slots * width + 1, width, device=self.labels.device)  # label -1 is column 0
-        return self.labels[rows] + (self.sample[rows, None] * (self.slots * width) + slot)
+        slot = torch.arange(1, self.slots * width + 1, width, device=self.labels.device)
+        return self.labels + (self.sample[:, None] * (self.slots * width) + slot)
 
     def subset(self, keep: Tensor) -> Candidates:
         """The candidates where `keep (Ω,)` is true; every sample must keep one."""

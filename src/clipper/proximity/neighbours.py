@@ -27,6 +27,10 @@ MOST_EDGES = 200_000_000
 """Pairs that a radius search returns before it says that the radius is too large."""
 
 
+_NEAR = 1024
+"""A squared distance below this many rounding errors is measured again."""
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """Pairs sorted by query, then distance, then pool index."""
@@ -46,6 +50,10 @@ class Vectors:
     values: Tensor
     group: Tensor
 
+    def part(self, start: int, stop: int) -> Vectors:
+        """The instances from `start` to `stop - 1`."""
+        return Vectors(self.values[start:stop], self.group[start:stop])
+
 
 class NeighbourSearch(Protocol):
     """What a neighbour search must offer."""
@@ -62,7 +70,7 @@ class ExactSearch:
     """Exact search in bounded memory: by matrix products, or by any distance function.
 
     A matrix product ranks the pool up to rounding; every pair that rounding could have misplaced is measured again,
-    coordinate by coordinate, so that equal vectors are at distance 0 and ties go to the lower index.
+    coordinate by coordinate, so that equal vectors are at distance 0 and true ties go to the lower index.
     """
 
     distance: DistanceFunction | None = None
@@ -86,9 +94,9 @@ class ExactSearch:
         found = []
         pairs = 0
         for start in range(0, len(queries.values), rows):
-            part = Vectors(queries.values[start : start + rows], queries.group[start : start + rows])
+            part = queries if rows >= len(queries.values) else queries.part(start, start + rows)
             near = self._search_rows(part, pool, k, radius, width)
-            found.append(Neighbours(near.query + start, near.index, near.distance))
+            found.append(Neighbours(near.query + start if start else near.query, near.index, near.distance))
             pairs += len(near.query)
             if pairs > MOST_EDGES:
                 raise BudgetError(f"more than {MOST_EDGES:,} pairs lie within radius {radius}: choose a smaller one")
@@ -101,15 +109,17 @@ class ExactSearch:
         bound = torch.full_like(queries.values[:, 0], largest)  # (queries,): no pair above it is wanted
         parts = []
         for start in range(0, len(pool.values), width):
-            piece = Vectors(pool.values[start : start + width], pool.group[start : start + width])
+            piece = pool if width == len(pool.values) else pool.part(start, start + width)
             score, slack = self._scores(queries, piece)
             if k is None:
-                bound = self._score_of(radius, queries.values) + slack
+                bound = slack + (radius if self.distance else radius * radius)
             elif k <= len(piece.values):
                 bound = torch.minimum(bound, kth_smallest(score, k) + slack)
             query, index = entries_up_to(score, bound.clamp(max=largest))
-            exact = self._measure(queries.values, piece.values, query, index, score)
-            parts.append(Neighbours(query, index + start, exact))
+            distance = score[query, index]
+            if self.distance is None:
+                distance = self._measured(queries.values, piece.values, query, index, distance, slack)
+            parts.append(Neighbours(query, index + start if start else index, distance))
         return best_pairs(joined(parts), k, radius)
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
@@ -123,27 +133,38 @@ class ExactSearch:
         score[row, column] = math.inf
         return score, slack
 
-    def _score_of(self, radius: float, queries: Tensor) -> Tensor:
-        if self.distance is not None:
-            return torch.full_like(queries[:, 0], radius)
-        return torch.full_like(queries[:, 0], radius * radius)
+    def _measured(
+        self, queries: Tensor, pool: Tensor, query: Tensor, index: Tensor, score: Tensor, slack: Tensor
+    ) -> Tensor:
+        """Distances of pairs from their scores, coordinate by coordinate where rounding could mislead."""
+        distance = score.clamp(min=0).sqrt_()
+        doubtful = _doubtful(query, score, slack[query])
+        for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
+            difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
+            distance[part] = torch.linalg.vector_norm(difference, dim=1)
+        return distance
 
-    def _measure(self, queries: Tensor, pool: Tensor, query: Tensor, index: Tensor, score: Tensor) -> Tensor:
-        if self.distance is not None:
-            return score[query, index]
-        pieces = range(0, len(query), max(1, self.memory // queries.shape[1]))
-        step = pieces.step
-        return torch.cat(
-            [torch.linalg.vector_norm(queries[query[i : i + step]] - pool[index[i : i + step]], dim=1) for i in pieces]
-            or [score.new_empty(0)]
-        )
+
+def _doubtful(query: Tensor, score: Tensor, slack: Tensor) -> Tensor:
+    """Pairs that are so near, or so nearly tied with another of their query, that rounding matters."""
+    doubt = score <= _NEAR * slack
+    if len(query) > 1:
+        order = score.argsort()
+        order = order[query[order].argsort(stable=True)]
+        row, value = query[order], score[order]
+        tied = (row[1:] == row[:-1]) & (value[1:] - value[:-1] <= slack[order[1:]])
+        doubt[order[1:][tied]] = True
+        doubt[order[:-1][tied]] = True
+    return doubt.nonzero().flatten()
 
 
 def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
     """Squared distances up to rounding, `(queries, pool)`, and a bound on the rounding of each row."""
     centre = pool.mean(0)  # distances do not change, but there is less to cancel
-    a, b = queries - centre, pool - centre
-    a_norm, b_norm = a.square().sum(1), b.square().sum(1)
+    b = pool - centre
+    a = b if queries is pool else queries - centre
+    b_norm = torch.linalg.vector_norm(b, dim=1).square_()
+    a_norm = b_norm if queries is pool else torch.linalg.vector_norm(a, dim=1).square_()
     score = torch.addmm(b_norm[None], a, b.T, alpha=-2).add_(a_norm[:, None])
     unit = torch.finfo(score.dtype).eps * (4 + math.sqrt(a.shape[1]))
     return score, 2 * unit * (a_norm + b_norm.max())

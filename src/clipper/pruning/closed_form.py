@@ -18,6 +18,17 @@ _CELLS = 1 << 24
 """Table cells, or pairs of masks, held at a time."""
 
 
+def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct masks of each sample: `sample (D,)` ascending, `masks (D, words)`, `count (D,)` of candidates."""
+    if found.width <= TABLE_WIDTH and candidates.samples << found.width <= _CELLS:
+        count = torch.bincount((candidates.sample << found.width) + found.masks[:, 0])
+        cell = count.nonzero().flatten()
+        return cell >> found.width, (cell & ((1 << found.width) - 1))[:, None], count[cell]
+    rows = torch.cat([candidates.sample[:, None], found.masks], dim=1)
+    rows, count = torch.unique(rows, dim=0, return_counts=True)
+    return rows[:, 0].contiguous(), rows[:, 1:], count
+
+
 def exact(candidates: Candidates, found: Conflicts) -> Tensor:
     """Problem 3.6: the fewest survivors. The dropped edges as masks, `(n, words)`.
 
@@ -26,7 +37,7 @@ def exact(candidates: Candidates, found: Conflicts) -> Tensor:
     """
     if found.width <= TABLE_WIDTH:
         return _exact_by_table(candidates, found.masks[:, 0], found.width)
-    return _exact_by_pairs(candidates, found.masks)
+    return _exact_by_pairs(candidates, found)
 
 
 def _exact_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
@@ -60,15 +71,12 @@ def _cheapest(count: Tensor, survivors: Tensor, width: int) -> Tensor:
     return price.masked_fill_(count == 0, torch.iinfo(torch.long).max).argmin(1)
 
 
-def _exact_by_pairs(candidates: Candidates, masks: Tensor) -> Tensor:
+def _exact_by_pairs(candidates: Candidates, found: Conflicts) -> Tensor:
     """Compare the masks that occur in each sample with one another."""
-    rows = torch.cat([candidates.sample[:, None], masks], dim=1)
-    rows, count = torch.unique(rows, dim=0, return_counts=True)
-    sample, masks = rows[:, 0].contiguous(), rows[:, 1:]  # sorted by sample
+    sample, masks, count = occurring(candidates, found)
     survivors = _survivors_of_each(sample, masks, count)
-    dropped = _popcount(masks)
     order = torch.arange(len(sample), device=sample.device)
-    keys = [*(-masks.T), dropped, survivors, sample]  # least significant first; words ascend with distance
+    keys = [*(-masks.T), _popcount(masks), survivors, sample]  # least significant first; words ascend with distance
     for key in keys:
         order = order[key[order].argsort(stable=True)]
     first = torch.searchsorted(sample, torch.arange(candidates.samples, device=sample.device))
@@ -106,26 +114,28 @@ def paper(candidates: Candidates, found: Conflicts) -> Tensor:
     Tied edges form classes whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all
     blocks go; otherwise the smallest block stays, and its class of edges is dropped.
     """
-    width = max(1, found.width)
-    bits = _unpacked(found.masks, width)  # (Ω, width)
-    leader = _tied(candidates, bits)  # (n, width): the lowest edge that each edge is tied to
-    block = torch.where(bits, leader[candidates.sample], width).amin(1)  # (Ω,): `width` if there is no conflict
-    cells = candidates.samples * (width + 1)
-    size = torch.bincount(candidates.sample * (width + 1) + block, minlength=cells).view(-1, width + 1)
-    chosen = _smallest_class(size[:, :width], leader, _present(found, candidates.samples, width))
-    dropped = (leader == chosen[:, None]) & (size[:, width] == 0)[:, None]
-    return _packed(dropped & _present(found, candidates.samples, width), found.masks.shape[1])
+    samples, width = candidates.samples, max(1, found.width)
+    sample, masks, count = occurring(candidates, found)
+    bits = _unpacked(masks, width)  # (D, width)
+    leader = _tied(samples, sample, bits)  # (n, width): the lowest edge that each edge is tied to
+    block = torch.where(bits, leader[sample], width).amin(1)  # (D,): `width` if there is no conflict
+    size = torch.zeros(samples, width + 1, dtype=torch.long, device=sample.device)
+    size.view(-1).index_add_(0, sample * (width + 1) + block, count)
+    present = _present(found, samples, width)
+    chosen = _smallest_class(size[:, :width], leader, present)
+    dropped = (leader == chosen[:, None]) & present & (size[:, width] == 0)[:, None]
+    return _packed(dropped, found.masks.shape[1])
 
 
-def _tied(candidates: Candidates, bits: Tensor) -> Tensor:
+def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
     """The connected components of edges that share a conflict, each named by its lowest edge, `(n, width)`."""
     width = bits.shape[1]
-    leader = torch.arange(width, device=bits.device).expand(candidates.samples, width).contiguous()
-    where = candidates.sample[:, None].expand_as(bits)
+    leader = torch.arange(width, device=bits.device).repeat(samples, 1)
+    row, edge = bits.nonzero(as_tuple=True)  # one entry per (mask, edge in it)
+    cell = sample[row] * width + edge
     while True:
-        lowest = torch.where(bits, leader[candidates.sample], width).amin(1, keepdim=True)  # (Ω, 1)
-        offered = torch.where(bits, lowest, width)
-        lower = leader.scatter_reduce(0, where, offered, "amin")
+        lowest = torch.where(bits, leader[sample], width).amin(1)  # (D,)
+        lower = leader.view(-1).scatter_reduce(0, cell, lowest[row], "amin").view_as(leader)
         if torch.equal(lower, leader):
             return leader
         leader = lower

@@ -53,7 +53,7 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     width = int(bit.max()) + 1 if len(bit) else 0
     words = max(1, -(-width // BITS))
     table = _conflict_table(candidates, graph.source[edge], rejects[edge], bit, words)
-    cells = candidates.cells()  # (Ω, m)
+    cells = candidates.cells  # (Ω, m)
     masks = torch.stack([table[word][cells].sum(1) for word in range(words)], dim=1)
     return Conflicts(masks, width, edge, sample, bit)
 
