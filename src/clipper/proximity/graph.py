@@ -144,9 +144,8 @@ class ProximityGraph:
 
     @classmethod
     def _assembled(cls, found: list[Neighbours], *, cosine: bool) -> ProximityGraph:
-        source, target, distance = (
-            torch.cat(column) for column in zip(*((f.query, f.index, f.distance) for f in found), strict=True)
-        )
+        joint = cls.joined([cls(f.query, f.index, f.distance) for f in found])
+        source, target, distance = joint.source, joint.target, joint.distance
         if cosine:
             distance = distance.square() / 2  # of unit vectors: 1 - cos
         if len(found) > 1:
@@ -168,6 +167,18 @@ class ProximityGraph:
             keep[graph.distance.argsort(stable=True)[: math.ceil(share * len(graph))]] = True
             graph = graph._subset(keep)
         return graph
+
+    @classmethod
+    def joined(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
+        """The edges of graphs that share none, one graph after the other."""
+        columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+    def leaving(self, first: int, last: int) -> ProximityGraph:
+        """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""
+        ends = torch.tensor([first, last], device=self.source.device)
+        low, high = torch.searchsorted(self.source, ends).tolist()
+        return ProximityGraph(self.source[low:high] - first, self.target[low:high], self.distance[low:high])
 
     def _subset(self, keep: Tensor) -> ProximityGraph:
         return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep])

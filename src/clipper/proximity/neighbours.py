@@ -75,7 +75,7 @@ class ExactSearch:
 
     distance: DistanceFunction | None = None
     """Euclidean if None."""
-    memory: int = 1 << 24
+    memory: int = 1 << 25
     """Distances held at a time."""
 
     def nearest(self, queries: Vectors, pool: Vectors, k: int, progress: Progress | None = None) -> Neighbours:

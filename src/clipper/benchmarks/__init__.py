@@ -1,0 +1,1 @@
+"""Data sets, tasks and the measurements that others can repeat."""

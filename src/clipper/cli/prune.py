@@ -1,0 +1,67 @@
+"""`clipper prune`: the same job as `clipper.prune`, on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.errors import InputError
+from clipper.proximity import FaissSearch
+from clipper.pruning.job import PruneJob, Summary, prune_files
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="prune")(prune)
+
+
+def prune(
+    candidates: Annotated[Path, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused).")],
+    embeddings: Annotated[Path, typer.Argument(help=".npy (n, m, d), or Parquet with a list column 'embedding'.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the surviving candidates go (Parquet).")],
+    objective: Annotated[
+        Literal["exact", "paper"], typer.Option(help="Problem 3.6, or equation (1) as printed.")
+    ] = "exact",
+    solver: Annotated[
+        Literal["closed-form", "highs", "cp-sat"], typer.Option(help="How to find the optimum.")
+    ] = "closed-form",
+    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 0 for all within --radius.")] = 1,
+    radius: Annotated[float | None, typer.Option(help="Only neighbours nearer than this.")] = None,
+    mutual: Annotated[bool, typer.Option("--mutual", help="Only neighbours that are each other's.")] = False,
+    share: Annotated[float | None, typer.Option(help="Only the closest share of the edges, 0.5 for half.")] = None,
+    metric: Annotated[Literal["l2", "cosine"], typer.Option(help="How to measure nearness.")] = "l2",
+    batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
+    search: Annotated[Literal["exact", "faiss"], typer.Option(help="faiss is approximate, for large pools.")] = "exact",
+    classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
+    if batch is not None and batch < 1:
+        raise InputError(f"expected a positive --batch, got {batch}")
+    job = PruneJob(
+        candidates, embeddings, out, objective, solver, k or None, radius, mutual, share, metric, batch, classes,
+        search=FaissSearch() if search == "faiss" else None,
+    )  # fmt: skip
+    with progress_bars() as report:
+        summary = prune_files(job, report)
+    if json:
+        print_json({"output": str(out), **summary.as_dict()})
+    else:
+        _show(summary, out)
+
+
+def _show(summary: Summary, out: Path) -> None:
+    rows = [
+        ["samples", f"{summary.samples:,}"],
+        ["of which pruned", f"{summary.samples_pruned:,}"],
+        ["instances", f"{summary.instances:,}"],
+        ["candidates before", f"{summary.candidates:,}"],
+        ["candidates after", f"{summary.kept:,}"],
+        ["retained", f"{summary.kept / summary.candidates:.1%}"],
+        ["edges found", f"{summary.edges:,}"],
+        ["edges chosen", f"{summary.edges_chosen:,}"],
+    ]
+    output.print(table(f"survivors in {out}", ["", "number"], rows))

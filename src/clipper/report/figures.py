@@ -1,0 +1,58 @@
+"""Figures, drawn with matplotlib and returned as SVG text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from clipper.benchmarks.retention import Retention
+from clipper.errors import require
+
+INK, MUTED, ACCENT, PALE = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea"
+COLOURS = {"paper": "#c2703d", "exact": ACCENT, "random": MUTED, "none": INK}
+
+
+@contextmanager
+def plotting() -> Iterator[Any]:
+    """matplotlib's pyplot without a screen, in the project's style."""
+    matplotlib: Any = require("matplotlib", extra="report")
+    style = {
+        "font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
+        "axes.edgecolor": PALE, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
+        "axes.spines.right": False, "svg.hashsalt": "clipper", "svg.fonttype": "path",
+    }  # fmt: skip
+    backend = matplotlib.get_backend()
+    matplotlib.use("agg")
+    pyplot: Any = require("matplotlib.pyplot", extra="report")
+    try:
+        with pyplot.rc_context(style):
+            yield pyplot
+    finally:
+        pyplot.close("all")
+        matplotlib.use(backend)
+
+
+def as_svg(figure: Any) -> str:
+    """The figure as SVG text that can stand inside a page; the same figure gives the same text."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def retention_figure(rows: Sequence[Retention]) -> str:
+    """Candidates kept against gold kept: the geometry's share is the gap to the random control."""
+    with plotting() as pyplot:
+        figure, axes = pyplot.subplots(figsize=(5.6, 4.0))
+        axes.plot([50, 100], [50, 100], color=PALE, linewidth=1, zorder=0)
+        axes.annotate("discarding blindly", (92, 92), color=MUTED, rotation=40, ha="right", va="top", fontsize=9)
+        for row in rows:
+            axes.scatter(row.retained, row.gold, s=34, color=COLOURS[row.method], label=row.method, alpha=0.85)
+        axes.set_xlabel("candidates kept, %")
+        axes.set_ylabel("samples whose gold labels are kept, %")
+        axes.set_xlim(right=100.5)
+        axes.set_ylim(top=100.5)
+        axes.legend(frameon=False, loc="lower right")
+        return as_svg(figure)
