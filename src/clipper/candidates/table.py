@@ -185,23 +185,21 @@ class Candidates:
     def support_with_unused(self) -> Tensor:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
-        seen = torch.zeros(self.samples * self.slots * width, dtype=torch.bool, device=self.labels.device)
-        if len(self) <= _CHUNK:
-            seen[self.cells] = True
-            return seen.view(-1, width)
-        step = max(1, _CHUNK * self.samples // len(self))  # samples whose candidates fill about a chunk
-        for first in range(0, self.samples, step):
-            part = self.span(first, min(first + step, self.samples))
-            begin = first * self.slots * width
-            seen[begin : begin + part.samples * self.slots * width] = part.support_with_unused.flatten()
-        return seen.view(-1, width)
+        if len(self) <= _CHUNK or self.samples == 1:
+            times = torch.bincount(self.cells.view(-1), minlength=self.samples * self.slots * width)
+            return (times > 0).view(-1, width)
+        half = self.samples // 2  # memory stays bounded by what a chunk takes
+        halves = self.span(0, half), self.span(half, self.samples)
+        return torch.cat([part.support_with_unused for part in halves])
 
     @cached_property
     def cells(self) -> Tensor:
         """Where the labels lie in a flat table of `(n*m, c+1)` whose first column stands for -1, `(Ω, m)`."""
         width = self.classes + 1
-        slot = torch.arange(1, self.slots * width + 1, width, device=self.labels.device)
-        return self.labels + (self.sample[:, None] * (self.slots * width) + slot)
+        size = self.samples * self.slots * width
+        start = torch.arange(1, size + 1, width, device=self.labels.device)
+        start = start.to(torch.int32 if size < torch.iinfo(torch.int32).max else torch.int64)
+        return start.view(-1, self.slots).index_select(0, self.sample).add_(self.labels)
 
     def subset(self, keep: Tensor) -> Candidates:
         """The candidates where `keep (Ω,)` is true; every sample must keep one."""
@@ -210,7 +208,7 @@ class Candidates:
         before = torch.nn.functional.pad(keep.cumsum(0), (1, 0))
         offsets = before[self.offsets]
         check_nonempty(offsets.diff(), what="would lose their last candidate")
-        return Candidates(self.labels[keep], offsets, self.kinds)
+        return Candidates(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
 
     def batch(self, samples: Tensor | Sequence[int]) -> Candidates:
         """The candidates of the given samples, in the given order; a sample may come twice."""
@@ -221,7 +219,12 @@ class Candidates:
         offsets = _offsets(counts)
         total = int(offsets[-1])
         shift = torch.repeat_interleave(start - offsets[:-1], counts, output_size=total)
-        return Candidates(self.labels[torch.arange(total, device=shift.device) + shift], offsets, self.kinds)
+        rows = shift.add_(torch.arange(total, device=shift.device))
+        batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds)
+        if "support_with_unused" in self.__dict__:  # the support of a sample is its own, in whatever batch it is
+            shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
+            batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
+        return batch
 
     def span(self, first: int, last: int) -> Candidates:
         """The candidates of the samples `first` to `last - 1`, without a copy."""

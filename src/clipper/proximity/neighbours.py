@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clipper.errors import BudgetError, InputError
-from clipper.proximity.selection import by_row_then_value, entries_up_to, first_of_each_row, kth_smallest
+from clipper.proximity.selection import by_row_then_value, entries_up_to, first_of_each_row, kth_smallest, one_per_row
 
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
 """`(queries, d), (pool, d) -> (queries, pool)`: any distance a user may prefer."""
@@ -148,7 +148,7 @@ class ExactSearch:
 def _doubtful(query: Tensor, score: Tensor, slack: Tensor) -> Tensor:
     """Pairs that are so near, or so nearly tied with another of their query, that rounding matters."""
     doubt = score <= _NEAR * slack
-    if len(query) > 1:
+    if not one_per_row(query):
         order = score.argsort()
         order = order[query[order].argsort(stable=True)]
         row, value = query[order], score[order]
@@ -197,8 +197,12 @@ def own_group_size(query: Tensor, pool: Tensor) -> int:
 
 def best_pairs(pairs: Neighbours, k: int | None, radius: float) -> Neighbours:
     """The first k of each query (all if None) that lie within the radius."""
-    order = by_row_then_value(pairs.query, pairs.distance, pairs.index)
-    query, index, distance = pairs.query[order], pairs.index[order], pairs.distance[order]
+    query, index, distance = pairs.query, pairs.index, pairs.distance
+    if not one_per_row(query):
+        order = by_row_then_value(query, distance, index)
+        query, index, distance = query[order], index[order], distance[order]
+    elif radius == math.inf:
+        return pairs
     keep = distance < radius
     if k is not None:
         keep &= first_of_each_row(query, k)

@@ -44,6 +44,11 @@ def by_row_then_value(row: Tensor, value: Tensor, column: Tensor) -> Tensor:
     return order[row[order].argsort(stable=True)]
 
 
+def one_per_row(row: Tensor) -> bool:
+    """Whether no row comes twice in `row (entries,)`, and they ascend: then there is nothing to sort."""
+    return bool((row[1:] > row[:-1]).all())
+
+
 def first_of_each_row(row: Tensor, k: int) -> Tensor:
     """Which of the entries, sorted by `row`, are among the first k of their row, `(entries,)` bool."""
     start = torch.searchsorted(row, row)

@@ -5,6 +5,8 @@ Both functions answer with the **dropped** edges of each sample as a mask; every
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -64,11 +66,16 @@ def _count_subsets(count: Tensor, width: int) -> Tensor:
 
 def _cheapest(count: Tensor, survivors: Tensor, width: int) -> Tensor:
     """The occurring mask with the fewest survivors, then the fewest edges dropped, then the most distant ones."""
-    size = 1 << width
-    mask = torch.arange(size, device=count.device)
-    dropped = sum(((mask >> bit) & 1 for bit in range(width)), torch.zeros_like(mask))
-    price = survivors * (size * (width + 1)) + (dropped * size + (size - 1 - mask))
+    price = survivors * ((width + 1) << width) + _tie_break(width, count.device)
     return price.masked_fill_(count == 0, torch.iinfo(torch.long).max).argmin(1)
+
+
+@lru_cache(maxsize=32)
+def _tie_break(width: int, device: torch.device) -> Tensor:
+    """For each mask its edges, then its distance from the largest mask, as one number below (width+1)·2^width."""
+    mask = torch.arange(1 << width, device=device)
+    dropped = sum(((mask >> bit) & 1 for bit in range(width)), torch.zeros_like(mask))
+    return (dropped << width) + (len(mask) - 1 - mask)
 
 
 def _exact_by_pairs(candidates: Candidates, found: Conflicts) -> Tensor:

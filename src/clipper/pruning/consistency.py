@@ -53,9 +53,8 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     width = int(bit.max()) + 1 if len(bit) else 0
     words = max(1, -(-width // BITS))
     table = _conflict_table(candidates, graph.source[edge], rejects[edge], bit, words)
-    cells = candidates.cells  # (Ω, m)
-    masks = torch.stack([table[word][cells].sum(1) for word in range(words)], dim=1)
-    return Conflicts(masks, width, edge, sample, bit)
+    masks = [row.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).sum(1) for row in table]
+    return Conflicts(torch.stack(masks, dim=1), width, edge, sample, bit)
 
 
 def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:

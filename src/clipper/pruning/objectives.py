@@ -91,7 +91,8 @@ def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tens
     rejects = edge_rejects(support, graph)  # (E, c)
     found = conflicts(candidates, graph, rejects)
     dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
-    keep = ((found.masks & ~dropped[candidates.sample]) == 0).all(1)
+    held = found.masks & (~dropped).index_select(0, candidates.sample)  # conflicts with edges that are not dropped
+    keep = (held == 0).view(-1) if held.shape[1] == 1 else (held == 0).all(1)
     word = dropped[found.sample, found.bit // BITS]
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
     chosen[found.edge] = ((word >> (found.bit % BITS)) & 1) == 0

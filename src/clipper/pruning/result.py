@@ -55,4 +55,4 @@ class Pruning:
 def inside(candidates: Candidates, allowed: Tensor) -> Tensor:
     """The candidates whose every label is allowed, `(Ω,)` bool; `allowed (n*m, c)`."""
     table = torch.nn.functional.pad(allowed, (1, 0), value=True).flatten()  # label -1 is always allowed
-    return table[candidates.cells].all(1)
+    return table.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).all(1)
