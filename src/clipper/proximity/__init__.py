@@ -1,0 +1,1 @@
+"""What is near: encoders turn inputs into vectors, neighbour search turns vectors into a graph."""
