@@ -1,0 +1,1 @@
+"""Tasks, data sets and classifiers that Clipper is measured on."""
