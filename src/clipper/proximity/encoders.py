@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from clipper.errors import InputError
+from clipper.proximity.backbones.preprocessing import Preprocessing
+from clipper.proximity.backbones.pretrained import pretrained
 from clipper.proximity.frozen import Frozen, check_chunk, check_embedding, check_float
-from clipper.proximity.preprocessing import Preprocessing
-from clipper.proximity.pretrained import pretrained
 
 __all__ = ["Encoder", "Frozen", "Pixels", "Preprocessing", "embed", "pretrained"]
 

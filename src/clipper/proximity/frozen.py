@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import InputError
-from clipper.proximity.preprocessing import Preprocessing
+from clipper.proximity.backbones.preprocessing import Preprocessing
 
 
 class Frozen:

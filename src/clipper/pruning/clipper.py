@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
-from clipper.proximity import NeighbourSearch, Pool, ProximityGraph
+from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.objectives import Objective, Solver, prune
 from clipper.pruning.result import Pruning
-
-Encoder = Callable[[Tensor], Tensor]
-"""`(n, m, …) -> (n, m, d)`."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +21,7 @@ class Clipper:
     Examples:
         >>> clip = Clipper(k=1, objective="exact")
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> import torch
         >>> embeddings = torch.tensor([[[1.0], [7.0]], [[1.1], [2.0]]])  # (samples, slots, d)
         >>> clip(candidates, embeddings)
         Candidates(2 samples, 6 candidates, 2 slots, 10 classes)
@@ -46,7 +42,7 @@ class Clipper:
     solver: Solver = "closed-form"
     """"closed-form", "highs" or "cp-sat"."""
     encoder: Encoder | None = None
-    """Turns inputs into embeddings; None if the loop has embeddings already."""
+    """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
     search: NeighbourSearch | None = None
     """Another neighbour search than the exact one."""
 
@@ -74,8 +70,7 @@ class Clipper:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
         embeddings = inputs
         if self.encoder is not None and isinstance(inputs, Tensor):
-            with torch.no_grad():
-                embeddings = self.encoder(inputs)
+            embeddings = embed(self.encoder, inputs)
         return ProximityGraph.from_embeddings(
             embeddings,
             k=self.k,

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import FileError, InputError
-from clipper.proximity import weights as files
 from clipper.proximity.backbones import mobilenet, resnet
+from clipper.proximity.backbones import weights as files
+from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from clipper.proximity.frozen import Frozen
-from clipper.proximity.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 
 _HEADS = ("fc.", "_fc.", "classifier.")
 """Beginnings of the names of classification layers, which an encoder does without."""
@@ -90,7 +90,7 @@ def pretrained(
 
     Args:
         name: `"resnet18"` (d = 512), `"resnet152"` (2048), `"mobilenet-v2"` or `"efficientnet-lite0"` (1280).
-        weights: the weights file; by default it is looked for, see `clipper.proximity.weights`.
+        weights: the weights file; by default it is looked for, see `clipper.proximity.backbones.weights`.
         size: height and width to which images are resized; 96 is several times as fast as 224 and a few points worse.
         input_mean: the mean by which the images have been normalised, if they have: `(0.1307,)` for the usual MNIST.
         input_std: the standard deviation by which they have been normalised.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from clipper.errors import FileError, MissingExtraError, require
-from clipper.proximity.download import download
+from clipper.proximity.backbones.download import download
 
 FOLDER_VARIABLE = "CLIPPER_WEIGHTS"
 """Environment variable that names the user's own folder of weights."""
