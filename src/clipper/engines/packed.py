@@ -1,0 +1,139 @@
+"""Sums, maxima and choices over packed candidates: one pass over all rows, no loop over samples.
+
+This file knows the layout of `Candidates` and nothing of what an engine does with the results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+
+
+def check_log_probs(log_probs: Tensor, candidates: Candidates) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
+        raise InputError(
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
+        )
+    if log_probs.device != candidates.labels.device:
+        raise InputError(
+            f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.labels.device}; "
+            "move the candidates with candidates.to(device)"
+        )
+
+
+def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`."""
+    table = torch.nn.functional.pad(log_probs, (1, 0)).reshape(-1, 1)  # (n*m*(c+1), 1); label -1 has log 1
+    return _GatherSum.apply(table, _cells(candidates))[:, 0]  # type: ignore[no-any-return, no-untyped-call]
+
+
+def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
+    """log Π_j p(σ(j)) of each candidate under *every* sample's `log_probs (n, m, c)`, `(Ω, n)`."""
+    padded = torch.nn.functional.pad(log_probs, (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
+    table = padded.reshape(-1, len(log_probs))
+    return _GatherSum.apply(table, outputs.labels + _slot_starts(outputs, torch.int32))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
+    """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
+    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
+        values, candidates.sample, candidates.offsets
+    )
+    return result
+
+
+def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
+    """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
+    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
+
+
+def segment_max(values: Tensor, candidates: Candidates) -> Tensor:
+    """The largest of each sample's `values (Ω, …)`, `(n, …)`, without gradient."""
+    lowest = -torch.inf if values.is_floating_point() else torch.iinfo(values.dtype).min
+    start = torch.full((candidates.samples, *values.shape[1:]), lowest, dtype=values.dtype, device=values.device)
+    place = candidates.sample.view(-1, *[1] * (values.ndim - 1)).expand_as(values)
+    return start.scatter_reduce_(0, place, values.detach(), "amax")
+
+
+def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
+    """The rows of the `k` largest of each sample's `values (Ω, …)`, the first of equals first.
+
+    Returns:
+        `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
+    """
+    left = values.detach().clone()
+    row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
+    rows, found = [], []
+    for rank in range(min(k, int(candidates.counts.max()))):
+        peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
+        open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
+        first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
+        found.append(first < len(left))
+        rows.append(first.clamp(max=len(left) - 1))
+        left.scatter_(0, rows[-1], -torch.inf)
+    return torch.stack(rows), torch.stack(found)
+
+
+def _cells(candidates: Candidates) -> Tensor:
+    """Where each candidate's labels lie in a flat table of `(n, m, c+1)`, `(Ω, m)`, in the smaller index type."""
+    per_sample = candidates.slots * (candidates.classes + 1)
+    kind = torch.int32 if candidates.samples * per_sample < 2**31 else torch.int64
+    first = (candidates.sample.to(kind) * per_sample)[:, None]
+    return (first + _slot_starts(candidates, kind)).add_(candidates.labels)
+
+
+def _slot_starts(candidates: Candidates, kind: torch.dtype) -> Tensor:
+    """Where label 0 of each slot lies in the table of one sample, `(m,)`; label -1 comes before it."""
+    width = candidates.classes + 1
+    return torch.arange(1, candidates.slots * width + 1, width, dtype=kind, device=candidates.labels.device)
+
+
+class _GatherSum(torch.autograd.Function):
+    """Σ_j table[index[:, j]]: rows of a table summed in groups, without storing the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:  # (rows, d), (Ω, m) -> (Ω, d)
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return torch.nn.functional.embedding_bag(index, table, mode="sum")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        if grad.shape[1] == 1:  # adding single numbers is fast on a flat table only
+            spread = grad.expand(-1, index.shape[1]).reshape(-1)
+            return grad.new_zeros(ctx.rows).index_add_(0, index.flatten(), spread)[:, None], None
+        result = grad.new_zeros(ctx.rows, grad.shape[1])
+        for column in index.unbind(1):  # a pass per slot needs no copy of the gradient for each of them
+            result.index_add_(0, column, grad)
+        return result, None
+
+
+class _SegmentLogSumExp(torch.autograd.Function):
+    """Softmax weights serve the value and the gradient, so they are computed once."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor) -> Tensor:
+        peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
+        peak = torch.where(peak == -torch.inf, 0, peak)  # -inf - -inf would be NaN
+        weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
+        total = torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
+        ctx.save_for_backward(weight, total, sample)
+        return total.log() + peak
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        weight, total, sample = ctx.saved_tensors
+        share = torch.where(total > 0, grad / total, 0)  # an impossible sample teaches nothing
+        return share.index_select(0, sample).mul_(weight), None, None
