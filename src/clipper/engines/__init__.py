@@ -1,6 +1,7 @@
 """What a classifier learns from the surviving candidates: one loss per sample, whatever the engine."""
 
+from clipper.engines.dolphin import DolphinLoss
 from clipper.engines.entropy import posterior_entropy
 from clipper.engines.semantic import SampledSemanticLoss, SemanticLoss
 
-__all__ = ["SampledSemanticLoss", "SemanticLoss", "posterior_entropy"]
+__all__ = ["DolphinLoss", "SampledSemanticLoss", "SemanticLoss", "posterior_entropy"]
