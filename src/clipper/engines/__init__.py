@@ -2,6 +2,7 @@
 
 from clipper.engines.dolphin import DolphinLoss
 from clipper.engines.entropy import posterior_entropy
+from clipper.engines.scallop import ScallopLoss
 from clipper.engines.semantic import SampledSemanticLoss, SemanticLoss
 
-__all__ = ["DolphinLoss", "SampledSemanticLoss", "SemanticLoss", "posterior_entropy"]
+__all__ = ["DolphinLoss", "SampledSemanticLoss", "ScallopLoss", "SemanticLoss", "posterior_entropy"]

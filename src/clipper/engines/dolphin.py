@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipper.candidates import Candidates
 from clipper.engines.base import Engine
-from clipper.engines.outputs import check_targets, cost_of_others
+from clipper.engines.outputs import check_targets, cost_of_others, on_device
 from clipper.engines.packed import (
     candidate_log_probs,
     check_log_probs,
@@ -74,8 +74,8 @@ class DolphinLoss(Engine):
         targets = check_targets(targets, candidates, self.outputs)
         losses = -self._log_target(log_probs, candidates)
         if self.outputs is not None and targets is not None:
-            outputs = self.outputs.to(log_probs.device)
-            losses = losses + cost_of_others(self._probability(log_probs, outputs), targets)
+            self.outputs = on_device(self.outputs, log_probs.device)
+            losses = losses + cost_of_others(self._probability(log_probs, self.outputs), targets)
         return self.regularised(losses, log_probs, candidates)
 
     def _log_target(self, log_probs: Tensor, candidates: Candidates) -> Tensor:

@@ -35,6 +35,11 @@ def check_targets(targets: Tensor | None, candidates: Candidates, outputs: Candi
     return targets
 
 
+def on_device(outputs: Candidates, device: torch.device) -> Candidates:
+    """The same outputs if they are there already, with what they have cached."""
+    return outputs if outputs.labels.device == device else outputs.to(device)
+
+
 def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
     """−Σ_{o ≠ target} log(1 − P(o)), `(n,)`, from the `probability (n, outputs)` that each output gets.
 

@@ -72,13 +72,14 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
     """
     left = values.detach().clone()
     row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
+    start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
     rows, found = [], []
     for rank in range(min(k, int(candidates.counts.max()))):
         peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
         open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
         first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
         found.append(first < len(left))
-        rows.append(first.clamp(max=len(left) - 1))
+        rows.append(torch.where(found[-1], first, start))  # a sample without a further row points at its first
         left.scatter_(0, rows[-1], -torch.inf)
     return torch.stack(rows), torch.stack(found)
 

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine_oracles import facts_of, problems, product, rows_of
+
+from clipper.candidates import Candidates
+from clipper.engines.packed import cross_log_probs, segment_top
+
+
+@given(problems(), st.integers(1, 9), st.integers(0, 99))
+def test_the_top_rows_of_each_sample_equal_a_stable_sort(problem, k, seed):
+    _, candidates = problem
+    values = torch.randint(4, (len(candidates), 3), generator=torch.Generator().manual_seed(seed)).double()
+    rows, found = segment_top(values, candidates, k)
+    for i, column in ((i, column) for i in range(candidates.samples) for column in range(3)):
+        start, stop = candidates.offsets[i : i + 2].tolist()
+        expected = sorted(range(start, stop), key=lambda row: -values[row, column].item())[:k]
+        assert rows[:, i, column][found[:, i, column]].tolist() == expected
+
+
+def test_every_candidate_is_scored_under_every_sample():
+    outputs = Candidates.from_lists([[(0, 1), (1, 0)], [(1,)]], classes=2)
+    log_probs = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = [row for i in range(2) for row in rows_of(outputs, i)]
+    expected = [[product(log_probs[i], facts_of(row)).item() for i in range(3)] for row in rows]
+    torch.testing.assert_close(cross_log_probs(log_probs, outputs).exp().tolist(), expected)
