@@ -1,5 +1,6 @@
 """What a classifier learns from the surviving candidates: one loss per sample, whatever the engine."""
 
+from clipper.engines.abl import AblSim
 from clipper.engines.base import Engine
 from clipper.engines.dolphin import DolphinLoss
 from clipper.engines.entropy import posterior_entropy
@@ -8,6 +9,7 @@ from clipper.engines.scallop import ScallopLoss
 from clipper.engines.semantic import SampledSemanticLoss, SemanticLoss
 
 __all__ = [
+    "AblSim",
     "DolphinLoss",
     "Engine",
     "IsedLoss",
