@@ -5,6 +5,7 @@ This file knows the layout of `Candidates` and nothing of what an engine does wi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -32,15 +33,18 @@ def check_log_probs(log_probs: Tensor, candidates: Candidates) -> None:
 
 def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`."""
-    table = torch.nn.functional.pad(log_probs, (1, 0)).reshape(-1, 1)  # (n*m*(c+1), 1); label -1 has log 1
-    return _GatherSum.apply(table, _cells(candidates))[:, 0]  # type: ignore[no-any-return, no-untyped-call]
+    table, labels = torch.nn.functional.pad(log_probs, (1, 0)), candidates.labels  # (n, m, c+1); label -1 has log 1
+    if candidates.samples * (candidates.slots + 1) // 2 * table.shape[2] ** 2 < len(candidates):
+        table, labels = _paired(table, labels)
+    cells = _cells(labels, candidates.sample, table.shape)
+    return _GatherSum.apply(table.flatten(), cells)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under *every* sample's `log_probs (n, m, c)`, `(Ω, n)`."""
     padded = torch.nn.functional.pad(log_probs, (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
-    table = padded.reshape(-1, len(log_probs))
-    return _GatherSum.apply(table, outputs.labels + _slot_starts(outputs, torch.int32))  # type: ignore[no-any-return, no-untyped-call]
+    cells = _cells(outputs.labels, torch.zeros_like(outputs.sample), (1, *padded.shape[:2]))
+    return _GatherSum.apply(padded.flatten(0, 1), cells)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
@@ -84,38 +88,48 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
     return torch.stack(rows), torch.stack(found)
 
 
-def _cells(candidates: Candidates) -> Tensor:
-    """Where each candidate's labels lie in a flat table of `(n, m, c+1)`, `(Ω, m)`, in the smaller index type."""
-    per_sample = candidates.slots * (candidates.classes + 1)
-    kind = torch.int32 if candidates.samples * per_sample < 2**31 else torch.int64
-    first = (candidates.sample.to(kind) * per_sample)[:, None]
-    return (first + _slot_starts(candidates, kind)).add_(candidates.labels)
+def _paired(table: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Two slots as one: half the look-ups per candidate, for a table that is larger but small beside the candidates.
+
+    `table (n, m, w)` and `labels (Ω, m)` become `(n, m/2, w*w)` and `(Ω, m/2)`; -1 is still column 0.
+    """
+    if table.shape[1] % 2:
+        table = torch.nn.functional.pad(table, (0, 0, 0, 1))
+        labels = torch.nn.functional.pad(labels, (0, 1), value=-1)
+    width = table.shape[2]
+    labels = labels.to(torch.int32)
+    pairs = torch.add(labels[:, 1::2], labels[:, 0::2], alpha=width).add_(width)
+    return (table[:, 0::2, :, None] + table[:, 1::2, None, :]).flatten(2), pairs
 
 
-def _slot_starts(candidates: Candidates, kind: torch.dtype) -> Tensor:
-    """Where label 0 of each slot lies in the table of one sample, `(m,)`; label -1 comes before it."""
-    width = candidates.classes + 1
-    return torch.arange(1, candidates.slots * width + 1, width, dtype=kind, device=candidates.labels.device)
+def _cells(labels: Tensor, sample: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Where `labels (Ω, m)` lie in a flat table of `shape` (n, m, c+1), slot by slot, `(m, Ω)`; -1 is column 0."""
+    _, slots, width = shape
+    kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
+    start = torch.arange(1, slots * width + 1, width, dtype=kind, device=labels.device)  # label 0 of each slot
+    return (sample.to(kind) * (slots * width) + start[:, None]).add_(labels.T)
 
 
 class _GatherSum(torch.autograd.Function):
-    """Σ_j table[index[:, j]]: rows of a table summed in groups, without storing the rows."""
+    """Σ_j table[index[j]]: entries (or rows) of a table, summed in groups without storing them one by one."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:  # (rows, d), (Ω, m) -> (Ω, d)
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:  # (cells, …), (m, Ω) -> (Ω, …)
         ctx.save_for_backward(index)
-        ctx.rows = len(table)
-        return torch.nn.functional.embedding_bag(index, table, mode="sum")
+        ctx.shape = table.shape
+        if table.ndim == 2:
+            return torch.nn.functional.embedding_bag(index.T, table, mode="sum")
+        result = table.index_select(0, index[0])
+        for column in index[1:]:
+            result += table.index_select(0, column)
+        return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
-        if grad.shape[1] == 1:  # adding single numbers is fast on a flat table only
-            spread = grad.expand(-1, index.shape[1]).reshape(-1)
-            return grad.new_zeros(ctx.rows).index_add_(0, index.flatten(), spread)[:, None], None
-        result = grad.new_zeros(ctx.rows, grad.shape[1])
-        for column in index.unbind(1):  # a pass per slot needs no copy of the gradient for each of them
+        result = grad.new_zeros(ctx.shape)
+        for column in index:  # a pass per slot needs no copy of the gradient for each of them
             result.index_add_(0, column, grad)
         return result, None
 

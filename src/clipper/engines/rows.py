@@ -24,6 +24,14 @@ def row_numbers(labels: Tensor) -> Tensor:
     return numbers  # type: ignore[no-any-return]
 
 
+def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct rows of `labels (rows, m)`, and the place of each row among them, `(rows,)`."""
+    place = row_numbers(labels)
+    one_of = torch.empty(int(place.max()) + 1, dtype=torch.long, device=labels.device)
+    one_of.scatter_(0, place, torch.arange(len(labels), device=labels.device))
+    return labels[one_of], place
+
+
 def are_candidates(labels: Tensor, sample: Tensor, candidates: Candidates) -> Tensor:
     """Whether each row of `labels (rows, m)` is a candidate of its `sample (rows,)`, bool."""
     both = row_numbers(torch.cat([candidates.labels.long(), labels.long()]))
@@ -44,10 +52,10 @@ def run_program(rule: Callable[..., Any], labels: Tensor) -> tuple[Tensor, list[
     """
     place: dict[Hashable, int] = {}
     output = torch.empty(len(labels), dtype=torch.long)
-    patterns, pattern = torch.unique(labels >= 0, dim=0, return_inverse=True)
-    for i, used in enumerate(patterns):  # samples of different lengths call the rule with tuples of different lengths
+    patterns, pattern = distinct_rows((labels >= 0).long())
+    for i, used in enumerate(patterns.bool()):  # samples of different lengths give the rule different tuples
         rows = (pattern == i).nonzero()[:, 0]
-        distinct, inverse = torch.unique(labels[rows][:, used].long(), dim=0, return_inverse=True)
+        distinct, inverse = distinct_rows(labels[rows][:, used])
         values = _values(rule, distinct.cpu())
         numbers = [-1 if value is None else place.setdefault(value, len(place)) for value in values]
         output[rows.cpu()] = torch.tensor(numbers)[inverse.cpu()]
