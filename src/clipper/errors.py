@@ -26,6 +26,10 @@ class SolverError(ClipperError, RuntimeError):
     """An integer-programming solver did not prove an optimum."""
 
 
+class TrainingError(ClipperError, RuntimeError):
+    """A run cannot go on: its loss is no finite number any more."""
+
+
 class MissingExtraError(ClipperError, ImportError):
     """An optional dependency is not installed."""
 

@@ -1,0 +1,14 @@
+"""Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
+
+from clipper.training.bank import MemoryBank
+from clipper.training.config import TrainConfig
+from clipper.training.loop import Watch, train
+from clipper.training.metrics import Figures, accuracy
+from clipper.training.record import Record
+from clipper.training.samples import Samples
+from clipper.training.tensorboard import tensorboard
+from clipper.training.trainer import Moment
+
+__all__ = [
+    "Figures", "MemoryBank", "Moment", "Record", "Samples", "TrainConfig", "Watch", "accuracy", "tensorboard", "train",
+]  # fmt: skip

@@ -1,0 +1,90 @@
+"""TrainConfig: everything that decides how a benchmark run ends, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from clipper.errors import InputError
+
+Rule = Literal["sum", "max"]
+DataSet = Literal["digits", "mnist"]
+EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
+TrainObjective = Literal["none", "paper", "exact", "random"]
+When = Literal["batch", "once"]
+OptimiserName = Literal["adamw", "adam", "sgd"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run. The defaults are the paper's for SUM-3, on the embedded digits.
+
+    Examples:
+        >>> config = TrainConfig(objective="exact", seed=3)
+        >>> TrainConfig.from_dict(config.as_dict()) == config
+        True
+    """
+
+    rule: Rule = "sum"
+    """What is known of a sample: this rule's value on its labels."""
+    slots: int = 3
+    """Images per sample."""
+    samples: int = 100
+    """Samples to learn from."""
+    data: DataSet = "digits"
+    """Where the images come from; the digits are embedded."""
+    network: str = "auto"
+    """A class of `clipper.benchmarks.networks`; "auto" for the one that fits the data."""
+    engine: EngineName = "semantic"
+    """What turns candidates into a loss."""
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to the engine as keyword arguments."""
+    objective: TrainObjective = "exact"
+    """How to prune; "none" for the baseline."""
+    k: int = 1
+    """Neighbours per instance."""
+    encoder: str = "trainable"
+    """"trainable" for the classifier's own penultimate layer; "pixels" or a pretrained backbone for a frozen one."""
+    when: When = "batch"
+    """Prune each batch, or the pool once before training (frozen encoders only)."""
+    bank: int = 0
+    """Samples whose earlier embeddings a batch may find neighbours among."""
+    epochs: int = 50
+    batch: int = 64
+    """Samples per step."""
+    optimiser: OptimiserName = "adamw"
+    lr: float = 1e-3
+    entropy: float = 0.0
+    """Weight of the entropy of the posterior over the candidates."""
+    seed: int = 0
+    """Of the draw of the samples, the first weights, the order of the samples and dropout."""
+    evaluate_every: int = 1
+    """Epochs between two measurements of the accuracy; the last epoch is always measured."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for name in (entry.name for entry in fields(self)):
+            hint, value = hints[name], getattr(self, name)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                raise InputError(f"expected {name} to be one of {', '.join(get_args(hint))}, got {value!r}")
+            if hint is int and name not in ("seed", "bank") and value < 1:
+                raise InputError(f"expected {name} of at least 1, got {value}")
+        if self.lr <= 0 or self.entropy < 0 or self.bank < 0 or self.seed < 0:
+            raise InputError(
+                f"expected a positive lr, and entropy, bank and seed of at least 0, "
+                f"got {self.lr}, {self.entropy}, {self.bank} and {self.seed}"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For records and checkpoints."""
+        return asdict(self) | {"engine_options": dict(self.engine_options)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """The reverse of `as_dict`."""
+        known = {entry.name for entry in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise InputError(f"expected the fields {', '.join(sorted(known))}, got {', '.join(unknown)} too")
+        return cls(**values)

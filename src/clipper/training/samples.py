@@ -1,0 +1,96 @@
+"""Samples to learn from, and the order in which an epoch visits them. Knows no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+
+
+class SampleSource(Protocol):
+    """Anything with inputs and candidates; `gold (n, m)` and `targets (n,)` are used where it has them."""
+
+    @property
+    def inputs(self) -> Tensor:
+        """`(n, m, *shape)`"""
+
+    @property
+    def candidates(self) -> Candidates:
+        """What the labels could be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What a run learns from.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> samples = samples_of((torch.rand(2, 2, 1, 8, 8), candidates))
+        >>> len(samples)
+        2
+    """
+
+    inputs: Tensor
+    """`(n, m, *shape)`"""
+    candidates: Candidates
+    gold: Tensor | None = None
+    """`(n, m)`, for measuring only."""
+    targets: Tensor | None = None
+    """`(n,)`: each sample's place among the outputs of an engine that has outputs."""
+
+    def __post_init__(self) -> None:
+        n, m = self.candidates.samples, self.candidates.slots
+        if self.inputs.ndim < 3 or tuple(self.inputs.shape[:2]) != (n, m):
+            raise InputError(
+                f"expected inputs of shape ({n}, {m}, *shape), one for each slot of the candidates' samples, "
+                f"got {tuple(self.inputs.shape)}"
+            )
+        if self.gold is not None and tuple(self.gold.shape) != (n, m):
+            raise InputError(f"expected gold of shape ({n}, {m}), got {tuple(self.gold.shape)}")
+        if self.targets is not None and tuple(self.targets.shape) != (n,):
+            raise InputError(f"expected targets of shape ({n},), got {tuple(self.targets.shape)}")
+
+    def __len__(self) -> int:
+        return self.candidates.samples
+
+    def batches(self, size: int, seed: int, epoch: int) -> list[Tensor]:
+        """The sample ids of each batch of an epoch; the order is a function of seed and epoch alone."""
+        generator = torch.Generator().manual_seed(mixed(seed, epoch))
+        order = torch.randperm(len(self), generator=generator).to(self.candidates.offsets.device)
+        return list(torch.split(order, size))
+
+    def fingerprint(self) -> str:
+        """A few letters that differ where inputs or candidates do, so that a checkpoint knows its data."""
+        digest = blake2b(digest_size=8)
+        for tensor in (self.inputs, self.candidates.labels, self.candidates.offsets):
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def samples_of(data: SampleSource | tuple[Tensor, Candidates] | Samples) -> Samples:
+    """Samples from a task, or from inputs and candidates."""
+    if isinstance(data, Samples):
+        return data
+    if isinstance(data, tuple):
+        return Samples(*data)
+    extra: dict[str, Any] = {name: getattr(data, name, None) for name in ("gold", "targets")}
+    return Samples(data.inputs, data.candidates, **extra)
+
+
+def mixed(*numbers: int) -> int:
+    """One seed from several numbers; different numbers give different seeds for all practical sizes.
+
+    Examples:
+        >>> mixed(1, 2) != mixed(2, 1)
+        True
+    """
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % 2**63
+    return seed

@@ -1,0 +1,138 @@
+"""A run under way: one step, one epoch, and all that a checkpoint must hold to go on identically."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clipper.training.calling import classify, losses_of, stop_if_broken
+from clipper.training.checkpoint import load_checkpoint, save_checkpoint
+from clipper.training.metrics import Figures, HeldOut, Tally, accuracy
+from clipper.training.randomness import random_states, set_random_states
+from clipper.training.samples import Samples, mixed
+from clipper.training.survivors import Survivors
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a run is, for whoever watches it."""
+
+    epoch: int
+    """Counted from 1."""
+    step: int
+    """Batches done in this epoch."""
+    steps: int
+    """Batches in an epoch."""
+    figures: Figures
+    """Of this epoch, so far."""
+    ended: bool
+    """Whether the epoch is over; only then is there an accuracy."""
+
+
+@dataclass
+class Trainer:
+    """A run under way: its parts, and how far it is."""
+
+    classifier: nn.Module
+    samples: Samples
+    engine: nn.Module
+    survivors: Survivors
+    optimiser: torch.optim.Optimizer
+    batch: int
+    seed: int
+    history: list[Figures] = field(default_factory=list)
+    step: int = 0
+    """Batches done in the epoch under way."""
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        spent = self.survivors.spent()  # the pool was pruned before the first epoch, which answers for it
+        self.tally = Tally(seconds=spent, pruning_seconds=spent)
+
+    def steps(self) -> Iterator[Moment]:
+        """Do what is left of the epoch, a batch at a time."""
+        self.classifier.train()
+        epoch = len(self.history) + 1
+        batches = self.samples.batches(self.batch, self.seed, epoch)
+        while self.step < len(batches):
+            start = time.perf_counter()
+            self.learn(batches[self.step], epoch)
+            self.step += 1
+            self.tally.pruning_seconds += self.survivors.spent()
+            self.tally.seconds += time.perf_counter() - start
+            yield Moment(epoch, self.step, len(batches), self.tally.figures(epoch), ended=False)
+
+    def learn(self, ids: Tensor, epoch: int) -> None:
+        """One step of Algorithm 1 on the samples `ids (n,)`."""
+        log_probs, embedding = classify(self.classifier, self.samples.inputs[ids])  # (n, m, c), (n, m, d)
+        stop_if_broken(log_probs, ids, epoch, "log-probability")
+        before, kept = self.survivors.of_batch(ids, embedding, mixed(self.seed, epoch, self.step))
+        targets = None if self.samples.targets is None else self.samples.targets[ids]
+        losses = losses_of(self.engine, log_probs, kept, unpruned=before, embedding=embedding, targets=targets)
+        stop_if_broken(losses, ids, epoch, "loss")
+        self.optimiser.zero_grad()
+        losses.mean().backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.tally.count(losses, before, kept, None if self.samples.gold is None else self.samples.gold[ids])
+
+    def end_epoch(self, held_out: HeldOut | None) -> Moment:
+        """Close the epoch's books."""
+        epoch, steps = len(self.history) + 1, self.step
+        figures = self.tally.figures(epoch, accuracy(self.classifier, *held_out) if held_out else None)
+        self.history.append(figures)
+        self.step, self.tally = 0, Tally()
+        return Moment(epoch, steps, steps, figures, ended=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write all that the rest of the run depends on."""
+        state: dict[str, Any] = {
+            "classifier": self.classifier.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "engine": self.engine.state_dict(),
+            "bank": self.survivors.bank.state_dict() if self.survivors.bank else None,
+            "random": random_states(self.classifier),
+            "history": [asdict(figures) for figures in self.history],
+            "step": self.step,
+            "tally": asdict(self.tally),
+        }
+        save_checkpoint(path, state, self.identity())
+
+    def resume(self, path: str | Path) -> None:
+        """Go on from a checkpoint, if there is one."""
+        state = load_checkpoint(path, self.identity())
+        if state is None:
+            return
+        self.classifier.load_state_dict(state["classifier"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.engine.load_state_dict(state["engine"])
+        if self.survivors.bank:
+            self.survivors.bank.load_state_dict(state["bank"], self.samples.inputs.device)
+        set_random_states(self.classifier, state["random"])
+        self.history = [Figures(**figures) for figures in state["history"]]
+        self.step, self.tally = state["step"], Tally(**state["tally"])
+
+    def identity(self) -> dict[str, Any]:
+        """What the rest of the run must agree on with its beginning."""
+        return {
+            "classifier": type(self.classifier).__name__,
+            "engine": type(self.engine).__name__,
+            "engine options": str(_plain(vars(self.engine))),
+            "optimiser": type(self.optimiser).__name__,
+            "optimiser options": str(_plain(self.optimiser.defaults)),
+            "batch": self.batch,
+            "seed": self.seed,
+            "data": self.samples.fingerprint(),
+            **self.survivors.identity(),
+        }
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are numbers or text, and no business of a module's own."""
+    ours = {name: value for name, value in options.items() if not name.startswith("_") and name != "training"}
+    return {name: value for name, value in ours.items() if value is None or isinstance(value, int | float | str)}
