@@ -199,6 +199,13 @@ def test_what_cannot_be_compiled_is_named_once_and_replaced_by_the_best_proofs()
         engine(log_probs, candidates)
 
 
+def test_unpruned_candidates_of_other_samples_are_refused():
+    log_probs, targets = _batch(4)
+    candidates = OUTPUTS.batch(targets)
+    with pytest.raises(InputError, match=r"\(4, 2, 4\), got \(7, 2, 4\)"):
+        ScallopLoss(None)(log_probs, candidates, unpruned=OUTPUTS)
+
+
 def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
     with pytest.raises(InputError, match=r"k in 1 … 10, or None for all proofs, got 11"):
         ScallopLoss(11)
