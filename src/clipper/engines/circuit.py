@@ -134,7 +134,7 @@ class CircuitCache:
             try:
                 self._stored[key] = ProofCircuit(labels, self.budget)
             except BudgetError as error:
-                self._stored[key] = error
+                self._stored[key] = error.with_traceback(None)  # its frames would keep the diagram alive
             if len(self._stored) > self._most:
                 self._stored.popitem(last=False)
         self._stored.move_to_end(key)
