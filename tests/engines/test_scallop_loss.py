@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 
 import pytest
@@ -21,7 +22,7 @@ from clipper.candidates import Candidates
 from clipper.engines import ScallopLoss, scallop
 from clipper.engines.circuit import ProofCircuit
 from clipper.engines.restriction import is_restriction
-from clipper.errors import InputError
+from clipper.errors import InputError, MissingExtraError
 
 OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 
@@ -199,6 +200,31 @@ def test_what_cannot_be_compiled_is_named_once_and_replaced_by_the_best_proofs()
         engine(log_probs, candidates)
 
 
+def test_unpruned_candidates_of_other_samples_are_refused():
+    log_probs, targets = _batch(4)
+    candidates = OUTPUTS.batch(targets)
+    with pytest.raises(InputError, match=r"\(4, 2, 4\), got \(7, 2, 4\)"):
+        ScallopLoss(None)(log_probs, candidates, unpruned=OUTPUTS)
+
+
 def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
     with pytest.raises(InputError, match=r"k in 1 … 10, or None for all proofs, got 11"):
         ScallopLoss(11)
+
+
+def test_many_proofs_without_a_compiler_name_the_extra_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pysdd.sdd", None)
+    log_probs, targets = _batch(4, slots=3, classes=10)
+    with pytest.raises(MissingExtraError, match=r"clipper-nesy\[circuits\]"):
+        ScallopLoss(None)(log_probs, Candidates.from_rule(sum, targets, slots=3, classes=10))
+
+
+@pytest.mark.slow
+def test_all_sums_of_three_digits_are_compiled_within_the_default_budget():
+    pytest.importorskip("pysdd")
+    outputs = Candidates.from_rule(sum, targets=range(28), slots=3, classes=10)
+    log_probs = _batch(1, 3, 10)[0].detach().repeat(28, 1, 1)
+    engine = ScallopLoss(None)
+    losses = engine(log_probs, outputs)  # a warning would be an error
+    assert len(engine.circuits) == int((outputs.counts > 10).sum())
+    assert (losses < ScallopLoss(10)(log_probs, outputs) + 1e-9).all()  # more proofs, more probability

@@ -122,19 +122,19 @@ class CircuitCache:
 
     def __init__(self, budget: int, most: int = 256) -> None:
         self.budget, self._most = budget, most
-        self._stored: OrderedDict[tuple[int, bytes], ProofCircuit | BudgetError] = OrderedDict()
+        self._stored: OrderedDict[tuple[torch.dtype, int, bytes], ProofCircuit | BudgetError] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._stored)
 
     def get(self, labels: Tensor) -> ProofCircuit | BudgetError:
         """The circuit of the proofs `labels (proofs, m)`, or why there is none."""
-        key = (labels.shape[1], labels.cpu().numpy().tobytes())
+        key = (labels.dtype, labels.shape[1], labels.cpu().numpy().tobytes())
         if key not in self._stored:
             try:
                 self._stored[key] = ProofCircuit(labels, self.budget)
             except BudgetError as error:
-                self._stored[key] = error
+                self._stored[key] = error.with_traceback(None)  # its frames would keep the diagram alive
             if len(self._stored) > self._most:
                 self._stored.popitem(last=False)
         self._stored.move_to_end(key)

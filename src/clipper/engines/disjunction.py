@@ -31,14 +31,14 @@ def log_disjunction(facts: Tensor, labels: Tensor, found: Tensor) -> Tensor:
         >>> log_disjunction(half, torch.tensor([[[0, 0], [0, 1]]]), found).exp()  # 1/2 · (1 - (1/2)²)
         tensor([0.3750])
     """
-    known = found[..., None] & (facts > -torch.inf)
+    known = found[..., None] & (facts != -torch.inf)
     logs = torch.where(known, facts.double(), _IMPOSSIBLE)
     proof = torch.arange(facts.shape[1], device=facts.device)
     labels = torch.where(found[..., None], labels.long(), -2 - proof[:, None])  # an absent proof shares no fact
     sums, signs = _sums_over_sets(logs, labels)
     peak = logs.detach().sum(2).amax(1)  # no set is more probable than its most probable proof
     total = (signs * (sums - peak[:, None]).exp())[:, 1:].sum(1)
-    possible = peak > _IMPOSSIBLE / 2
+    possible = ~(peak < _IMPOSSIBLE / 2)  # NaN stays NaN, for the caller to find
     return torch.where(possible, torch.where(possible, total, 1).log() + peak, -torch.inf).to(facts.dtype)
 
 

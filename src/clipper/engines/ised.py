@@ -68,7 +68,7 @@ class IsedLoss(RandomEngine):
         masses, _, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
-        drawn = right > 0
+        drawn = ~(right <= 0)  # NaN stays NaN
         logs = torch.where(drawn, torch.where(drawn, right, 1).log(), LOWEST_LOG)
         return self.regularised(cost_of_others(normalised, targets) - logs, log_probs, candidates)
 

@@ -74,7 +74,7 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
     Returns:
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
     """
-    left = values.detach().clone()
+    left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
     row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
     start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
     rows, found = [], []

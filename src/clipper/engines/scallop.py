@@ -87,11 +87,11 @@ class ScallopLoss(Engine):
         """
         check_log_probs(log_probs, candidates)
         targets = check_targets(targets, candidates, self.outputs)
-        templates = unpruned
+        templates = _check_unpruned(unpruned, candidates)
         if self.outputs is not None and targets is not None:
             self.outputs = on_device(self.outputs, log_probs.device)
             templates = self.outputs.batch(targets)
-        losses = -self._log_probability(log_probs, candidates, templates or candidates)
+        losses = -self._log_probability(log_probs, candidates, templates)
         if self.outputs is not None and targets is not None:
             losses = losses + cost_of_others(self._outputs(log_probs, self.outputs), targets)
         return self.regularised(losses, log_probs, candidates)
@@ -142,6 +142,20 @@ class ScallopLoss(Engine):
                 stacklevel=5,
             )
             self._warned = True
+
+
+def _check_unpruned(unpruned: Candidates | None, candidates: Candidates) -> Candidates:
+    """The candidates themselves where nothing is known of a pruning."""
+    if unpruned is None:
+        return candidates
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    got = (unpruned.samples, unpruned.slots, unpruned.classes)
+    if got != expected:
+        raise InputError(
+            f"expected unpruned candidates of the same samples, slots and classes as the candidates, {expected}, "
+            f"got {got}"
+        )
+    return unpruned
 
 
 def _of_most_probable(log_probs: Tensor, candidates: Candidates, k: int) -> Tensor:
