@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,10 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, chosen: Tensor) -> Images:
+        """The images where `chosen (instances,)` is true."""
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
+
 
 def digits() -> Images:
     """The embedded default: 1,797 handwritten digits of 8 × 8 pixels, no download.
@@ -61,6 +65,24 @@ def mnist(split: str = "train", root: str | Path | None = None) -> Images:
     labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", root)
     scaled = torch.from_numpy(pixels).float().div_(255)[:, None]
     return Images("mnist", scaled, torch.from_numpy(labels).long(), classes=10)
+
+
+def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
+    """The images to draw samples from, and those to measure accuracy on; none is in both.
+
+    MNIST has its own halves. Of the embedded digits every third is held out: 1,198 and 599.
+
+    Examples:
+        >>> [len(part) for part in train_and_test("digits")]
+        [1198, 599]
+    """
+    if name == "mnist":
+        return mnist("train", root), mnist("test", root)
+    if name != "digits":
+        raise InputError(f'expected the data set "digits" or "mnist", got {name!r}')
+    images = digits()
+    held_out = torch.arange(len(images)) % 3 == 2
+    return images.part(~held_out), images.part(held_out)
 
 
 def data_folders(name: str, root: str | Path | None = None) -> list[Path]:

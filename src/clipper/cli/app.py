@@ -35,9 +35,10 @@ def _root(
 
 def main() -> None:
     """Run the command line; a ClipperError becomes one message and exit code 1."""
-    from clipper.cli import bench, demo, prune
+    from clipper.cli import bench, demo, prune, train
 
     prune.register(app)
+    train.register(app)
     bench.register(app)
     demo.register(app)
     try:

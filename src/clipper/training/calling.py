@@ -69,7 +69,7 @@ def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
         return
     rows = broken.flatten(1).any(1) if broken.ndim > 1 else broken
     first = int(rows.nonzero()[0])
-    worst = values[first].flatten()[broken[first].flatten()][0]
+    worst = values.detach()[first].flatten()[broken[first].flatten()][0]
     raise TrainingError(
         f"the {what} of sample {int(ids[first])} is {float(worst)} in epoch {epoch} (so are {int(rows.sum())} of the "
         f"batch's {len(ids)} samples); look at that sample's inputs and candidates, or lower the learning rate"

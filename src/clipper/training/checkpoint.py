@@ -42,7 +42,7 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
     if not Path(path).exists():
         return None
     content = _read(path)
-    if content.get("format") != FORMAT:
+    if content.get("format") != FORMAT or not {"identity", "state"} <= content.keys():
         raise FileError(f"{path} is no checkpoint of this version of Clipper; remove it to start anew")
     _check_identity(path, content["identity"], identity)
     state: dict[str, Any] = content["state"]

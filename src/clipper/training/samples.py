@@ -67,10 +67,7 @@ class Samples:
 
     def fingerprint(self) -> str:
         """A few letters that differ where inputs or candidates do, so that a checkpoint knows its data."""
-        digest = blake2b(digest_size=8)
-        for tensor in (self.inputs, self.candidates.labels, self.candidates.offsets):
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return fingerprint(self.inputs, self.candidates.labels, self.candidates.offsets)
 
 
 def samples_of(data: SampleSource | tuple[Tensor, Candidates] | Samples) -> Samples:
@@ -94,3 +91,11 @@ def mixed(*numbers: int) -> int:
     for number in numbers:
         seed = (seed * 1_000_003 + number + 1) % 2**63
     return seed
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """A few letters that differ where the tensors do."""
+    digest = blake2b(digest_size=8)
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

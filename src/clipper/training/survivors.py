@@ -13,7 +13,7 @@ from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
 from clipper.training.bank import MemoryBank
-from clipper.training.samples import Samples
+from clipper.training.samples import Samples, fingerprint
 
 
 class Survivors:
@@ -93,7 +93,7 @@ class Survivors:
         names = ("k", "radius", "mutual", "share", "metric", "objective", "solver")
         how = {name: str(getattr(self.clip, name)) for name in names if not callable(getattr(self.clip, name))}
         bank = self.bank.size if self.bank else 0
-        encoder = "trainable" if self.embeddings is None else "frozen"
+        encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
         return {**how, "pruning": "once" if self._once is not None else "batch", "bank": bank, "encoder": encoder}
 
 

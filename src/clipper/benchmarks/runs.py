@@ -1,0 +1,65 @@
+"""One run, from its configuration to its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.parts import (
+    clip_of,
+    embeddings_of,
+    engine_of,
+    held_out_of,
+    network_of,
+    normalised,
+    optimiser_of,
+)
+from clipper.benchmarks.tasks import draw
+from clipper.training import Record, TrainConfig, Watch, train
+
+
+def run(
+    config: TrainConfig,
+    *,
+    data_root: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_steps: int | None = None,
+    watch: Watch | None = None,
+) -> Record:
+    """Draw the samples, train, and say how it went; the same configuration gives the same result.
+
+    Args:
+        config: everything that decides how the run ends.
+        data_root: the folder with the data sets, if not in the usual places.
+        checkpoint: where the run's state is kept, and taken up again if it is there.
+        checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
+        watch: called after each step and each epoch.
+
+    Examples:
+        >>> record = run(TrainConfig(samples=20, slots=2, epochs=2, objective="exact"))
+        >>> len(record.epochs), record.last.accuracy is not None
+        (2, True)
+    """
+    images, test = train_and_test(config.data, data_root)
+    task = draw(images, config.rule, config.samples, config.slots, config.seed)
+    network = network_of(config, images.classes)
+    history = train(
+        network,
+        replace(task, inputs=normalised(task.inputs, config.data)),
+        engine_of(config, images.classes),
+        clip=clip_of(config),
+        embeddings=embeddings_of(config, task),
+        once=config.when == "once" and config.objective != "none",
+        bank=config.bank if config.objective != "none" else 0,
+        optimiser=optimiser_of(config, network),
+        epochs=config.epochs,
+        batch=config.batch,
+        seed=config.seed,
+        held_out=held_out_of(config, test),
+        evaluate_every=config.evaluate_every,
+        checkpoint=checkpoint,
+        checkpoint_steps=checkpoint_steps,
+        watch=watch,
+    )
+    return Record(config, history)

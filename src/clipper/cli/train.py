@@ -1,0 +1,179 @@
+"""`clipper train`: one run from the command line, taken up again if it was interrupted."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from clipper.benchmarks.runs import run
+from clipper.cli.console import errors, output, print_json, table
+from clipper.errors import FileError, InputError
+from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
+from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
+from clipper.training.record import check_record
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="train")(train)
+
+
+def train(
+    rule: Annotated[
+        Rule, typer.Option(help="What is known of a sample: the sum or the maximum of its labels.")
+    ] = "sum",
+    slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
+    data: Annotated[
+        DataSet, typer.Option(help="The digits are embedded; mnist is looked for in --data-root.")
+    ] = "digits",
+    network: Annotated[str, typer.Option(help="DigitsMlp, DigitsCnn, MnistCnn; auto for what fits the data.")] = "auto",
+    engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
+    engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
+    objective: Annotated[
+        TrainObjective, typer.Option(help="Problem 3.6, equation (1) as printed, the random control, or no pruning.")
+    ] = "exact",
+    k: Annotated[int, typer.Option("-k", help="Neighbours per instance.")] = 1,
+    encoder: Annotated[
+        str, typer.Option(help="trainable: the classifier's own layer. Frozen: pixels, mobilenet-v2, resnet18 …")
+    ] = "trainable",
+    when: Annotated[
+        When, typer.Option(help="Prune each batch, or the pool once before training (frozen only).")
+    ] = "batch",
+    bank: Annotated[int, typer.Option(help="Find neighbours among the last embeddings of this many samples too.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the samples.")] = 50,
+    batch: Annotated[int, typer.Option(help="Samples per step.")] = 64,
+    optimiser: Annotated[OptimiserName, typer.Option(help="How the weights are updated.")] = "adamw",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    entropy: Annotated[float, typer.Option(help="Weight of the entropy of the posterior over the candidates.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of samples, first weights, order and dropout.")] = 0,
+    evaluate_every: Annotated[int, typer.Option(help="Epochs between two measurements of the accuracy.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The record; default runs/<what it is>.json.")] = None,
+    checkpoint_steps: Annotated[
+        int | None, typer.Option(help="Checkpoint every so many steps, not only epochs.")
+    ] = None,
+    tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
+) -> None:
+    """Train a classifier on samples of which only the sum, or the maximum, of the labels is known.
+
+    An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
+    """
+    config = TrainConfig(
+        rule=rule, slots=slots, samples=samples, data=data, network=network, engine=engine,
+        engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder, when=when, bank=bank,
+        epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy, seed=seed,
+        evaluate_every=evaluate_every,
+    )  # fmt: skip
+    path = out or Path("runs") / f"{_name(config)}.json"
+    record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
+    if json:
+        print_json({"output": str(path), **record.as_dict()})
+    else:
+        _show(record, path)
+
+
+def _run(
+    config: TrainConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
+) -> Record:
+    if path.suffix != ".json":
+        raise InputError(f"expected --out to end in .json, got {path}")
+    check_record(path, config)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot create the folder {path.parent} ({error})") from error
+    checkpoint = path.with_suffix(".pt")
+    with ExitStack() as stack:
+        watches = [stack.enter_context(_bar(config.epochs))]
+        if tensorboard_folder is not None:
+            watches.append(stack.enter_context(tensorboard(tensorboard_folder)))
+        try:
+            record = run(
+                config, data_root=root, checkpoint=checkpoint, checkpoint_steps=checkpoint_steps, watch=_all(watches)
+            )
+        except KeyboardInterrupt:
+            errors.print(f"interrupted; the same command goes on from {checkpoint}")
+            raise
+    record.write(path)
+    return record
+
+
+def _name(config: TrainConfig) -> str:
+    task = f"{config.data}-{config.rule}{config.slots}-n{config.samples}"
+    return f"{task}-{config.engine}-{config.objective}-seed{config.seed}"
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs; a value is JSON if it can be, else text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise InputError(f"expected --engine-option NAME=VALUE, got {pair!r}")
+        try:
+            options[name] = jsonlib.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+def _all(watches: list[Watch]) -> Watch:
+    def watch(moment: Moment) -> None:
+        for each in watches:
+            each(moment)
+
+    return watch
+
+
+@contextmanager
+def _bar(epochs: int) -> Iterator[Watch]:
+    """A bar on standard error: epoch, loss, accuracy, shares, time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=errors, transient=True) as progress:
+        bar = progress.add_task("training", total=None, figures="")
+        accuracy: float | None = None
+
+        def watch(moment: Moment) -> None:
+            nonlocal accuracy
+            accuracy = moment.figures.accuracy if moment.ended else accuracy
+            progress.update(
+                bar,
+                description=f"epoch {moment.epoch}/{epochs}",
+                completed=(moment.epoch - 1) * moment.steps + moment.step,
+                total=epochs * moment.steps,
+                figures=_line(moment.figures, accuracy),
+            )
+
+        yield watch
+
+
+def _line(figures: Figures, accuracy: float | None) -> str:
+    parts = [f"loss {figures.loss:.3f}", f"accuracy {_percent(accuracy)}", f"kept {_percent(figures.retained)}"]
+    return "  ".join([*parts, f"gold {_percent(figures.gold)}"])
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _show(record: Record, path: Path) -> None:
+    last = record.last
+    rows = [
+        ["accuracy on the held-out set", _percent(last.accuracy)],
+        ["loss", f"{last.loss:.4f}"],
+        ["candidates kept", _percent(last.retained)],
+        ["gold labels kept", _percent(last.gold)],
+        ["seconds per epoch", f"{last.seconds:.3f}"],
+        ["of which pruning", _percent(last.pruning_share)],
+    ]
+    output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], rows))
+    output.print(f"record: {path}")

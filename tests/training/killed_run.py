@@ -1,0 +1,51 @@
+"""A run for `test_kill.py` to kill: python -m tests.training.killed_run WEIGHTS [CHECKPOINT]."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+
+from clipper import Clipper
+from clipper.engines import IsedLoss
+from clipper.training import Moment, train
+from tests.training.problems import TinyNet, problem
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main(weights: str, checkpoint: str | None = None) -> None:
+    torch.set_num_threads(1)
+    network = TinyNet()
+    say("imported")
+    begun = False
+
+    def watch(_: Moment) -> None:
+        nonlocal begun
+        if not begun:
+            say("training")
+        begun = True
+        if checkpoint:
+            time.sleep(0.003)  # the run must outlive ten kills
+
+    train(
+        network,
+        problem(samples=40),
+        IsedLoss(sum, samples=5),
+        clip=Clipper(),
+        bank=20,
+        epochs=120,
+        batch=8,
+        checkpoint=checkpoint,
+        checkpoint_steps=1,
+        watch=watch,
+    )
+    torch.save(network.state_dict(), weights)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
