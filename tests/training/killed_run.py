@@ -30,7 +30,7 @@ def main(weights: str, checkpoint: str | None = None) -> None:
             say("training")
         begun = True
         if checkpoint:
-            time.sleep(0.003)  # the run must outlive ten kills
+            time.sleep(0.006)  # the run must outlive ten kills
 
     train(
         network,
@@ -38,7 +38,7 @@ def main(weights: str, checkpoint: str | None = None) -> None:
         IsedLoss(sum, samples=5),
         clip=Clipper(),
         bank=20,
-        epochs=120,
+        epochs=60,
         batch=8,
         checkpoint=checkpoint,
         checkpoint_steps=1,

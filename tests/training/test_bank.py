@@ -23,16 +23,18 @@ def test_a_batch_of_one_finds_its_neighbour_in_the_bank():
     near = {0: [[1.0], [7.0]], 1: [[1.1], [50.0]]}
     for bank, expected in ((0, 9), (2, 3)):  # x₁ of sample 0 lies near x₁ of sample 1, which is 0, 1 or 2
         remembered = survivors(bank)
-        remembered.of_batch(torch.tensor([1]), torch.tensor([near[1]]), seed=0)
-        before, kept = remembered.of_batch(torch.tensor([0]), torch.tensor([near[0]]), seed=0)
+        remembered.begin([torch.tensor([1]), torch.tensor([0])], seed=0)
+        remembered.of_batch(0, torch.tensor([near[1]]))
+        before, kept = remembered.of_batch(1, torch.tensor([near[0]]))
         assert (len(before), len(kept)) == (9, expected)
 
 
 def test_a_sample_is_never_its_own_neighbour_in_the_bank():
     remembered = survivors(3)
     embedding = torch.tensor([[[1.0], [1.0]]])
-    for _ in range(3):
-        before, kept = remembered.of_batch(torch.tensor([0]), embedding, seed=0)
+    remembered.begin([torch.tensor([0])] * 3, seed=0)
+    for step in range(3):
+        before, kept = remembered.of_batch(step, embedding)
         assert len(before) == len(kept)
 
 

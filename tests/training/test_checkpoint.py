@@ -8,6 +8,7 @@ import torch
 from clipper import Clipper
 from clipper.engines import IsedLoss, SampledSemanticLoss, SemanticLoss
 from clipper.errors import FileError
+from clipper.proximity import Pixels
 from clipper.training import Moment, train
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
 from tests.training.problems import TinyNet, problem, same_weights
@@ -26,6 +27,7 @@ def interrupted_at(epoch: int, step: int):
 
 
 SETTINGS = {
+    "frozen": {"make_engine": SemanticLoss, "clip": Clipper(objective="random", encoder=Pixels())},
     "baseline": {"make_engine": SemanticLoss},
     "trainable": {"make_engine": SemanticLoss, "clip": Clipper()},
     "bank": {"make_engine": SemanticLoss, "clip": Clipper(), "bank": 12},

@@ -34,7 +34,7 @@ def test_ten_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_run(t
     with start("imported", whole) as process:
         assert process.wait() == 0
     for kill in range(KILLS):
-        word, longest = ("imported", 1.0) if kill % 5 == 0 else ("training", 0.15)  # also while it takes up the run
+        word, longest = ("imported", 1.0) if kill % 5 == 0 else ("training", 0.12)  # also while it takes up the run
         with start(word, killed, checkpoint) as process:
             time.sleep(moments.uniform(0, longest))
             process.kill()

@@ -9,6 +9,8 @@ from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, 
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
 from clipper.training import Moment, train
+from clipper.training.ahead import prune_together
+from clipper.training.distances import KnownDistances
 from tests.training.problems import TinyNet, problem, same_weights
 
 OUTPUTS = Candidates.from_rule(sum, range(7), slots=2, classes=4)
@@ -156,3 +158,27 @@ def test_inputs_that_do_not_fit_the_candidates_are_refused():
     data = problem()
     with pytest.raises(InputError, match=r"\(20, 2, \*shape\)"):
         train(TinyNet(), (data.inputs[:-1], data.candidates), SemanticLoss())
+
+
+@pytest.mark.parametrize("objective", ["paper", "exact"])
+def test_batches_pruned_together_survive_as_they_would_alone(objective):
+    data, clip = problem(samples=30), Clipper(objective=objective, k=2)
+    batches = data.batches(7, seed=0, epoch=1)
+    together = prune_together(clip, data.candidates, data.inputs, batches)
+    for ids, kept in zip(batches, together, strict=True):
+        alone = clip(data.candidates.batch(ids), data.inputs[ids])
+        assert torch.equal(kept.labels, alone.labels)
+        assert torch.equal(kept.offsets, alone.offsets)
+
+
+@pytest.mark.parametrize("how", [{"k": 1}, {"k": 3}, {"k": 50}, {"k": None, "radius": 2.0}, {"k": 2, "share": 0.5}])
+def test_distances_looked_up_give_the_edges_of_a_search(how):
+    data = problem(samples=30)
+    known = KnownDistances(data.inputs)
+    ids = torch.randperm(30, generator=torch.Generator().manual_seed(0))[:12]
+    candidates = data.candidates.batch(ids)
+    searched = Clipper(**how).graph(candidates, data.inputs[ids])
+    looked_up = Clipper(**how, search=known).graph(candidates, known.rows[ids])
+    assert torch.equal(looked_up.source, searched.source)
+    assert torch.equal(looked_up.target, searched.target)
+    assert torch.allclose(looked_up.distance, searched.distance, atol=1e-4)

@@ -224,6 +224,8 @@ class Candidates:
         if "support_with_unused" in self.__dict__:  # the support of a sample is its own, in whatever batch it is
             shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
             batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
+        if "kind" in self.__dict__:
+            batch.__dict__["kind"] = self.kind.index_select(0, ids)
         return batch
 
     def span(self, first: int, last: int) -> Candidates:

@@ -6,14 +6,20 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
+from clipper.training.ahead import prune_together
 from clipper.training.bank import MemoryBank
-from clipper.training.samples import Samples, fingerprint
+from clipper.training.distances import MOST_INSTANCES, KnownDistances
+from clipper.training.samples import Samples, fingerprint, mixed
+
+AHEAD = 16
+"""Batches pruned together where the encoder is frozen: samples do not interact, so the result is the same."""
 
 
 class Survivors:
@@ -39,47 +45,77 @@ class Survivors:
         self.bank = MemoryBank(bank) if bank else None
         self.seconds = 0.0
         self._all = samples.candidates
+        self._batches: list[Tensor] = []
+        self._seed = seed
+        self._ahead: tuple[int, list[Candidates]] | None = None
         self._once: Candidates | None = None
-        if once and self.clip is not None and embeddings is not None:
-            start = time.perf_counter()
-            self._once = self.clip.prune(self._all, embeddings, seed=seed).candidates
-            self.seconds = time.perf_counter() - start
-        elif self.clip is not None:
-            _ = self._all.support  # each batch then takes its share of it
+        self._frozen: tuple[Clipper, Tensor] | None = None
+        start = time.perf_counter()
+        if self.clip is not None:
+            self._prepare(self.clip, once, seed)
+        self.seconds = time.perf_counter() - start
 
-    @property
-    def needs_embedding(self) -> bool:
-        """Whether the classifier has to give its embedding: the encoder is being trained."""
-        return self.clip is not None and self.embeddings is None
+    def _prepare(self, clip: Clipper, once: bool, seed: int) -> None:
+        """What can be done before the first batch."""
+        _ = self._all.support, self._all.kind  # each batch then takes its share of them
+        if self.embeddings is None or self.bank is not None:
+            return
+        if once:
+            self._once = clip.prune(self._all, self.embeddings, seed=seed).candidates
+        elif (
+            clip.search is None
+            and clip.metric == "l2"
+            and self.embeddings.shape[0] * self.embeddings.shape[1] <= MOST_INSTANCES
+        ):
+            known = KnownDistances(self.embeddings)
+            self._frozen = replace(clip, search=known), known.rows
+        else:
+            self._frozen = clip, self.embeddings
 
-    def of_batch(self, ids: Tensor, embedding: Tensor | None, seed: int) -> tuple[Candidates, Candidates]:
-        """The candidates of the samples `ids (n,)` before and after pruning.
+    def begin(self, batches: list[Tensor], seed: int) -> None:
+        """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""
+        self._batches, self._seed, self._ahead = batches, seed, None
+
+    def of_batch(self, step: int, embedding: Tensor | None) -> tuple[Candidates, Candidates]:
+        """The candidates of a batch of the epoch before and after pruning.
 
         Args:
-            ids: the batch's samples.
+            step: which batch, counted from 0.
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
-            seed: for the random control.
         """
-        before = self._all.batch(ids)
+        before = self._all.batch(self._batches[step])
         start = time.perf_counter()
-        kept = self._kept(ids, before, embedding, seed)
+        kept = self._kept(step, before, embedding)
         self.seconds += time.perf_counter() - start
         return before, kept
 
-    def _kept(self, ids: Tensor, before: Candidates, embedding: Tensor | None, seed: int) -> Candidates:
+    def _kept(self, step: int, before: Candidates, embedding: Tensor | None) -> Candidates:
+        ids = self._batches[step]
         if self.clip is None:
             return before
         if self._once is not None:
             return self._once.batch(ids)
+        if self._frozen is not None:
+            return self._looked_up(*self._frozen, step)
         vectors = self.embeddings[ids] if self.embeddings is not None else embedding
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
-        if self.bank is None:
-            return self.clip.prune(before, vectors.detach(), seed=seed).candidates
-        pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
-        self.bank.remember(ids, vectors)
-        pruning = self.clip.prune(before, vectors.detach(), pool=pool, pool_candidates=pool_candidates, seed=seed)
-        return pruning.candidates
+        pool, pool_candidates = self.bank.pool(ids, vectors, self._all) if self.bank else (None, None)
+        if self.bank:
+            self.bank.remember(ids, vectors)
+        _ = before.cells, before.kind  # made here: an engine may need them for a gradient, which inference mode forbids
+        with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
+            seed = mixed(self._seed, step)
+            keep = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed).keep
+        return before.subset(keep.clone())
+
+    def _looked_up(self, clip: Clipper, embeddings: Tensor, step: int) -> Candidates:
+        """From the survivors of the batches pruned together; which are, depends on the step alone."""
+        group = step // AHEAD
+        if self._ahead is None or self._ahead[0] != group:
+            batches = self._batches[group * AHEAD : (group + 1) * AHEAD]
+            self._ahead = group, prune_together(clip, self._all, embeddings, batches, mixed(self._seed, group))
+        return self._ahead[1][step % AHEAD]
 
     def spent(self) -> float:
         """Seconds since this was asked last."""

@@ -60,6 +60,7 @@ class Trainer:
         self.classifier.train()
         epoch = len(self.history) + 1
         batches = self.samples.batches(self.batch, self.seed, epoch)
+        self.survivors.begin(batches, mixed(self.seed, epoch))
         while self.step < len(batches):
             start = time.perf_counter()
             self.learn(batches[self.step], epoch)
@@ -72,7 +73,7 @@ class Trainer:
         """One step of Algorithm 1 on the samples `ids (n,)`."""
         log_probs, embedding = classify(self.classifier, self.samples.inputs[ids])  # (n, m, c), (n, m, d)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
-        before, kept = self.survivors.of_batch(ids, embedding, mixed(self.seed, epoch, self.step))
+        before, kept = self.survivors.of_batch(self.step, embedding)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
         losses = losses_of(self.engine, log_probs, kept, unpruned=before, embedding=embedding, targets=targets)
         stop_if_broken(losses, ids, epoch, "loss")
