@@ -1,0 +1,87 @@
+"""`clipper bench train` and `clipper bench loss`: what pruning and the loss cost in training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.loss import race_losses
+from clipper.benchmarks.overhead import measure_overhead
+from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.training.config import DataSet, EngineName
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def register(bench: typer.Typer) -> None:
+    """Add the commands."""
+    bench.command(name="train")(bench_train)
+    bench.command(name="loss")(bench_loss)
+
+
+def bench_train(
+    rounds: Annotated[int, typer.Option(help="Rounds; each trains two epochs of every setting.")] = 5,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples per epoch.")] = 320,
+    data: Annotated[DataSet, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
+    engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
+    k: Annotated[int, typer.Option("-k", help="Neighbours per instance.")] = 1,
+    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    json: Json = False,
+) -> None:
+    """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
+    images, _ = train_and_test(data, data_root)
+    with progress_bars() as report:
+        rows = measure_overhead(images, rounds, report, samples=samples, engine=engine, k=k)
+    document = {"data": data, "engine": engine, "k": k, "batch": 64, "threads": torch.get_num_threads(), "rows": rows}
+    if json:
+        print_json(document)
+    else:
+        _show_overhead(document)
+
+
+def bench_loss(
+    rounds: Annotated[int, typer.Option(help="Rounds per task; each runs both once.")] = 200, json: Json = False
+) -> None:
+    """Loss and gradient of a batch of 64: semantic loss on explicit candidates against a KLay circuit over sums."""
+    with progress_bars() as report:
+        rows = race_losses(rounds, report)
+    document = {"batch": 64, "threads": torch.get_num_threads(), "rows": rows}
+    if json:
+        print_json(document)
+    else:
+        _show_losses(document)
+
+
+def _show_overhead(document: dict[str, Any]) -> None:
+    columns = ["objective", "encoder", "ms per batch", "of which pruning", "ms before training", "share", "highest"]
+    rows = [
+        [
+            row["objective"],
+            "–" if row["objective"] == "none" else row["encoder"],
+            f"{row['milliseconds_per_batch']:.1f}",
+            f"{row['pruning_milliseconds_per_batch']:.2f}",
+            f"{row['pruning_milliseconds_before_training']:.1f}",
+            f"{row['pruning_share']:.2%}",
+            f"{row['pruning_share_highest']:.2%}",
+        ]
+        for row in document["rows"]
+    ]
+    title = f"SUM-3 on {document['data']}, batches of 64, medians ({document['threads']} threads)"
+    output.print(table(title, columns, rows))
+
+
+def _show_losses(document: dict[str, Any]) -> None:
+    rows = [
+        [
+            row["task"],
+            *(f"{value:.2f}" for value in row["milliseconds"].values()),
+            f"{row['circuit_over_candidates']:.2f}",
+        ]
+        for row in document["rows"]
+    ]
+    title = f"loss and gradient, batches of 64, median milliseconds ({document['threads']} threads)"
+    output.print(table(title, ["task", "candidates", "KLay circuit", "circuit ÷ candidates"], rows))
