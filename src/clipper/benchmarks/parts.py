@@ -78,13 +78,22 @@ def outputs_of(config: TrainConfig, classes: int) -> Candidates:
 
 
 def clip_of(config: TrainConfig) -> Clipper | None:
-    """How the run prunes; None for the baseline."""
-    return None if config.objective == "none" else Clipper(k=config.k, objective=config.objective)
+    """How the run prunes; None for the baseline, and for the ceiling."""
+    if config.objective == "none" or config.objective == "gold":
+        return None
+    return Clipper(k=config.k, objective=config.objective)
+
+
+def candidates_of(config: TrainConfig, task: Task) -> Candidates:
+    """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
+    if config.objective != "gold":
+        return task.candidates
+    return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), task.candidates.classes)
 
 
 def embeddings_of(config: TrainConfig, task: Task) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
-    if config.encoder == "trainable" or config.objective == "none":
+    if config.encoder == "trainable" or clip_of(config) is None:
         return None
     encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder)
     return embed(encoder, task.inputs)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
+    candidates_of,
     clip_of,
     embeddings_of,
     engine_of,
@@ -44,14 +45,15 @@ def run(
     images, test = train_and_test(config.data, data_root)
     task = draw(images, config.rule, config.samples, config.slots, config.seed)
     network = network_of(config, images.classes)
+    clip = clip_of(config)
     history = train(
         network,
-        replace(task, inputs=normalised(task.inputs, config.data)),
+        replace(task, inputs=normalised(task.inputs, config.data), candidates=candidates_of(config, task)),
         engine_of(config, images.classes),
-        clip=clip_of(config),
+        clip=clip,
         embeddings=embeddings_of(config, task),
-        once=config.when == "once" and config.objective != "none",
-        bank=config.bank if config.objective != "none" else 0,
+        once=config.when == "once" and clip is not None,
+        bank=config.bank if clip else 0,
         optimiser=optimiser_of(config, network),
         epochs=config.epochs,
         batch=config.batch,

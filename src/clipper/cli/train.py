@@ -37,7 +37,8 @@ def train(
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
-        TrainObjective, typer.Option(help="Problem 3.6, equation (1) as printed, the random control, or no pruning.")
+        TrainObjective,
+        typer.Option(help="Problem 3.6, equation (1) as printed, the random control, nothing, or the ceiling."),
     ] = "exact",
     k: Annotated[int, typer.Option("-k", help="Neighbours per instance.")] = 1,
     encoder: Annotated[

@@ -29,6 +29,11 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def paragraphs(texts: Sequence[str]) -> str:
+    """Text, one paragraph each."""
+    return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
+
+
 def figure(svg: str, caption: str) -> str:
     """A figure with its caption; `svg` is trusted."""
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"

@@ -11,7 +11,7 @@ from clipper.errors import InputError
 Rule = Literal["sum", "max"]
 DataSet = Literal["digits", "mnist"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
-TrainObjective = Literal["none", "paper", "exact", "random"]
+TrainObjective = Literal["none", "paper", "exact", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
 
@@ -41,7 +41,7 @@ class TrainConfig:
     engine_options: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the engine as keyword arguments."""
     objective: TrainObjective = "exact"
-    """How to prune; "none" for the baseline."""
+    """How to prune; "none" for the baseline, "gold" for the ceiling, where nothing but the gold labels is left."""
     k: int = 1
     """Neighbours per instance."""
     encoder: str = "trainable"
