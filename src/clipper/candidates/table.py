@@ -91,6 +91,8 @@ class Candidates:
         counts = torch.tensor([len(rows) for rows in samples], dtype=torch.long)
         check_nonempty(counts)
         slots = max((len(rows[0]) for rows in samples), default=0)
+        if not slots:
+            raise InputError(f"expected samples with at least one slot each, got {len(samples)} samples without any")
         flat: list[list[int]] = []
         for i, rows in enumerate(samples):
             width = len(rows[0])
