@@ -28,7 +28,7 @@ RULES: dict[str, Callable[..., object]] = {
     "membership": lambda t: 2 in t,
     "text": lambda t: "".join(map(str, t)),
     "sorted": lambda t: sorted(t)[len(t) // 2],
-    "constant": lambda t: 1,
+    "constant": lambda _: 1,
 }
 
 
@@ -155,7 +155,7 @@ BAD = {
     "float labels": (lambda: Candidates.from_tensors(torch.zeros(1, 1), torch.tensor([0]), 2), "whole labels"),
     "number of samples": (
         lambda: Candidates.from_tensors(torch.zeros(1, 1, dtype=torch.long), torch.tensor([0]), 2, samples=2),
-        "expected 2 samples",
+        "1 of 2 has no candidates",
     ),
     "no classes": (lambda: Candidates.from_lists([[(0,)]], classes=0), "positive number of classes"),
     "target out of reach": (lambda: Candidates.from_rule(sum, [3, 99], 2, 10), "sample 1: no labels of 2 slots"),

@@ -77,14 +77,12 @@ def test_a_pool_in_pieces_gives_the_same_neighbours(monkeypatch: pytest.MonkeyPa
 
 
 def test_groups_of_columns_find_what_a_sort_finds() -> None:
-    wide = torch.rand(50, 64 * 40, generator=torch.Generator().manual_seed(2))
     vectors = torch.rand(64 * 40, 8, generator=torch.Generator().manual_seed(3))
     group = torch.arange(len(vectors))
-    near = ExactSearch().nearest(Vectors(vectors[:50], group[:50]), Vectors(vectors, group), k=3)
+    near = ExactSearch().find(Vectors(vectors[:50], group[:50]), Vectors(vectors, group), k=3)
     distance = torch.cdist(vectors[:50].double(), vectors.double())
     distance[torch.arange(50), torch.arange(50)] = math.inf
     assert torch.equal(near.index.view(50, 3), distance.topk(3, largest=False).indices)
-    assert wide.shape[1] % 64 == 0
 
 
 def manhattan(a: Tensor, b: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class FaissSearch:
         radius: float = math.inf,
         progress: Progress | None = None,
     ) -> Neighbours:
-        """What the index finds of the k nearest (of all if None) less than `radius` away, outside each query's group."""
+        """What the index finds of the k nearest (all if None) less than `radius` away, outside each query's group."""
         index = self._built(_faiss(), pool.values)
         reach = k and min(k + own_group_size(queries.group, pool.group), len(pool.values))
         found = []
