@@ -1,0 +1,96 @@
+"""Dolphin's losses: proofs multiply, alternatives add up and are clamped to [0, 1]."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.engines.base import Engine
+from clipper.engines.outputs import check_targets, cost_of_others, on_device
+from clipper.engines.packed import (
+    candidate_log_probs,
+    check_log_probs,
+    cross_log_probs,
+    segment_logsumexp,
+    segment_sum,
+    segment_top,
+)
+from clipper.errors import InputError
+
+Provenance = Literal["damp", "dtkp-am"]
+
+
+class DolphinLoss(Engine):
+    """Dolphin's DAMP (all proofs) or DTKP-AM (the `k` most probable): the sum of their products, clamped.
+
+    The loss is the binary cross-entropy against the one-hot target over all outputs,
+    −log P(target) − Σ_{o ≠ target} log(1 − P(o)). P(target) comes from the candidates given, pruned or not,
+    P(o) from `outputs`. Without `outputs` only the first term is there. A clamped entry passes no gradient; where
+    an output other than the target is certain, log(1 − P) is −100, as in PyTorch.
+
+    Args:
+        provenance: `"damp"` or `"dtkp-am"`.
+        k: how many proofs DTKP-AM keeps.
+        outputs: the candidates of every value that the program can give, one "sample" each.
+        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+
+    Examples:
+        >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
+        >>> candidates = outputs.batch([8, 2])
+        >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+        >>> DolphinLoss()(log_probs, candidates).exp()
+        tensor([11.1111, 33.3333])
+        >>> DolphinLoss(outputs=outputs)(log_probs, candidates, targets=torch.tensor([8, 2]))
+        tensor([3.3489, 4.5114])
+    """
+
+    def __init__(
+        self,
+        provenance: Provenance = "damp",
+        *,
+        k: int = 3,
+        outputs: Candidates | None = None,
+        entropy: float = 0.0,
+    ) -> None:
+        super().__init__(entropy=entropy)
+        if provenance not in ("damp", "dtkp-am"):
+            raise InputError(f"expected provenance 'damp' or 'dtkp-am', got {provenance!r}")
+        if k < 1:
+            raise InputError(f"expected k of at least 1, got {k}")
+        self.provenance, self.k, self.outputs = provenance, k, outputs
+
+    def forward(self, log_probs: Tensor, candidates: Candidates, *, targets: Tensor | None = None) -> Tensor:
+        """The loss of each sample, `(n,)`.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            candidates: what the labels of each sample could be.
+            targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
+        """
+        check_log_probs(log_probs, candidates)
+        targets = check_targets(targets, candidates, self.outputs)
+        losses = -self._log_target(log_probs, candidates)
+        if self.outputs is not None and targets is not None:
+            self.outputs = on_device(self.outputs, log_probs.device)
+            losses = losses + cost_of_others(self._probability(log_probs, self.outputs), targets)
+        return self.regularised(losses, log_probs, candidates)
+
+    def _log_target(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+        """log P(target), `(n,)`, in logarithms throughout: small probabilities keep their gradient."""
+        values = candidate_log_probs(log_probs, candidates)  # (Ω,)
+        if self.provenance == "damp":
+            return segment_logsumexp(values, candidates).clamp(max=0)
+        rows, found = segment_top(values, candidates, self.k)  # (k, n)
+        chosen = torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill_(0, rows[found], True)
+        return segment_logsumexp(torch.where(chosen, values, -torch.inf), candidates).clamp(max=0)
+
+    def _probability(self, log_probs: Tensor, outputs: Candidates) -> Tensor:
+        """The unclamped sum of each output's proofs for each sample, `(n, outputs)`."""
+        products = cross_log_probs(log_probs, outputs).exp()  # (Ω, n)
+        if self.provenance == "damp":
+            return segment_sum(products, outputs).T
+        rows, found = segment_top(products, outputs, self.k)  # (k, outputs, n)
+        return torch.where(found, products.gather(0, rows.flatten(0, 1)).view_as(found), 0).sum(0).T

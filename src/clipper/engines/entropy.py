@@ -1,0 +1,36 @@
+"""Neurosymbolic entropy: how undecided the classifier still is among the candidates that the formula allows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp, segment_sum
+
+
+def posterior_entropy(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), `(n,)`, in nats.
+
+    This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0.
+
+    Args:
+        log_probs: the classifier's output, `(n, m, c)`.
+        candidates: what the labels of each sample could be.
+
+    Examples:
+        >>> candidates = Candidates.from_lists([[(0, 1), (1, 0)]], classes=2)
+        >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
+        tensor([0.6931])
+    """
+    check_log_probs(log_probs, candidates)
+    return entropy_of_rows(candidate_log_probs(log_probs, candidates), candidates)
+
+
+def entropy_of_rows(values: Tensor, candidates: Candidates) -> Tensor:
+    """As `posterior_entropy`, from the log-probability of each candidate, `values (Ω,)`."""
+    possible = values > -torch.inf
+    values = torch.where(possible, values, torch.finfo(values.dtype).min / 4)  # 0 · -inf would be NaN
+    log_total = segment_logsumexp(values, candidates).index_select(0, candidates.sample)
+    log_posterior = values - log_total  # (Ω,)
+    return -segment_sum(torch.where(possible, log_posterior.exp() * log_posterior, 0), candidates)

@@ -1,0 +1,124 @@
+"""ISED: draw labels from the classifier, run the program on them, compare the outputs with the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.candidates.checks import kind_of_label
+from clipper.engines.base import RandomEngine
+from clipper.engines.outputs import LOWEST_LOG, cost_of_others
+from clipper.engines.packed import check_log_probs
+from clipper.engines.rows import are_candidates, row_numbers, run_program
+from clipper.errors import InputError
+
+
+class IsedLoss(RandomEngine):
+    """ISED's loss for a program that can only be run: no derivative, no list of its outputs.
+
+    Label tuples are drawn from the classifier, the program is run on each, and the products of the drawn labels'
+    probabilities are added up per output. The loss is the binary cross-entropy of these masses, L2-normalised,
+    against the sample's own output, over all outputs seen in the batch; an output that is certain and wrong, or a
+    target that was never drawn, costs 100 and passes no gradient. Drawn tuples that give the target but are not
+    among the sample's candidates were pruned and count for nothing.
+
+    Args:
+        rule: the program, any callable on a tuple of labels; None where it gives nothing.
+        samples: label tuples drawn per sample.
+        distinct: count a tuple that is drawn again only once. The masses then grow towards the exact probability
+            of each output. As published (False) every draw counts, so that the masses divided by `samples`
+            approach Σ p(σ)² over the tuples σ that give the output: likely tuples are counted by their square.
+        seed: where the draws start; `state_dict` holds where they are.
+        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[1, 2], slots=2, classes=3)
+        >>> log_probs = torch.zeros(2, 2, 3).log_softmax(-1)
+        >>> engine = IsedLoss(sum, samples=200, distinct=True)
+        >>> masses, outputs = engine.output_masses(log_probs, candidates)
+        >>> outputs
+        [0, 1, 2, 3, 4]
+        >>> masses[0]
+        tensor([0.1111, 0.2222, 0.3333, 0.2222, 0.1111])
+        >>> engine(log_probs, candidates).shape
+        torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        rule: Callable[..., Any],
+        samples: int = 100,
+        *,
+        distinct: bool = False,
+        seed: int = 0,
+        entropy: float = 0.0,
+    ) -> None:
+        super().__init__(seed=seed, entropy=entropy)
+        if samples < 1:
+            raise InputError(f"expected at least 1 label tuple to draw per sample, got samples={samples}")
+        self.rule, self.samples, self.distinct = rule, samples, distinct
+
+    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
+        check_log_probs(log_probs, candidates)
+        masses, _, targets = self._masses(log_probs, candidates)
+        normalised = torch.nn.functional.normalize(masses, dim=1)
+        right = normalised.gather(1, targets[:, None])[:, 0]
+        drawn = ~(right <= 0)  # NaN stays NaN
+        logs = torch.where(drawn, torch.where(drawn, right, 1).log(), LOWEST_LOG)
+        return self.regularised(cost_of_others(normalised, targets) - logs, log_probs, candidates)
+
+    def output_masses(self, log_probs: Tensor, candidates: Candidates) -> tuple[Tensor, list[Hashable]]:
+        """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""
+        check_log_probs(log_probs, candidates)
+        masses, outputs, _ = self._masses(log_probs, candidates)
+        return masses, outputs
+
+    def _masses(self, log_probs: Tensor, candidates: Candidates) -> tuple[Tensor, list[Hashable], Tensor]:
+        labels = self._draw(log_probs.detach(), candidates)  # (n, samples, m)
+        known = candidates.labels[candidates.offsets[:-1]].long()  # any candidate of a sample gives its target
+        output, values = run_program(self.rule, torch.cat([labels.flatten(0, 1), known]))
+        drawn, targets = output[: -len(known)].view(len(labels), -1), output[-len(known) :]
+        _check_targets(targets)
+        counts = self._counts(labels, drawn, targets, candidates)
+        facts = log_probs.gather(2, labels.clamp(min=0).transpose(1, 2))  # (n, m, samples)
+        weight = torch.where(labels.transpose(1, 2) < 0, 0, facts).sum(1).exp()
+        masses = weight.new_zeros(len(labels), len(values))
+        return masses.scatter_add(1, drawn.clamp(min=0), torch.where(counts, weight, 0)), values, targets
+
+    def _draw(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+        """Labels from each slot's own kind, `(n, samples, m)`; -1 in unused slots."""
+        n, m, c = log_probs.shape
+        kind = kind_of_label(torch.arange(c, device=log_probs.device), candidates.kinds)
+        share = torch.where(kind == candidates.kind[..., None], log_probs, -torch.inf).exp().double()
+        steps = share.cumsum(2)  # (n, m, c)
+        noise = torch.rand(n, m, self.samples, generator=self.generator, dtype=torch.float64)
+        labels = torch.searchsorted(steps, noise.to(steps.device) * steps[..., -1:], right=True).clamp_(max=c - 1)
+        return torch.where(candidates.kind[..., None] < 0, -1, labels).transpose(1, 2)
+
+    def _counts(self, labels: Tensor, drawn: Tensor, targets: Tensor, candidates: Candidates) -> Tensor:
+        """Which draws count, `(n, samples)` bool: neither without output, nor pruned, nor drawn before."""
+        n, samples, _ = labels.shape
+        sample = torch.arange(n, device=labels.device).repeat_interleave(samples)
+        kept = are_candidates(labels.flatten(0, 1), sample, candidates).view(n, samples)
+        counts = (drawn >= 0) & (kept | (drawn != targets[:, None]))
+        if self.distinct:
+            codes = row_numbers(labels.flatten(0, 1)) * n + sample
+            _, group = torch.unique(codes, return_inverse=True)
+            place = torch.arange(len(group), device=group.device)
+            first = torch.full_like(group, len(group)).scatter_reduce_(0, group, place, "amin")[group]
+            counts &= (first == place).view(n, samples)
+        return counts
+
+
+def _check_targets(targets: Tensor) -> None:
+    if bool((targets < 0).any()):
+        sample = int((targets < 0).nonzero()[0])
+        raise InputError(
+            f"the rule gives None for the first candidate of sample {sample}: "
+            "the candidates must come from the same rule"
+        )

@@ -1,0 +1,52 @@
+"""Binary cross-entropy over all outputs of a program: the right one should be likely, the others should not."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+
+LOWEST_LOG = -100.0
+"""log(1 − P) of an output that is certain and wrong, without gradient: the convention of PyTorch's cross-entropy."""
+
+
+def check_targets(targets: Tensor | None, candidates: Candidates, outputs: Candidates | None) -> Tensor | None:
+    """Which of `outputs` each sample has, `(n,)`; None where the engine was built without outputs."""
+    if outputs is None:
+        if targets is not None:
+            raise InputError("got targets, but this engine was built without outputs=: pass them there, or no targets")
+        return None
+    if targets is None:
+        raise InputError("expected targets=, the index of each sample's output among outputs, got none")
+    if outputs.slots != candidates.slots or outputs.classes != candidates.classes:
+        raise InputError(
+            f"expected outputs of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
+            f"got {outputs.slots} and {outputs.classes}"
+        )
+    if targets.shape != (candidates.samples,) or targets.is_floating_point():
+        raise InputError(
+            f"expected targets of shape ({candidates.samples},), whole numbers, "
+            f"got {tuple(targets.shape)} of {targets.dtype}"
+        )
+    if len(targets) and (int(targets.min()) < 0 or int(targets.max()) >= outputs.samples):
+        raise InputError(f"expected targets in 0 … {outputs.samples - 1}, one per output, got {targets.tolist()[:8]} …")
+    return targets
+
+
+def on_device(outputs: Candidates, device: torch.device) -> Candidates:
+    """The same outputs if they are there already, with what they have cached."""
+    return outputs if outputs.labels.device == device else outputs.to(device)
+
+
+def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
+    """−Σ_{o ≠ target} log(1 − P(o)), `(n,)`, from the `probability (n, outputs)` that each output gets.
+
+    Probabilities are clamped to [0, 1]; a clamped entry passes no gradient.
+    """
+    room = 1 - probability
+    certain = room <= 0
+    logs = torch.where(certain, LOWEST_LOG, torch.where(certain, 1, room).log())
+    others = torch.nn.functional.one_hot(targets, probability.shape[1]) == 0
+    return -torch.where(others, logs, 0).sum(1)

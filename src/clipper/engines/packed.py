@@ -1,0 +1,154 @@
+"""Sums, maxima and choices over packed candidates: one pass over all rows, no loop over samples.
+
+This file knows the layout of `Candidates` and nothing of what an engine does with the results.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+
+
+def check_log_probs(log_probs: Tensor, candidates: Candidates) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
+        raise InputError(
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
+        )
+    if log_probs.device != candidates.labels.device:
+        raise InputError(
+            f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.labels.device}; "
+            "move the candidates with candidates.to(device)"
+        )
+
+
+def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`."""
+    table, labels = torch.nn.functional.pad(log_probs, (1, 0)), candidates.labels  # (n, m, c+1); label -1 has log 1
+    if candidates.samples * (candidates.slots + 1) // 2 * table.shape[2] ** 2 < len(candidates):
+        table, labels = _paired(table, labels)
+    cells = _cells(labels, candidates.sample, table.shape)
+    return _GatherSum.apply(table.flatten(), cells)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
+    """log Π_j p(σ(j)) of each candidate under *every* sample's `log_probs (n, m, c)`, `(Ω, n)`."""
+    padded = torch.nn.functional.pad(log_probs, (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
+    cells = _cells(outputs.labels, torch.zeros_like(outputs.sample), (1, *padded.shape[:2]))
+    return _GatherSum.apply(padded.flatten(0, 1), cells)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
+    """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
+    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
+        values, candidates.sample, candidates.offsets
+    )
+    return result
+
+
+def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
+    """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
+    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
+
+
+def segment_max(values: Tensor, candidates: Candidates) -> Tensor:
+    """The largest of each sample's `values (Ω, …)`, `(n, …)`, without gradient."""
+    lowest = -torch.inf if values.is_floating_point() else torch.iinfo(values.dtype).min
+    start = torch.full((candidates.samples, *values.shape[1:]), lowest, dtype=values.dtype, device=values.device)
+    place = candidates.sample.view(-1, *[1] * (values.ndim - 1)).expand_as(values)
+    return start.scatter_reduce_(0, place, values.detach(), "amax")
+
+
+def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
+    """The rows of the `k` largest of each sample's `values (Ω, …)`, the first of equals first.
+
+    Returns:
+        `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
+    """
+    left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
+    row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
+    start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
+    rows, found = [], []
+    for rank in range(min(k, int(candidates.counts.max()))):
+        peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
+        open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
+        first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
+        found.append(first < len(left))
+        rows.append(torch.where(found[-1], first, start))  # a sample without a further row points at its first
+        left.scatter_(0, rows[-1], -torch.inf)
+    return torch.stack(rows), torch.stack(found)
+
+
+def _paired(table: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Two slots as one: half the look-ups per candidate, for a table that is larger but small beside the candidates.
+
+    `table (n, m, w)` and `labels (Ω, m)` become `(n, m/2, w*w)` and `(Ω, m/2)`; -1 is still column 0.
+    """
+    if table.shape[1] % 2:
+        table = torch.nn.functional.pad(table, (0, 0, 0, 1))
+        labels = torch.nn.functional.pad(labels, (0, 1), value=-1)
+    width = table.shape[2]
+    labels = labels.to(torch.int32)
+    pairs = torch.add(labels[:, 1::2], labels[:, 0::2], alpha=width).add_(width)
+    return (table[:, 0::2, :, None] + table[:, 1::2, None, :]).flatten(2), pairs
+
+
+def _cells(labels: Tensor, sample: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Where `labels (Ω, m)` lie in a flat table of `shape` (n, m, c+1), slot by slot, `(m, Ω)`; -1 is column 0."""
+    _, slots, width = shape
+    kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
+    start = torch.arange(1, slots * width + 1, width, dtype=kind, device=labels.device)  # label 0 of each slot
+    return (sample.to(kind) * (slots * width) + start[:, None]).add_(labels.T)
+
+
+class _GatherSum(torch.autograd.Function):
+    """Σ_j table[index[j]]: entries (or rows) of a table, summed in groups without storing them one by one."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:  # (cells, …), (m, Ω) -> (Ω, …)
+        ctx.save_for_backward(index)
+        ctx.shape = table.shape
+        if table.ndim == 2:
+            return torch.nn.functional.embedding_bag(index.T, table, mode="sum")
+        result = table.index_select(0, index[0])
+        for column in index[1:]:
+            result += table.index_select(0, column)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        result = grad.new_zeros(ctx.shape)
+        for column in index:  # a pass per slot needs no copy of the gradient for each of them
+            result.index_add_(0, column, grad)
+        return result, None
+
+
+class _SegmentLogSumExp(torch.autograd.Function):
+    """Softmax weights serve the value and the gradient, so they are computed once."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor) -> Tensor:
+        peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
+        peak = torch.where(peak == -torch.inf, 0, peak)  # -inf - -inf would be NaN
+        weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
+        total = torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
+        ctx.save_for_backward(weight, total, sample)
+        return total.log() + peak
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        weight, total, sample = ctx.saved_tensors
+        share = torch.where(total > 0, grad / total, 0)  # an impossible sample teaches nothing
+        return share.index_select(0, sample).mul_(weight), None, None

@@ -1,0 +1,66 @@
+"""Semantic loss: minus the log-probability that the classifier's labels satisfy the formula."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.engines.base import Engine, RandomEngine
+from clipper.engines.entropy import entropy_of_rows
+from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp
+from clipper.errors import InputError
+
+
+class SemanticLoss(Engine):
+    """−log Σ_σ Π_j p(σ(j)): candidates exclude one another, so the sum is the exact probability of the formula.
+
+    A sample whose candidates all have probability 0 has loss inf and gradient 0; a log-probability of -1e4 is
+    no trouble. Candidates that come twice count twice (`Candidates.distinct` drops repetitions).
+
+    Args:
+        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+        >>> SemanticLoss()(log_probs, candidates).exp()  # 100 pairs, of which 9 and 3 have the right sum
+        tensor([11.1111, 33.3333])
+    """
+
+    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
+        check_log_probs(log_probs, candidates)
+        values = candidate_log_probs(log_probs, candidates)  # (Ω,)
+        losses = -segment_logsumexp(values, candidates)
+        return losses + self.entropy * entropy_of_rows(values, candidates) if self.entropy else losses
+
+
+class SampledSemanticLoss(RandomEngine):
+    """Semantic loss on a few candidates of each sample, drawn anew each time: for candidates too many to use.
+
+    Args:
+        per_sample: how many candidates to draw, uniformly and without replacement.
+        seed: where the draws start; `state_dict` holds where they are.
+        entropy: weight of the entropy of the posterior over the drawn candidates.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+        >>> SampledSemanticLoss(per_sample=4)(log_probs, candidates).exp()
+        tensor([25.0000, 33.3333])
+    """
+
+    def __init__(self, per_sample: int, *, seed: int = 0, entropy: float = 0.0) -> None:
+        super().__init__(seed=seed, entropy=entropy)
+        if per_sample < 1:
+            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
+        self.per_sample = per_sample
+        self._semantic = SemanticLoss(entropy=entropy)
+
+    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
+        check_log_probs(log_probs, candidates)
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        losses: Tensor = self._semantic(log_probs, candidates.sample_at_random(self.per_sample, seed))
+        return losses

@@ -1,0 +1,102 @@
+"""What holds for every engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clipper.candidates import Candidates
+from clipper.engines import (
+    AblSim,
+    DolphinLoss,
+    IsedLoss,
+    SampledSemanticLoss,
+    ScallopLoss,
+    SemanticLoss,
+    posterior_entropy,
+)
+
+OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
+TARGETS = torch.tensor([3, 1, 5, 3, 6])
+CANDIDATES = OUTPUTS.batch(TARGETS)
+EMBEDDINGS = torch.rand(5, 2, 3, generator=torch.Generator().manual_seed(1))
+WITH_TARGETS = {"targets": TARGETS}
+
+ENGINES = {
+    "semantic": (SemanticLoss, {}),
+    "sampled": (lambda **options: SampledSemanticLoss(9, **options), {}),
+    "scallop": (lambda **options: ScallopLoss(2, outputs=OUTPUTS, **options), WITH_TARGETS),
+    "scallop, all": (lambda **options: ScallopLoss(None, outputs=OUTPUTS, **options), WITH_TARGETS),
+    "damp": (lambda **options: DolphinLoss(outputs=OUTPUTS, **options), WITH_TARGETS),
+    "dtkp-am": (lambda **options: DolphinLoss("dtkp-am", outputs=OUTPUTS, **options), WITH_TARGETS),
+    "ised": (lambda **options: IsedLoss(sum, **options), {}),
+    "abl": (AblSim, {"embeddings": EMBEDDINGS}),
+}
+every_engine = pytest.mark.parametrize(("build", "arguments"), ENGINES.values(), ids=ENGINES)
+
+
+def _log_probs(dtype=torch.float32):
+    return torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=dtype).log_softmax(-1)
+
+
+@every_engine
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loss_per_sample_comes_out_in_the_type_of_the_log_probs(build, arguments, dtype):
+    losses = build()(_log_probs(dtype), CANDIDATES, **arguments)
+    assert losses.shape == (5,)
+    assert losses.dtype == dtype
+    assert losses.isfinite().all()
+
+
+@every_engine
+def test_descending_the_gradient_lowers_the_loss(build, arguments):
+    logits = _log_probs().requires_grad_()
+    optimiser = torch.optim.Adam([logits], lr=0.1)
+    engine = build()
+    losses = []
+    for _ in range(40):
+        loss = engine(logits.log_softmax(-1), CANDIDATES, **arguments).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
+
+
+@every_engine
+def test_the_entropy_of_the_posterior_is_added(build, arguments):
+    log_probs = _log_probs()
+    plain = build()(log_probs, CANDIDATES, **arguments)
+    regularised = build(entropy=0.4)(log_probs, CANDIDATES, **arguments)
+    torch.testing.assert_close(regularised, plain + 0.4 * posterior_entropy(log_probs, CANDIDATES))
+
+
+@every_engine
+def test_nan_is_passed_on_for_the_sample_that_has_it(build, arguments):
+    log_probs = _log_probs()
+    log_probs[3] = torch.nan
+    losses = build()(log_probs, CANDIDATES, **arguments)
+    assert losses[3].isnan()
+    assert losses[[0, 1, 2, 4]].isfinite().all()
+
+
+@every_engine
+def test_an_engine_survives_saving_and_loading(build, arguments, tmp_path):
+    engine, resumed = build(), build()
+    engine(_log_probs(), CANDIDATES, **arguments)
+    torch.save(engine.state_dict(), tmp_path / "engine.pt")
+    resumed.load_state_dict(torch.load(tmp_path / "engine.pt", weights_only=True))
+    expected = engine(_log_probs(), CANDIDATES, **arguments)
+    assert torch.equal(resumed(_log_probs(), CANDIDATES, **arguments), expected)
+
+
+@every_engine
+def test_without_gradients_the_value_is_the_same(build, arguments):
+    log_probs = _log_probs()
+    with_gradient = build()(log_probs.clone().requires_grad_(), CANDIDATES, **arguments)
+    with torch.no_grad():
+        assert torch.equal(build()(log_probs, CANDIDATES, **arguments), with_gradient)
+
+
+def test_engines_say_how_they_are_set():
+    assert repr(SemanticLoss(entropy=0.5)) == "SemanticLoss(entropy=0.5)"

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine_oracles import (
+    disjunction,
+    gradient,
+    most_probable,
+    one_hot_cross_entropy,
+    per_sample,
+    problems,
+    rows_of,
+)
+
+from clipper.candidates import Candidates
+from clipper.engines import ScallopLoss, scallop
+from clipper.engines.circuit import ProofCircuit
+from clipper.engines.restriction import is_restriction
+from clipper.errors import InputError, MissingExtraError
+
+OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
+
+
+def _batch(samples=8, slots=2, classes=4, *, seed=0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(classes, (samples, slots), generator=generator).sum(1)
+    noise = torch.randn(samples, slots, classes, generator=generator, dtype=torch.float64)
+    return (scale * noise).log_softmax(-1).requires_grad_(), targets
+
+
+@settings(max_examples=40)
+@given(problems(rows=5), st.sampled_from([1, 2, 3, 10]))
+def test_the_most_probable_proofs_equal_a_sum_over_all_worlds(problem, k):
+    log_probs, candidates = problem
+    expected = per_sample(log_probs, candidates, lambda p, rows: disjunction(p, most_probable(p, rows, k)))
+    torch.testing.assert_close(ScallopLoss(k)(log_probs, candidates), -expected.log(), atol=1e-9, rtol=1e-9)
+
+
+@settings(max_examples=20)
+@given(problems(rows=5, impossible=False))
+def test_the_gradient_equals_that_of_a_sum_over_all_worlds(problem):
+    log_probs, candidates = problem
+    log_probs.requires_grad_()
+    expected = gradient(-per_sample(log_probs, candidates, disjunction).log(), log_probs)
+    torch.testing.assert_close(gradient(ScallopLoss(None)(log_probs, candidates), log_probs), expected)
+
+
+@settings(max_examples=25)
+@given(problems(rows=5))
+def test_a_compiled_circuit_equals_a_sum_over_all_worlds(problem):
+    pytest.importorskip("pysdd")
+    log_probs, candidates = problem
+    log_probs.requires_grad_()
+    for i in range(candidates.samples):
+        rows = rows_of(candidates, i)
+        expected = disjunction(log_probs[i], rows).log()
+        value = ProofCircuit(torch.tensor(rows), 10_000).log_probability(log_probs[i : i + 1])[0]
+        torch.testing.assert_close(value, expected, atol=1e-9, rtol=1e-9)
+        if expected.isfinite():
+            found, right = gradient(value, log_probs), gradient(expected, log_probs)
+            torch.testing.assert_close(found, right.nan_to_num(0.0), atol=1e-9, rtol=1e-7)
+
+
+def test_proofs_that_share_no_fact_fail_independently():
+    candidates = Candidates.from_rule(sum, targets=[9], slots=2, classes=10)
+    log_probs = torch.randn(1, 2, 10, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    p, q = log_probs[0].exp()
+    expected = -torch.log(1 - torch.prod(1 - p * q.flip(0)))
+    torch.testing.assert_close(ScallopLoss(None)(log_probs, candidates)[0], expected)
+
+
+def test_all_proofs_of_three_digits_agree_with_the_weighted_model_count():
+    sdd = pytest.importorskip("pysdd.sdd")
+    log_probs, _ = _batch(5, 3, 10)
+    candidates = Candidates.from_rule(sum, targets=[4, 9, 13, 20, 24], slots=3, classes=10)
+    losses = ScallopLoss(None)(log_probs, candidates)
+    for i in range(5):
+        manager = sdd.SddManager(var_count=30)
+        formula = manager.false()
+        for row in rows_of(candidates, i):
+            proof = manager.true()
+            for slot, label in enumerate(row):
+                proof = proof & manager.literal(10 * slot + label + 1)
+            formula = formula | proof
+        count = formula.wmc(log_mode=True)
+        for literal, weight in enumerate(log_probs[i].flatten().tolist(), start=1):
+            count.set_literal_weight(manager.literal(literal), weight)
+            count.set_literal_weight(manager.literal(-literal), math.log1p(-math.exp(weight)))
+        assert losses[i].item() == pytest.approx(-count.propagate(), abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, None])
+def test_the_loss_over_all_outputs_equals_a_transcription_of_its_definition(k):
+    log_probs, targets = _batch()
+    candidates = OUTPUTS.batch(targets)
+    losses = ScallopLoss(k, outputs=OUTPUTS)(log_probs, candidates, targets=targets)
+    expected = []
+    for i, target in enumerate(targets.tolist()):
+        rows = [most_probable(log_probs[i], rows_of(OUTPUTS, o), k or 99) for o in range(7)]
+        values = [disjunction(log_probs[i], own) for own in rows]
+        expected.append(one_hot_cross_entropy(values.pop(target), values))
+    torch.testing.assert_close(losses, torch.stack(expected))
+    torch.testing.assert_close(gradient(losses, log_probs), gradient(torch.stack(expected), log_probs))
+
+
+@pytest.mark.parametrize("k", [3, None])
+def test_finite_differences_confirm_the_gradient(k, monkeypatch):
+    if k is None:
+        pytest.importorskip("pysdd")
+        monkeypatch.setattr(scallop, "LARGEST_K", 2)  # more than two proofs go through a circuit
+    log_probs, targets = _batch(4)
+    engine = ScallopLoss(k, outputs=OUTPUTS, entropy=0.1)
+    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), targets=targets), log_probs)
+
+
+def _restricted(candidates, seed):
+    """Prune by label domains, as Clipper does, keeping each sample's first candidate."""
+    generator = torch.Generator().manual_seed(seed)
+    allowed = torch.rand(candidates.samples, candidates.slots, candidates.classes, generator=generator) < 0.8
+    first = candidates.labels[candidates.offsets[:-1]].long()
+    allowed.scatter_(2, first[..., None], True)
+    labels = candidates.labels.long()
+    return candidates.subset(allowed[candidates.sample[:, None], torch.arange(candidates.slots), labels].all(1))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_pruning_masks_the_circuit_and_equals_removing_the_candidates(seed, monkeypatch):
+    pytest.importorskip("pysdd")
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    log_probs, targets = _batch(6, slots=3, seed=seed)
+    candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
+    engine = ScallopLoss(None)
+    engine(log_probs, candidates)
+    compiled = len(engine.circuits)
+    kept = _restricted(candidates, seed)
+    assert len(kept) < len(candidates)
+    losses = engine(log_probs, kept, unpruned=candidates)
+    assert len(engine.circuits) == compiled
+    alone = ScallopLoss(None)(log_probs, kept)
+    torch.testing.assert_close(losses, alone)
+    torch.testing.assert_close(gradient(losses, log_probs), gradient(alone, log_probs))
+    torch.testing.assert_close(alone, -per_sample(log_probs, kept, disjunction).log())
+
+
+def test_outputs_serve_as_the_templates_of_a_pruning(monkeypatch):
+    pytest.importorskip("pysdd")
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    log_probs, targets = _batch(12)
+    engine = ScallopLoss(None, outputs=OUTPUTS)
+    whole = engine(log_probs, OUTPUTS.batch(targets), targets=targets)
+    compiled = len(engine.circuits)
+    kept = _restricted(OUTPUTS.batch(targets), 1)
+    losses = engine(log_probs, kept, targets=targets)
+    assert len(engine.circuits) == compiled
+    before, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
+    torch.testing.assert_close(losses - whole, after - before)
+
+
+def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
+    pytest.importorskip("pysdd")
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    log_probs, targets = _batch(6, slots=3)
+    candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
+    kept = candidates.sample_at_random(4, seed=0)
+    assert not is_restriction(kept, candidates).all()
+    losses = ScallopLoss(None)(log_probs, kept, unpruned=candidates)
+    torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_very_small_probabilities_keep_value_and_gradient(compiled, monkeypatch):
+    if compiled:
+        pytest.importorskip("pysdd")
+        monkeypatch.setattr(scallop, "LARGEST_K", 1)
+    candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(0, 0), (1, 1)]], classes=2)
+    row = [[-1e4, -1e4], [-1e4, 0.0]]
+    log_probs = torch.tensor([row, [[-math.inf, 0.0], [0.0, -math.inf]]], requires_grad=True)
+    losses = ScallopLoss(None)(log_probs, candidates)
+    assert losses.tolist() == [1e4, math.inf]
+    expected = [[[-1.0, 0.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 0.0]]]
+    torch.testing.assert_close(gradient(losses, log_probs), torch.tensor(expected))
+
+
+def test_what_cannot_be_compiled_is_named_once_and_replaced_by_the_best_proofs():
+    pytest.importorskip("pysdd")
+    log_probs, targets = _batch(4, slots=3, classes=10)
+    candidates = Candidates.from_rule(sum, targets, slots=3, classes=10)
+    engine = ScallopLoss(None, budget=50)
+    with pytest.warns(UserWarning, match=r"proofs, more than the budget of 50; the 10 most probable"):
+        losses = engine(log_probs, candidates)
+    torch.testing.assert_close(losses, ScallopLoss(10)(log_probs, candidates))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine(log_probs, candidates)
+
+
+def test_unpruned_candidates_of_other_samples_are_refused():
+    log_probs, targets = _batch(4)
+    candidates = OUTPUTS.batch(targets)
+    with pytest.raises(InputError, match=r"\(4, 2, 4\), got \(7, 2, 4\)"):
+        ScallopLoss(None)(log_probs, candidates, unpruned=OUTPUTS)
+
+
+def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
+    with pytest.raises(InputError, match=r"k in 1 … 10, or None for all proofs, got 11"):
+        ScallopLoss(11)
+
+
+def test_many_proofs_without_a_compiler_name_the_extra_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pysdd.sdd", None)
+    log_probs, targets = _batch(4, slots=3, classes=10)
+    with pytest.raises(MissingExtraError, match=r"clipper-nesy\[circuits\]"):
+        ScallopLoss(None)(log_probs, Candidates.from_rule(sum, targets, slots=3, classes=10))
+
+
+@pytest.mark.slow
+def test_all_sums_of_three_digits_are_compiled_within_the_default_budget():
+    pytest.importorskip("pysdd")
+    outputs = Candidates.from_rule(sum, targets=range(28), slots=3, classes=10)
+    log_probs = _batch(1, 3, 10)[0].detach().repeat(28, 1, 1)
+    engine = ScallopLoss(None)
+    losses = engine(log_probs, outputs)  # a warning would be an error
+    assert len(engine.circuits) == int((outputs.counts > 10).sum())
+    assert (losses < ScallopLoss(10)(log_probs, outputs) + 1e-9).all()  # more proofs, more probability
