@@ -97,7 +97,9 @@ class ProximityGraph:
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, candidates, group.name)
             near = finder.find(queries, candidates, k, _search_radius(radius, metric), progress)
-            found.append(Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance))
+            if not group.complete:
+                near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
+            found.append(near)
         graph = cls._assembled(found, cosine=metric == "cosine")
         return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
@@ -167,6 +169,8 @@ class ProximityGraph:
     @classmethod
     def joined(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
         """The edges of graphs that share none, one graph after the other."""
+        if len(graphs) == 1:
+            return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
         return cls(*(torch.cat(column) for column in columns))
 

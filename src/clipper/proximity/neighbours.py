@@ -52,6 +52,8 @@ class Vectors:
 
     values: Tensor
     group: Tensor
+    group_size: int = 0
+    """How many instances each group has, one group after the other; 0 if they differ."""
 
     def part(self, start: int, stop: int) -> Vectors:
         """The instances from `start` to `stop - 1`."""
@@ -135,8 +137,7 @@ class ExactSearch:
             slack = torch.zeros_like(score[:, 0])
         else:
             score, slack = _squared_distances(queries.values, pool.values)
-        row, column = _own_group(queries.group, pool.group)
-        score[row, column] = math.inf
+        _leave_out_own_group(score, queries, pool)
         return score, slack
 
     def _measured(
@@ -144,6 +145,8 @@ class ExactSearch:
     ) -> Tensor:
         """Distances of pairs from their scores, the doubtful ones coordinate by coordinate."""
         distance = score.clamp(min=0).sqrt_()
+        if not len(doubtful):
+            return distance
         for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
             difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
             distance[part] = torch.linalg.vector_norm(difference, dim=1)
@@ -187,13 +190,18 @@ def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor
     return score.clone()
 
 
-def _own_group(query: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of all pairs in one group; `pool (P,)` is ascending."""
-    first, last = torch.searchsorted(pool, query), torch.searchsorted(pool, query, right=True)
-    reach = torch.arange(int((last - first).max()), device=pool.device)
+def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None:
+    """Make the scores within a group infinite; the pool's groups are ascending."""
+    if queries is pool and pool.group_size:  # consecutive groups of one size: the blocks on the diagonal
+        size = pool.group_size
+        score.view(len(score) // size, size, -1, size).diagonal(dim1=0, dim2=2).fill_(math.inf)
+        return
+    first = torch.searchsorted(pool.group, queries.group)
+    last = torch.searchsorted(pool.group, queries.group, right=True)
+    reach = torch.arange(int((last - first).max()), device=score.device)
     column = first[:, None] + reach  # (queries, largest group)
     row, place = (column < last[:, None]).nonzero(as_tuple=True)
-    return row, column[row, place]
+    score[row, column[row, place]] = math.inf
 
 
 def own_group_size(query: Tensor, pool: Tensor) -> int:
