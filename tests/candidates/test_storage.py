@@ -21,7 +21,7 @@ def same(a: Candidates, b: Candidates) -> bool:
     return torch.equal(a.labels, b.labels) and torch.equal(a.offsets, b.offsets) and a.kinds == b.kinds
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problem=problems(kinds=True))
 def test_arrow_and_back_is_the_same(problem: Problem) -> None:
     candidates = Candidates.from_lists(problem.samples, classes=KINDS)

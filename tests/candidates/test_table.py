@@ -69,7 +69,7 @@ def test_domains_narrow_the_slots() -> None:
     assert candidates.labels.tolist() == [[1, 4], [2, 3]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems(kinds=True), data=st.data())
 def test_a_batch_and_a_subset_are_what_lists_would_give(problem, data) -> None:  # type: ignore[no-untyped-def]
     candidates = Candidates.from_lists(problem.samples, classes=KINDS)

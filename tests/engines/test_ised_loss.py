@@ -5,12 +5,12 @@ import itertools
 
 import pytest
 import torch
-from tests.engine_oracles import facts_of, gradient, product, rows_of
 
 from clipper.candidates import Candidates
 from clipper.engines import IsedLoss
 from clipper.engines.rows import are_candidates, row_numbers, run_program
 from clipper.errors import InputError
+from tests.engine_oracles import facts_of, gradient, product, rows_of
 
 
 def _batch(samples=3, slots=2, classes=4, *, seed=0):

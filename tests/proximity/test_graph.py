@@ -43,7 +43,7 @@ def grids(draw: st.DrawFn) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float32).reshape(samples, slots, size) + shift
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(embeddings=grids(), data=st.data())
 def test_top_k_equals_brute_force_to_the_last_tie(embeddings: Tensor, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, (len(embeddings) - 1) * embeddings.shape[1]))
@@ -53,7 +53,7 @@ def test_top_k_equals_brute_force_to_the_last_tie(embeddings: Tensor, data: st.D
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(embeddings=grids(), radius=st.sampled_from([0.5, 1.0, 1.5, 3.0]))
 def test_a_radius_keeps_what_is_less_than_it_apart(embeddings: Tensor, radius: float) -> None:
     assert edges(ProximityGraph.from_embeddings(embeddings, k=None, radius=radius)) == brute_force(

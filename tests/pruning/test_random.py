@@ -12,7 +12,7 @@ from tests.oracles import Problem
 from tests.strategies import as_tensors, problems
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems(), seed=st.integers(0, 1000), data=st.data())
 def test_any_count_is_discarded_and_no_sample_is_emptied(problem: Problem, seed: int, data: st.DataObject) -> None:
     candidates, graph = as_tensors(problem)
@@ -22,7 +22,7 @@ def test_any_count_is_discarded_and_no_sample_is_emptied(problem: Problem, seed:
     assert bool((pruning.candidates.counts > 0).all())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_imitation_discards_as_many_of_every_sample(problem: Problem, seed: int) -> None:
     candidates, graph = as_tensors(problem)
