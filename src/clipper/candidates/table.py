@@ -22,7 +22,7 @@ from clipper.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 
 

@@ -21,7 +21,7 @@ from clipper.pruning.solvers import solve
 Objective = Literal["exact", "paper", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
 
-_PIECE = 1 << 20
+_PIECE = 1 << 18
 """Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
 
 
