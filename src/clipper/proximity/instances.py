@@ -40,7 +40,7 @@ class InstanceGroup:
     """Each query's own id in the pool, -1 if it is not there."""
     slots: int
     complete: bool
-    """Whether the pool holds every slot of every sample."""
+    """Whether queries and pool hold every slot of every sample, so that places are ids."""
 
 
 def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None) -> Iterator[InstanceGroup]:
@@ -59,7 +59,7 @@ def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | Non
             pool_ids, vectors, pool_slots = _of_kind(theirs, pool.kind, index)
             place = _place_in_pool(query_ids, slots, pool.samples)
             _check_same_shape(queries, slots, vectors, pool_slots)
-        complete = (kind if pool is None else pool.kind) is None
+        complete = kind is None and (pool is None or pool.kind is None)
         if len(query_ids):
             label = f" of kind {name or index!r}" if len(kinds) > 1 else ""
             yield InstanceGroup(label, query_ids, pool_ids, queries, vectors, place, slots, complete)
