@@ -103,7 +103,7 @@ def _flat(table: object) -> tuple[Tensor, int]:
     if not isinstance(table, Tensor) or table.ndim < 3:
         shape = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
         raise InputError(f"expected embeddings of shape (samples, slots, d), got {shape}")
-    values = table.detach().reshape(table.shape[0] * table.shape[1], -1)
+    values = table.detach().flatten(0, 1).flatten(1)
     if values.dtype not in (torch.float32, torch.float64):
         values = values.float()
     return values, table.shape[1]
