@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -104,3 +105,31 @@ def one_hot_cross_entropy(target: Tensor, others: Iterable[Tensor]) -> Tensor:
 def gradient(losses: Tensor, log_probs: Tensor) -> Tensor:
     (result,) = torch.autograd.grad(losses.sum(), log_probs)
     return result
+
+
+def model_count(log_probs: Tensor, rows: list[Row], *, exclusive: bool) -> float:
+    """log P of one sample's formula by PySDD, from its `log_probs (m, c)`.
+
+    `exclusive`: a slot has exactly one label (semantic loss); else every fact is a Bernoulli variable of its own.
+    """
+    sdd = pytest.importorskip("pysdd.sdd", reason="PySDD is not installed")
+    slots, classes = log_probs.shape
+    manager = sdd.SddManager(var_count=slots * classes)
+    formula = manager.false()
+    for row in rows:
+        world = manager.true()
+        for slot, label in ((slot, label) for slot, label in enumerate(row) if label >= 0):
+            others = range(classes) if exclusive else [label]
+            for other in others:
+                literal = classes * slot + other + 1
+                world = world & manager.literal(literal if other == label else -literal)
+        formula = formula | world
+    count = formula.wmc(log_mode=True)
+    used = {slot for slot, label in enumerate(rows[0]) if label >= 0}
+    for literal, weight in enumerate(log_probs.flatten().tolist(), start=1):
+        free = (literal - 1) // classes not in used  # an unused slot's variables must not count
+        positive = -math.inf if free else weight
+        negative = 0.0 if exclusive or free else math.log1p(-math.exp(weight))
+        count.set_literal_weight(manager.literal(literal), positive)
+        count.set_literal_weight(manager.literal(-literal), negative)
+    return float(count.propagate())

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine_oracles import facts_of, gradient, product, rows_of
 
 from clipper.candidates import Candidates
 from clipper.engines import AblSim
 from clipper.errors import InputError
+from tests.engine_oracles import facts_of, gradient, product, rows_of
 
 
 def _batch(seed, samples=3):

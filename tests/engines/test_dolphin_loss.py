@@ -5,6 +5,10 @@ import math
 import pytest
 import torch
 from hypothesis import given
+
+from clipper.candidates import Candidates
+from clipper.engines import DolphinLoss
+from clipper.errors import InputError
 from tests.engine_oracles import (
     gradient,
     mass,
@@ -14,10 +18,6 @@ from tests.engine_oracles import (
     problems,
     rows_of,
 )
-
-from clipper.candidates import Candidates
-from clipper.engines import DolphinLoss
-from clipper.errors import InputError
 
 OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine_oracles import facts_of, gradient, problems, product, rows_of
 
 from clipper.candidates import Candidates
 from clipper.engines.packed import candidate_log_probs, cross_log_probs, segment_top
+from tests.engine_oracles import facts_of, gradient, problems, product, rows_of
 
 
 @given(problems(), st.integers(1, 9), st.integers(0, 99))

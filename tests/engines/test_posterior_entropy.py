@@ -4,10 +4,10 @@ import math
 
 import torch
 from hypothesis import given
-from tests.engine_oracles import entropy, gradient, per_sample, problems
 
 from clipper.candidates import Candidates
 from clipper.engines import SemanticLoss, posterior_entropy
+from tests.engine_oracles import entropy, gradient, per_sample, problems
 
 
 @given(problems())

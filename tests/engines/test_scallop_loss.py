@@ -8,21 +8,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine_oracles import (
-    disjunction,
-    gradient,
-    most_probable,
-    one_hot_cross_entropy,
-    per_sample,
-    problems,
-    rows_of,
-)
 
 from clipper.candidates import Candidates
 from clipper.engines import ScallopLoss, scallop
 from clipper.engines.circuit import ProofCircuit
 from clipper.engines.restriction import is_restriction
 from clipper.errors import InputError, MissingExtraError
+from tests.engine_oracles import (
+    disjunction,
+    gradient,
+    model_count,
+    most_probable,
+    one_hot_cross_entropy,
+    per_sample,
+    problems,
+    rows_of,
+)
 
 OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 
@@ -76,23 +77,23 @@ def test_proofs_that_share_no_fact_fail_independently():
 
 
 def test_all_proofs_of_three_digits_agree_with_the_weighted_model_count():
-    sdd = pytest.importorskip("pysdd.sdd")
     log_probs, _ = _batch(5, 3, 10)
     candidates = Candidates.from_rule(sum, targets=[4, 9, 13, 20, 24], slots=3, classes=10)
     losses = ScallopLoss(None)(log_probs, candidates)
     for i in range(5):
-        manager = sdd.SddManager(var_count=30)
-        formula = manager.false()
-        for row in rows_of(candidates, i):
-            proof = manager.true()
-            for slot, label in enumerate(row):
-                proof = proof & manager.literal(10 * slot + label + 1)
-            formula = formula | proof
-        count = formula.wmc(log_mode=True)
-        for literal, weight in enumerate(log_probs[i].flatten().tolist(), start=1):
-            count.set_literal_weight(manager.literal(literal), weight)
-            count.set_literal_weight(manager.literal(-literal), math.log1p(-math.exp(weight)))
-        assert losses[i].item() == pytest.approx(-count.propagate(), abs=1e-6)
+        expected = -model_count(log_probs[i], rows_of(candidates, i), exclusive=False)
+        assert losses[i].item() == pytest.approx(expected, abs=1e-6)
+
+
+@settings(max_examples=60)
+@given(problem=problems(rows=14, impossible=False))
+def test_random_problems_agree_with_the_weighted_model_count(problem):
+    """Up to ten proofs go by inclusion-exclusion, more by a compiled circuit."""
+    log_probs, candidates = problem
+    losses = ScallopLoss(None)(log_probs, candidates)
+    for i in range(candidates.samples):
+        expected = -model_count(log_probs[i], rows_of(candidates, i), exclusive=False)
+        assert losses[i].item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("k", [2, None])

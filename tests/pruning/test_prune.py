@@ -30,7 +30,7 @@ def check_promises(problem: Problem, pruning: Pruning) -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(problem=MIXED)
 def test_closed_form_equals_brute_force(objective: str, problem: Problem) -> None:
     pruning = prune(*as_tensors(problem), objective=objective)
@@ -40,7 +40,7 @@ def test_closed_form_equals_brute_force(objective: str, problem: Problem) -> Non
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("solver", ["highs", "cp-sat"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problem=MIXED)
 def test_solvers_equal_the_closed_form(objective: str, solver: str, problem: Problem) -> None:
     pytest.importorskip("highspy" if solver == "highs" else "ortools")
@@ -51,7 +51,7 @@ def test_solvers_equal_the_closed_form(objective: str, solver: str, problem: Pro
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(problem=MIXED, data=st.data())
 def test_permuting_samples_permutes_the_answer(objective: str, problem: Problem, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(problem.samples))))
@@ -69,7 +69,7 @@ def test_permuting_samples_permutes_the_answer(objective: str, problem: Problem,
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problem=MIXED)
 def test_running_twice_gives_the_same_bits(objective: str, problem: Problem) -> None:
     first, second = (prune(*as_tensors(problem), objective=objective) for _ in range(2))
@@ -78,7 +78,7 @@ def test_running_twice_gives_the_same_bits(objective: str, problem: Problem) -> 
     assert torch.equal(first.allowed, second.allowed)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problem=problems(most_edges=4))
 def test_tables_and_pairs_of_masks_agree_to_the_edge(problem: Problem) -> None:
     by_table = prune(*as_tensors(problem))

@@ -74,5 +74,7 @@ def _check_kinds(labels: Tensor, sample: Tensor, first: Tensor, kinds: tuple[Kin
 
 def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
     """The index of each label's kind, -1 for unused slots; same shape as `labels`."""
+    if len(kinds) == 1:
+        return (labels >= 0).long().sub_(1)
     starts = torch.tensor([kind.start for kind in kinds], device=labels.device)
     return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1

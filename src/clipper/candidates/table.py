@@ -22,7 +22,7 @@ from clipper.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 
 
@@ -91,6 +91,8 @@ class Candidates:
         counts = torch.tensor([len(rows) for rows in samples], dtype=torch.long)
         check_nonempty(counts)
         slots = max((len(rows[0]) for rows in samples), default=0)
+        if not slots:
+            raise InputError(f"expected samples with at least one slot each, got {len(samples)} samples without any")
         flat: list[list[int]] = []
         for i, rows in enumerate(samples):
             width = len(rows[0])
@@ -221,7 +223,9 @@ class Candidates:
         shift = torch.repeat_interleave(start - offsets[:-1], counts, output_size=total)
         rows = shift.add_(torch.arange(total, device=shift.device))
         batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds)
-        if "support_with_unused" in self.__dict__:  # the support of a sample is its own, in whatever batch it is
+        if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
+            batch.__dict__["kind"] = self.kind.index_select(0, ids)
+        if "support_with_unused" in self.__dict__:
             shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
             batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
         if "kind" in self.__dict__:

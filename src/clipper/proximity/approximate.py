@@ -26,33 +26,22 @@ class FaissSearch:
     probes: int = 16
     """Cells of an inverted file to look into; more is slower and finds more."""
 
-    def nearest(self, queries: Vectors, pool: Vectors, k: int, progress: Progress | None = None) -> Neighbours:
-        """The k nearest that the index finds, outside each query's group."""
-        faiss = _faiss()
-        index = self._built(faiss, pool.values)
-        reach = min(k + own_group_size(queries.group, pool.group), len(pool.values))
+    def find(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: Progress | None = None,
+    ) -> Neighbours:
+        """What the index finds of the k nearest (all if None) less than `radius` away, outside each query's group."""
+        index = self._built(_faiss(), pool.values)
+        reach = k and min(k + own_group_size(queries.group, pool.group), len(pool.values))
         found = []
         for start in range(0, len(queries.values), _QUERIES):
             part = queries.values[start : start + _QUERIES]
-            _, near = index.search(_numpy(part), reach)
-            column = torch.from_numpy(near).to(part.device)  # (queries, reach), -1 where the index found no more
-            row, place = (column >= 0).nonzero(as_tuple=True)
-            found.append(_measured(queries, pool, row + start, column[row, place], k, math.inf))
-            if progress:
-                progress(start + len(part), len(queries.values))
-        return joined(found)
-
-    def within(self, queries: Vectors, pool: Vectors, radius: float, progress: Progress | None = None) -> Neighbours:
-        """The pairs less than `radius` apart that the index finds."""
-        faiss = _faiss()
-        index = self._built(faiss, pool.values)
-        found = []
-        for start in range(0, len(queries.values), _QUERIES):
-            part = queries.values[start : start + _QUERIES]
-            limits, _, near = index.range_search(_numpy(part), float(radius * radius * (1 + 1e-4)))
-            counts = torch.from_numpy(limits.astype("int64")).diff()
-            row = torch.repeat_interleave(counts).to(part.device)
-            found.append(_measured(queries, pool, row + start, torch.from_numpy(near).to(part.device), None, radius))
+            row, column = _nearest(index, part, reach) if reach else _within(index, part, radius)
+            found.append(_measured(queries, pool, row + start, column, k, radius))
             if progress:
                 progress(start + len(part), len(queries.values))
         return joined(found)
@@ -70,6 +59,19 @@ class FaissSearch:
         if hasattr(index, "nprobe"):
             index.nprobe = self.probes
         return index
+
+
+def _nearest(index: Any, queries: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+    _, near = index.search(_numpy(queries), reach)
+    column = torch.from_numpy(near).to(queries.device)  # (queries, reach), -1 where the index found no more
+    row, place = (column >= 0).nonzero(as_tuple=True)
+    return row, column[row, place]
+
+
+def _within(index: Any, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    limits, _, near = index.range_search(_numpy(queries), float(radius * radius * (1 + 1e-4)))
+    row = torch.repeat_interleave(torch.from_numpy(limits.astype("int64")).diff())
+    return row.to(queries.device), torch.from_numpy(near).to(queries.device)
 
 
 def _measured(queries: Vectors, pool: Vectors, row: Tensor, column: Tensor, k: int | None, radius: float) -> Neighbours:

@@ -93,17 +93,15 @@ class ProximityGraph:
         finder = search or ExactSearch(distance=None if isinstance(metric, str) else metric)
         found = []
         for group in instances_of(embeddings, kind, pool):
-            queries, candidates = vectors_of(group, metric == "cosine", within_sample)
+            queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
-                _check_enough(k, queries, candidates, group.name)
-            near = (
-                finder.within(queries, candidates, _search_radius(radius, metric), progress)
-                if k is None
-                else finder.nearest(queries, candidates, k, progress)
-            )
-            found.append(Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance))
+                _check_enough(k, queries, searched, group.name)
+            near = finder.find(queries, searched, k, _search_radius(radius, metric), progress)
+            if not group.complete:
+                near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
+            found.append(near)
         graph = cls._assembled(found, cosine=metric == "cosine")
-        return graph._gated(radius, mutual, share)
+        return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:
@@ -171,6 +169,8 @@ class ProximityGraph:
     @classmethod
     def joined(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
         """The edges of graphs that share none, one graph after the other."""
+        if len(graphs) == 1:
+            return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
         return cls(*(torch.cat(column) for column in columns))
 
@@ -223,8 +223,9 @@ def _check_arguments(
 
 def _search_radius(radius: float | None, metric: Metric) -> float:
     """The radius between unit vectors, a little too large, where the metric is the cosine."""
-    length = float(radius or 0.0)
-    return math.sqrt(2 * length) * (1 + 1e-6) if metric == "cosine" else length
+    if radius is None:
+        return math.inf
+    return math.sqrt(2 * radius) * (1 + 1e-6) if metric == "cosine" else float(radius)
 
 
 def _check_enough(k: int, queries: Vectors, pool: Vectors, name: str) -> None:

@@ -39,6 +39,8 @@ class InstanceGroup:
     query_place: Tensor
     """Each query's own id in the pool, -1 if it is not there."""
     slots: int
+    complete: bool
+    """Whether queries and pool hold every slot of every sample, so that places are ids."""
 
 
 def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None) -> Iterator[InstanceGroup]:
@@ -57,9 +59,10 @@ def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | Non
             pool_ids, vectors, pool_slots = _of_kind(theirs, pool.kind, index)
             place = _place_in_pool(query_ids, slots, pool.samples)
             _check_same_shape(queries, slots, vectors, pool_slots)
+        complete = kind is None and (pool is None or pool.kind is None)
         if len(query_ids):
             label = f" of kind {name or index!r}" if len(kinds) > 1 else ""
-            yield InstanceGroup(label, query_ids, pool_ids, queries, vectors, place, slots)
+            yield InstanceGroup(label, query_ids, pool_ids, queries, vectors, place, slots, complete)
 
 
 def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple[Vectors, Vectors]:
@@ -67,10 +70,14 @@ def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple
     queries, pool = group.queries, group.pool
     if cosine:
         normalise = torch.nn.functional.normalize
-        queries, pool = normalise(queries), (normalise(pool) if pool is not queries else normalise(queries))
+        same = pool is queries
+        queries = normalise(queries)
+        pool = queries if same else normalise(pool)
     size = 1 if within_sample else group.slots
-    own = torch.div(group.query_place, size, rounding_mode="floor")
-    return Vectors(queries, own), Vectors(pool, group.pool_ids // size)
+    searched = Vectors(pool, group.pool_ids // size, size if group.complete else 0)
+    if group.query_place is group.pool_ids and queries is pool:
+        return searched, searched
+    return Vectors(queries, torch.div(group.query_place, size, rounding_mode="floor")), searched
 
 
 def _occurring(kind: Tensor | None) -> Sequence[int]:
@@ -96,7 +103,7 @@ def _flat(table: object) -> tuple[Tensor, int]:
     if not isinstance(table, Tensor) or table.ndim < 3:
         shape = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
         raise InputError(f"expected embeddings of shape (samples, slots, d), got {shape}")
-    values = table.detach().reshape(table.shape[0] * table.shape[1], -1)
+    values = table.detach().flatten(0, 1).flatten(1)
     if values.dtype not in (torch.float32, torch.float64):
         values = values.float()
     return values, table.shape[1]

@@ -27,6 +27,9 @@ MOST_EDGES = 200_000_000
 """Pairs that a radius search returns before it says that the radius is too large."""
 
 
+POOL_PIECE = 1 << 14
+"""Instances of the pool that queries are compared with at a time."""
+
 _NEAR = 1024
 """A squared distance below this many rounding errors is measured again."""
 
@@ -49,6 +52,8 @@ class Vectors:
 
     values: Tensor
     group: Tensor
+    group_size: int = 0
+    """How many instances each group has, one group after the other; 0 if they differ."""
 
     def part(self, start: int, stop: int) -> Vectors:
         """The instances from `start` to `stop - 1`."""
@@ -58,11 +63,15 @@ class Vectors:
 class NeighbourSearch(Protocol):
     """What a neighbour search must offer."""
 
-    def nearest(self, queries: Vectors, pool: Vectors, k: int, progress: Progress | None = None) -> Neighbours:
-        """The k nearest of each query outside its group (fewer if there are no more)."""
-
-    def within(self, queries: Vectors, pool: Vectors, radius: float, progress: Progress | None = None) -> Neighbours:
-        """All pairs less than `radius` apart, outside their groups."""
+    def find(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: Progress | None = None,
+    ) -> Neighbours:
+        """The k nearest of each query (all if None) less than `radius` away, outside its group."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +87,24 @@ class ExactSearch:
     memory: int = 1 << 25
     """Distances held at a time."""
 
-    def nearest(self, queries: Vectors, pool: Vectors, k: int, progress: Progress | None = None) -> Neighbours:
-        """The k nearest of each query outside its group."""
-        return self._search(queries, pool, k, math.inf, progress)
-
-    def within(self, queries: Vectors, pool: Vectors, radius: float, progress: Progress | None = None) -> Neighbours:
-        """All pairs less than `radius` apart."""
-        return self._search(queries, pool, None, radius, progress)
-
-    def _search(
-        self, queries: Vectors, pool: Vectors, k: int | None, radius: float, progress: Progress | None
+    def find(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: Progress | None = None,
     ) -> Neighbours:
-        width = min(len(pool.values), 1 << 14)
-        rows = max(1, self.memory // max(1, width))
+        """The k nearest of each query (all if None) less than `radius` away, outside its group."""
+        if not len(pool.values):
+            return Neighbours(pool.group, pool.group, pool.values.new_empty(0))
+        width = min(len(pool.values), POOL_PIECE)
+        rows = max(1, self.memory // width)
         found = []
         pairs = 0
         for start in range(0, len(queries.values), rows):
             part = queries if rows >= len(queries.values) else queries.part(start, start + rows)
-            near = self._search_rows(part, pool, k, radius, width)
+            near = self._find_for(part, pool, k, radius, width)
             found.append(Neighbours(near.query + start if start else near.query, near.index, near.distance))
             pairs += len(near.query)
             if pairs > MOST_EDGES:
@@ -104,7 +113,7 @@ class ExactSearch:
                 progress(min(start + rows, len(queries.values)), len(queries.values))
         return joined(found)
 
-    def _search_rows(self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int) -> Neighbours:
+    def _find_for(self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int) -> Neighbours:
         largest = torch.finfo(queries.values.dtype).max
         bound = torch.full_like(queries.values[:, 0], largest)  # (queries,): no pair above it is wanted
         parts = []
@@ -118,7 +127,8 @@ class ExactSearch:
             query, index = entries_up_to(score, bound.clamp(max=largest))
             distance = score[query, index]
             if self.distance is None:
-                distance = self._measured(queries.values, piece.values, query, index, distance, slack)
+                doubtful = _doubtful(query, distance, slack[query], radius)
+                distance = self._measured(queries.values, piece.values, query, index, distance, doubtful)
             parts.append(Neighbours(query, index + start if start else index, distance))
         return best_pairs(joined(parts), k, radius)
 
@@ -129,25 +139,27 @@ class ExactSearch:
             slack = torch.zeros_like(score[:, 0])
         else:
             score, slack = _squared_distances(queries.values, pool.values)
-        row, column = _own_group(queries.group, pool.group)
-        score[row, column] = math.inf
+        _leave_out_own_group(score, queries, pool)
         return score, slack
 
     def _measured(
-        self, queries: Tensor, pool: Tensor, query: Tensor, index: Tensor, score: Tensor, slack: Tensor
+        self, queries: Tensor, pool: Tensor, query: Tensor, index: Tensor, score: Tensor, doubtful: Tensor
     ) -> Tensor:
-        """Distances of pairs from their scores, coordinate by coordinate where rounding could mislead."""
+        """Distances of pairs from their scores, the doubtful ones coordinate by coordinate."""
         distance = score.clamp(min=0).sqrt_()
-        doubtful = _doubtful(query, score, slack[query])
+        if not len(doubtful):
+            return distance
         for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
             difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
             distance[part] = torch.linalg.vector_norm(difference, dim=1)
         return distance
 
 
-def _doubtful(query: Tensor, score: Tensor, slack: Tensor) -> Tensor:
-    """Pairs that are so near, or so nearly tied with another of their query, that rounding matters."""
+def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float) -> Tensor:
+    """Pairs so near, so close to the radius, or so nearly tied with another of their query that rounding matters."""
     doubt = score <= _NEAR * slack
+    if radius < math.inf:
+        doubt |= (score - radius * radius).abs() <= slack
     if not one_per_row(query):
         order = score.argsort()
         order = order[query[order].argsort(stable=True)]
@@ -180,13 +192,18 @@ def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor
     return score.clone()
 
 
-def _own_group(query: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of all pairs in one group; `pool (P,)` is ascending."""
-    first, last = torch.searchsorted(pool, query), torch.searchsorted(pool, query, right=True)
-    reach = torch.arange(int((last - first).max()), device=pool.device)
+def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None:
+    """Make the scores within a group infinite; the pool's groups are ascending."""
+    if queries is pool and pool.group_size:  # consecutive groups of one size: the blocks on the diagonal
+        size = pool.group_size
+        score.view(len(score) // size, size, -1, size).diagonal(dim1=0, dim2=2).fill_(math.inf)
+        return
+    first = torch.searchsorted(pool.group, queries.group)
+    last = torch.searchsorted(pool.group, queries.group, right=True)
+    reach = torch.arange(int((last - first).max()), device=score.device)
     column = first[:, None] + reach  # (queries, largest group)
     row, place = (column < last[:, None]).nonzero(as_tuple=True)
-    return row, column[row, place]
+    score[row, column[row, place]] = math.inf
 
 
 def own_group_size(query: Tensor, pool: Tensor) -> int:

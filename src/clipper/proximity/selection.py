@@ -8,6 +8,9 @@ from torch import Tensor
 _GROUP = 64
 """Columns looked at together: the k smallest entries of a row lie in the k groups with the smallest minima."""
 
+_WIDE = 2048
+"""Rows shorter than this are looked at entry by entry."""
+
 
 def kth_smallest(values: Tensor, k: int) -> Tensor:
     """The k-th smallest entry of each row of `values (rows, columns)`, `(rows,)`.
@@ -17,7 +20,7 @@ def kth_smallest(values: Tensor, k: int) -> Tensor:
         tensor([2.])
     """
     rows, columns = values.shape
-    if columns % _GROUP or columns < 4 * k * _GROUP:
+    if columns % _GROUP or columns < max(_WIDE, 4 * k * _GROUP):
         return values.amin(1) if k == 1 else values.topk(k, dim=1, largest=False).values[:, -1]
     grouped = values.view(rows, -1, _GROUP)
     best = grouped.amin(2).topk(k, dim=1, largest=False, sorted=False).indices  # (rows, k)
@@ -28,7 +31,7 @@ def kth_smallest(values: Tensor, k: int) -> Tensor:
 def entries_up_to(values: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column of every entry of `values (rows, columns)` not above its row's `bound (rows,)`."""
     rows, columns = values.shape
-    if columns % _GROUP:
+    if columns % _GROUP or columns < _WIDE:
         row, column = (values <= bound[:, None]).nonzero(as_tuple=True)
         return row, column
     grouped = values.view(rows, -1, _GROUP)

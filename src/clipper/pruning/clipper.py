@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
-from clipper.pruning.objectives import Objective, Solver, prune
+from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
 
 
@@ -61,16 +62,21 @@ class Clipper:
     ) -> Pruning:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
-        if self.objective != "random":
-            return prune(candidates, graph, self.objective, self.solver, pool=pool_candidates)
-        model = prune(candidates, graph, "exact", self.solver, pool=pool_candidates)
-        return prune(candidates, graph, "random", imitate=model, pool=pool_candidates, seed=seed)
+        objective = "exact" if self.objective == "random" else self.objective
+        if pool is None:  # the edges were just built for these candidates: nothing to check
+            pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
+        else:
+            pruning = prune(candidates, graph, objective, self.solver, pool=pool_candidates)
+        if self.objective == "random":
+            return prune(candidates, graph, "random", imitate=pruning, pool=pool_candidates, seed=seed)
+        return pruning
 
     def graph(self, candidates: Candidates, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
         embeddings = inputs
         if self.encoder is not None and isinstance(inputs, Tensor):
             embeddings = embed(self.encoder, inputs)
+        _check_samples(embeddings, candidates)
         return ProximityGraph.from_embeddings(
             embeddings,
             k=self.k,
@@ -82,6 +88,14 @@ class Clipper:
             pool=pool,
             search=self.search,
             allow_fewer=True,
+        )
+
+
+def _check_samples(embeddings: Embeddings, candidates: Candidates) -> None:
+    if isinstance(embeddings, Tensor) and tuple(embeddings.shape[:2]) != (candidates.samples, candidates.slots):
+        raise InputError(
+            f"expected embeddings of shape ({candidates.samples}, {candidates.slots}, d) for the candidates, "
+            f"got {tuple(embeddings.shape)}"
         )
 
 

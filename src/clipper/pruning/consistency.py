@@ -35,39 +35,44 @@ class Conflicts:
     """`(A,)` ids of the active edges, sorted by source sample, then bit."""
     sample: Tensor
     """`(A,)` their source samples."""
+    word: Tensor
+    """`(A,)` the words that hold their bits."""
     bit: Tensor
-    """`(A,)` their places among the sample's active edges."""
+    """`(A,)` their bits in the word."""
 
 
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
     """The labels that each edge forbids its source instance, `(E, c)` bool; `support (N*m, c)` of the targets."""
-    return ~support[graph.target]
+    return ~support.index_select(0, graph.target)
 
 
 def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> Conflicts:
     """Find each candidate's conflicts; `rejects (E, c)` as from `edge_rejects`."""
-    active = (rejects & candidates.support[graph.source]).any(1).nonzero().flatten()
-    edge = active[_by_sample_then_reach(graph, active, candidates.slots)]
-    sample = graph.source[edge] // candidates.slots
-    bit = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
-    width = int(bit.max()) + 1 if len(bit) else 0
-    words = max(1, -(-width // BITS))
-    table = _conflict_table(candidates, graph.source[edge], rejects[edge], bit, words)
+    source = graph.source
+    active = (rejects & candidates.support.index_select(0, source)).any(1).nonzero().flatten()
+    edge = _by_sample_then_reach(graph, active, candidates.slots)
+    source = source.index_select(0, edge)
+    sample = source // candidates.slots
+    place = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
+    width = int(place.max()) + 1 if len(place) else 0
+    word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
+    table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, max(1, -(-width // BITS)))
     masks = [row.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).sum(1) for row in table]
-    return Conflicts(torch.stack(masks, dim=1), width, edge, sample, bit)
+    return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width, edge, sample, word, bit)
 
 
 def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
-    """The order of edges by source sample, then distance, then falling id."""
-    order = torch.arange(len(edge) - 1, -1, -1, device=edge.device)
-    order = order[graph.distance[edge[order]].argsort(stable=True)]
-    return order[(graph.source[edge[order]] // slots).argsort(stable=True)]
+    """The edges by source sample, then distance, then falling id."""
+    edge = edge.flip(0)
+    edge = edge.index_select(0, graph.distance.index_select(0, edge).argsort(stable=True))
+    return edge.index_select(0, (graph.source.index_select(0, edge) // slots).argsort(stable=True))
 
 
-def _conflict_table(candidates: Candidates, source: Tensor, rejects: Tensor, bit: Tensor, words: int) -> Tensor:
+def _conflict_table(
+    candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, words: int
+) -> Tensor:
     """Which edges each label of each instance contradicts, `(words, n*m*(c+1))` int64; label -1 contradicts none."""
     width = candidates.classes + 1
     table = torch.zeros(words, candidates.samples * candidates.slots, width, dtype=torch.long, device=source.device)
-    one = torch.ones_like(bit) << (bit % BITS)
-    table[:, :, 1:].index_put_((bit // BITS, source), rejects * one[:, None], accumulate=True)
+    table[:, :, 1:].index_put_((word, source), rejects.long() << bit[:, None], accumulate=True)
     return table.view(words, -1)

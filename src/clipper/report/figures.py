@@ -47,14 +47,16 @@ def retention_figure(rows: Sequence[Retention]) -> str:
     """Candidates kept against gold kept: the geometry's share is the gap to the random control."""
     with plotting() as pyplot:
         figure, axes = pyplot.subplots(figsize=(5.6, 4.0))
-        axes.plot([50, 100], [50, 100], color=PALE, linewidth=1, zorder=0)
+        axes.plot([60, 100], [60, 100], color=PALE, linewidth=1, zorder=0)
         axes.annotate("discarding blindly", (92, 92), color=MUTED, rotation=40, ha="right", va="top", fontsize=9)
         for row in rows:
-            axes.scatter(row.retained, row.gold, s=34, color=COLOURS[row.method], label=row.method, alpha=0.85)
+            colour, ring = COLOURS[row.method], row.method == "paper"  # a ring shows what lies inside it
+            face, size = ("none", 90) if ring else (colour, 34)
+            axes.scatter(row.retained, row.gold, s=size, facecolors=face, edgecolors=colour, label=row.method)
         axes.set_xlabel("candidates kept, %")
         axes.set_ylabel("samples whose gold labels are kept, %")
-        axes.set_xlim(right=100.5)
-        axes.set_ylim(top=100.5)
+        axes.set_xlim(60, 101)
+        axes.set_ylim(60, 101)
         axes.legend(frameon=False, loc="lower right")
         return as_svg(figure)
 

@@ -17,11 +17,11 @@ def sample_figure(task: Task, graph: ProximityGraph, pruning: Pruning, sample: i
     with plotting() as pyplot:
         slots = task.gold.shape[1]
         rows = -(-int(pruning.original.counts[sample]) // columns)
-        figure = pyplot.figure(figsize=(1.05 * columns, 2.6 + 0.3 * rows))
-        grid = figure.add_gridspec(3, slots, height_ratios=[1.2, 1.2, 0.3 * rows], hspace=0.35)
+        figure = pyplot.figure(figsize=(1.05 * columns, 3.6 + 0.3 * rows))
+        grid = figure.add_gridspec(4, slots, height_ratios=[1.2, 1.2, 0.55, 0.3 * rows], hspace=0.15)
         for slot in range(slots):
             _draw_slot(figure, grid, task, graph, pruning, sample, slot)
-        _draw_candidates(figure.add_subplot(grid[2, :]), task, pruning, sample, columns)
+        _draw_candidates(figure.add_subplot(grid[3, :]), task, pruning, sample, columns)
         return as_svg(figure)
 
 
@@ -69,7 +69,9 @@ def _draw_candidates(axes: Any, task: Task, pruning: Pruning, sample: int, colum
     axes.set_ylim(rows, 0)
     axes.axis("off")
     kept = int(pruning.keep[begin:end].sum())
-    axes.set_title(f"sum {int(task.targets[sample])}: {kept} of {end - begin} candidates stay", fontsize=10, loc="left")
+    axes.set_title(
+        f"sum {int(task.targets[sample])}: {kept} of {end - begin} candidates stay", fontsize=11, loc="left", pad=10
+    )
     for i in range(end - begin):
         labels = tuple(candidates.labels[begin + i].tolist())
         x, y = i % columns + 0.5, i // columns + 0.5

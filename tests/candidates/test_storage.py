@@ -1,0 +1,84 @@
+"""Candidates on disk: whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+
+from clipper import Candidates, ClipperError
+from clipper.candidates.storage import stream
+from clipper.files import written_whole
+from tests.oracles import Problem
+from tests.strategies import KINDS, problems
+
+
+def same(a: Candidates, b: Candidates) -> bool:
+    return torch.equal(a.labels, b.labels) and torch.equal(a.offsets, b.offsets) and a.kinds == b.kinds
+
+
+@settings(max_examples=100)
+@given(problem=problems(kinds=True))
+def test_arrow_and_back_is_the_same(problem: Problem) -> None:
+    candidates = Candidates.from_lists(problem.samples, classes=KINDS)
+    assert same(Candidates.from_arrow(candidates.to_arrow()), candidates)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 1000])
+def test_a_stream_of_pieces_holds_whole_samples(tmp_path: Path, rows: int) -> None:
+    candidates = Candidates.from_rule(sum, targets=[3, 0, 9, 4, 18], slots=2, classes=10)
+    candidates.write(tmp_path / "c.parquet")
+    seen = 0
+    for first, piece in stream(tmp_path / "c.parquet", rows=rows):
+        assert first == seen
+        assert same(piece, candidates.span(first, first + piece.samples))
+        seen += piece.samples
+    assert seen == candidates.samples
+
+
+def test_a_file_from_elsewhere_needs_the_number_of_classes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"sample": [0, 0, 1], "slot_0": [1, 2, None]}), tmp_path / "c.parquet")
+    with pytest.raises(ClipperError, match="classes"):
+        Candidates.read(tmp_path / "c.parquet")
+    pq.write_table(pa.table({"sample": [0, 0, 1], "slot_0": [1, 2, 0]}), tmp_path / "d.parquet")
+    assert Candidates.read(tmp_path / "d.parquet", classes=3).counts.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"sample": [0], "label": [1]}, "slot_0"),
+        ({"sample": [0], "slot_0": [1.5]}, "whole numbers"),
+        ({"sample": [None], "slot_0": [1]}, "whole numbers|nulls"),
+        ({"sample": [0, 2], "slot_0": [1, 1]}, "sample 1"),
+    ],
+)
+def test_wrong_columns_are_named(tmp_path: Path, columns: dict[str, list[object]], message: str) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+    with pytest.raises(ClipperError, match=message):
+        Candidates.read(tmp_path / "c.parquet", classes=3)
+
+
+def test_half_a_file_is_refused(tmp_path: Path) -> None:
+    Candidates.from_rule(sum, [9] * 100, 2, 10).write(tmp_path / "c.parquet")
+    content = (tmp_path / "c.parquet").read_bytes()
+    (tmp_path / "half.parquet").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ClipperError, match="half-written"):
+        Candidates.read(tmp_path / "half.parquet")
+    with pytest.raises(ClipperError, match="not there"):
+        Candidates.read(tmp_path / "none.parquet")
+
+
+def test_nothing_is_written_over_and_nothing_half_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with pytest.raises(ClipperError, match="not written over"), written_whole(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "old"
+    with pytest.raises(OSError, match="none"), written_whole(tmp_path / "fails.txt") as temporary:
+        temporary.write_bytes((tmp_path / "none").read_bytes())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]

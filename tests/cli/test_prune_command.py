@@ -1,0 +1,146 @@
+"""`clipper prune` from file to file, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from clipper import Candidates, ProximityGraph, prune
+from clipper.errors import ClipperError
+from clipper.pruning.job import PruneJob, prune_files
+
+COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
+
+
+def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Candidates, torch.Tensor, Path]:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.randint(0, 28, (200,), generator=generator)
+    candidates = Candidates.from_rule(sum, targets, slots=3, classes=10)
+    embeddings = torch.rand(200, 3, 5, generator=generator)
+    candidates.write(tmp_path / "candidates.parquet")
+    np.save(tmp_path / "embeddings.npy", embeddings.numpy())
+    return candidates, embeddings, tmp_path
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_the_library_keeps(files: tuple[Candidates, torch.Tensor, Path]) -> None:
+    candidates, embeddings, folder = files
+    out = folder / "kept.parquet"
+    run = clipper("prune", folder / "candidates.parquet", folder / "embeddings.npy", "-o", out, "-k", 2, "--json")
+    assert run.returncode == 0, run.stderr
+    expected = prune(candidates, ProximityGraph.from_embeddings(embeddings, k=2))
+    kept = Candidates.read(out)
+    assert torch.equal(kept.labels, expected.candidates.labels)
+    assert torch.equal(kept.offsets, expected.candidates.offsets)
+    summary = json.loads(run.stdout)
+    assert summary["kept"] == len(expected.candidates)
+    assert summary["candidates"] - summary["kept"] == expected.discarded
+    again = clipper("prune", folder / "candidates.parquet", folder / "embeddings.npy", "-o", out)
+    assert again.returncode == 1
+    assert "not written over" in again.stderr
+
+
+@pytest.mark.parametrize("rows", [300, 1 << 20])
+@pytest.mark.parametrize("objective", ["exact", "paper"])
+def test_streaming_in_pieces_changes_nothing(
+    files: tuple[Candidates, torch.Tensor, Path], rows: int, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidates, embeddings, folder = files
+    monkeypatch.setattr("clipper.candidates.storage.stream.__defaults__", (None, rows))
+    job = PruneJob(folder / "candidates.parquet", folder / "embeddings.npy", folder / "kept.parquet", objective)
+    summary = prune_files(job)
+    expected = prune(candidates, ProximityGraph.from_embeddings(embeddings, k=1), objective)
+    assert torch.equal(Candidates.read(folder / "kept.parquet").labels, expected.candidates.labels)
+    assert (summary.kept, summary.edges_chosen) == (len(expected.candidates), int(expected.edges.sum()))
+
+
+def test_neighbours_may_be_sought_batch_by_batch(files: tuple[Candidates, torch.Tensor, Path]) -> None:
+    candidates, embeddings, folder = files
+    job = PruneJob(folder / "candidates.parquet", folder / "embeddings.npy", folder / "kept.parquet", batch=64)
+    prune_files(job)
+    parts = [
+        prune(candidates.span(i, min(i + 64, 200)), ProximityGraph.from_embeddings(embeddings[i : i + 64])).candidates
+        for i in range(0, 200, 64)
+    ]
+    assert torch.equal(Candidates.read(folder / "kept.parquet").labels, torch.cat([part.labels for part in parts]))
+
+
+def test_embeddings_may_come_as_parquet_lists(files: tuple[Candidates, torch.Tensor, Path]) -> None:
+    _, embeddings, folder = files
+    rows = embeddings.flatten(0, 1).tolist()
+    pq.write_table(pa.table({"embedding": rows}), folder / "embeddings.parquet")
+    for suffix in ("npy", "parquet"):
+        path = folder / f"embeddings.{suffix}"
+        prune_files(PruneJob(folder / "candidates.parquet", path, folder / f"kept-{suffix}.parquet"))
+    a, b = (Candidates.read(folder / f"kept-{suffix}.parquet") for suffix in ("npy", "parquet"))
+    assert torch.equal(a.labels, b.labels)
+
+
+def test_ragged_samples_stream_too(tmp_path: Path) -> None:
+    Candidates.from_lists([[(0, 1), (1, 0)], [(1,)], [(0,)]], classes=2).write(tmp_path / "c.parquet")
+    np.save(tmp_path / "e.npy", np.array([[[0.0], [9.0]], [[0.1], [0.0]], [[8.0], [0.0]]], dtype=np.float32))
+    summary = prune_files(PruneJob(tmp_path / "c.parquet", tmp_path / "e.npy", tmp_path / "k.parquet"))
+    assert Candidates.read(tmp_path / "k.parquet").labels.tolist() == [[1, 0], [1, -1], [0, -1]]
+    assert summary.instances == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x93NUMPY half", "cannot be read"),
+        (np.zeros((7, 3, 2)), r"\(200, 3, d\)"),
+        (np.zeros((200, 3, 2), int), "floating"),
+    ],
+)
+def test_wrong_embeddings_leave_no_output(
+    files: tuple[Candidates, torch.Tensor, Path], content: bytes | np.ndarray, message: str
+) -> None:
+    _, _, folder = files
+    path = folder / "wrong.npy"
+    path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
+    with pytest.raises(ClipperError, match=message):
+        prune_files(PruneJob(folder / "candidates.parquet", path, folder / "kept.parquet"))
+    assert not list(folder.glob("*kept*"))
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_output_and_can_be_repeated(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.randint(0, 28, (6000,), generator=generator)
+    Candidates.from_rule(sum, targets, slots=3, classes=10).write(tmp_path / "c.parquet")
+    np.save(tmp_path / "e.npy", torch.rand(6000, 3, 64, generator=generator).numpy())
+    out = tmp_path / "kept.parquet"
+    arguments = ["prune", tmp_path / "c.parquet", tmp_path / "e.npy", "-o", out]
+    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(tmp_path.glob(".kept*")):
+        time.sleep(0.01)  # until it has begun to write
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not out.exists()
+    assert clipper(*arguments).returncode == 0
+    assert Candidates.read(out).samples == 6000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["prune", "--help"], ["bench", "prune", "--help"], ["demo", "--help"]]
+)
+def test_every_command_helps(arguments: list[str]) -> None:
+    run = clipper(*arguments)
+    assert run.returncode == 0
+    assert "Usage" in run.stdout
