@@ -178,7 +178,7 @@ def test_distances_looked_up_give_the_edges_of_a_search(how):
     ids = torch.randperm(30, generator=torch.Generator().manual_seed(0))[:12]
     candidates = data.candidates.batch(ids)
     searched = Clipper(**how).graph(candidates, data.inputs[ids])
-    looked_up = Clipper(**how, search=known).graph(candidates, known.rows[ids])
+    looked_up = Clipper(**how, metric=known).graph(candidates, known.rows[ids])
     assert torch.equal(looked_up.source, searched.source)
     assert torch.equal(looked_up.target, searched.target)
     assert torch.allclose(looked_up.distance, searched.distance, atol=1e-4)

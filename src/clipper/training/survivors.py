@@ -68,7 +68,7 @@ class Survivors:
             and self.embeddings.shape[0] * self.embeddings.shape[1] <= MOST_INSTANCES
         ):
             known = KnownDistances(self.embeddings)
-            self._frozen = replace(clip, search=known), known.rows
+            self._frozen = replace(clip, metric=known), known.rows
         else:
             self._frozen = clip, self.embeddings
 
