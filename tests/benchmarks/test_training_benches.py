@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from clipper import Candidates
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.loss import SumCircuit
+from clipper.benchmarks.parts import NETWORKS, engine_of, outputs_of
+from clipper.benchmarks.runs import run
+from clipper.cli.bench import bench, bench_training
+from clipper.engines import SemanticLoss
+from clipper.errors import InputError
+from clipper.training import TrainConfig
+
+bench_training.register(bench)
+
+
+def printed(*arguments: str) -> dict:
+    result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_bench_train_prints_the_share_of_every_setting():
+    document = printed("train", "--data", "digits", "--rounds", "1", "--samples", "64", "--json")
+    settings = {(row["objective"], row["encoder"]) for row in document["rows"]}
+    assert settings >= {(objective, encoder) for objective in ("paper", "exact") for encoder in ("trainable", "frozen")}
+    assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
+
+
+def test_bench_loss_prints_both_tasks():
+    pytest.importorskip("klay")
+    document = printed("loss", "--rounds", "1", "--json")
+    assert [row["task"] for row in document["rows"]] == ["SUM-3", "SUM-4"]
+
+
+@pytest.mark.parametrize("semiring", ["log", "real"])
+@pytest.mark.parametrize("slots", [2, 3])
+def test_the_circuit_over_partial_sums_is_the_semantic_loss(slots, semiring):
+    pytest.importorskip("klay")
+    generator = torch.Generator().manual_seed(slots)
+    targets = torch.arange(9 * slots + 1)
+    log_probs = torch.randn(len(targets), slots, 10, generator=generator).log_softmax(-1)
+    expected = SemanticLoss()(log_probs, Candidates.from_rule(sum, targets, slots, 10))
+    torch.testing.assert_close(SumCircuit(slots, semiring)(log_probs, targets), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_digit_is_both_learned_and_measured():
+    train, test = train_and_test("digits")
+    assert len(train) + len(test) == 1797
+    seen = {row.numpy().tobytes() for row in train.pixels}
+    assert sum(row.numpy().tobytes() in seen for row in test.pixels) <= 1  # scikit-learn's digits hold one twin
+
+
+def test_a_target_is_its_own_place_among_the_outputs():
+    for rule, highest in (("sum", 27), ("max", 9)):
+        outputs = outputs_of(TrainConfig(rule=rule), classes=10)
+        assert outputs.samples == highest + 1
+
+
+@pytest.mark.parametrize("engine", ["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"])
+def test_every_engine_can_be_named(engine):
+    record = run(TrainConfig(engine=engine, samples=8, slots=2, epochs=1))
+    assert record.last.loss > 0
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name.startswith("Digits")])
+def test_the_ceiling_learns_the_gold_labels(network):
+    record = run(TrainConfig(network=network, objective="gold", epochs=15, lr=5e-3, evaluate_every=15))
+    assert record.last.accuracy > 0.8
+
+
+def test_an_option_that_an_engine_does_not_have_is_refused():
+    with pytest.raises(InputError, match="magic"):
+        engine_of(TrainConfig(engine_options={"magic": 1}), classes=10)
