@@ -16,6 +16,9 @@ from clipper.pruning.consistency import BITS, Conflicts
 TABLE_WIDTH = 12
 """Up to this many edges per sample, count with a table of all 2^edges masks; beyond, with the masks that occur."""
 
+SET_WIDTH = 4
+"""Up to this many edges per sample, all sets of masks that can occur, 2^2^edges, are known beforehand."""
+
 _CELLS = 1 << 24
 """Table cells, or pairs of masks, held at a time."""
 
@@ -120,16 +123,48 @@ def paper(candidates: Candidates, found: Conflicts) -> Tensor:
     blocks go; otherwise the smallest block stays, and its class of edges is dropped.
     """
     samples, width = candidates.samples, max(1, found.width)
-    sample, masks, count = occurring(candidates, found)
-    bits = _unpacked(masks, width)  # (D, width)
-    leader = _tied(samples, sample, bits)  # (n, width): the lowest edge that each edge is tied to
-    block = torch.where(bits, leader[sample], width).amin(1)  # (D,): `width` if there is no conflict
-    size = torch.zeros(samples, width + 1, dtype=torch.long, device=sample.device)
-    size.view(-1).index_add_(0, sample * (width + 1) + block, count)
+    leader, size = (_classes_by_table if width <= SET_WIDTH else _classes)(candidates, found, width)
     present = _present(found, samples, width)
     chosen = _smallest_class(size[:, :width], leader, present)
     dropped = (leader == chosen[:, None]) & present & (size[:, width] == 0)[:, None]
     return _packed(dropped, found.masks.shape[1])
+
+
+def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
+    """The lowest edge that each edge is tied to, `(n, width)`; the size of its block, `(n, width+1)`, last the free."""
+    sample, masks, count = occurring(candidates, found)
+    bits = _unpacked(masks, width)  # (D, width)
+    leader = _tied(candidates.samples, sample, bits)
+    block = _block(bits, leader[sample])  # (D,)
+    size = torch.zeros(candidates.samples, width + 1, dtype=torch.long, device=sample.device)
+    size.view(-1).index_add_(0, sample * (width + 1) + block, count)
+    return leader, size
+
+
+def _classes_by_table(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
+    """As `_classes`, with what depends only on the set of masks that occur looked up in a table of all such sets."""
+    cell = (candidates.sample << width) + found.masks[:, 0]
+    count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)  # (n, 2^width)
+    weight, leader, block = _every_set(width, count.device)
+    occurs = ((count > 0) * weight).sum(1)  # (n,): the set, as a number
+    size = torch.zeros(len(count), width + 1, dtype=torch.long, device=count.device)
+    return leader.index_select(0, occurs), size.scatter_add_(1, block.index_select(0, occurs), count)
+
+
+@lru_cache(maxsize=16)
+def _every_set(width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Each mask's weight in a set's number, `(2^width,)`; for each set its leaders and each mask's block."""
+    mask = torch.arange(1 << width, device=device)
+    sets = torch.arange(1 << len(mask), device=device)
+    number, member = ((sets[:, None] >> mask) & 1).nonzero(as_tuple=True)
+    leader = _tied(len(sets), number, _unpacked(member[:, None], width))  # (sets, width)
+    block = _block(_unpacked(mask[:, None], width), leader[:, None])  # (sets, 2^width)
+    return torch.ones_like(mask) << mask, leader, block
+
+
+def _block(bits: Tensor, leader: Tensor) -> Tensor:
+    """The class of edges that a mask belongs to, named by its lowest edge; the number of edges if there is none."""
+    return torch.where(bits, leader, bits.shape[-1]).amin(-1)
 
 
 def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
@@ -139,7 +174,7 @@ def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
     row, edge = bits.nonzero(as_tuple=True)  # one entry per (mask, edge in it)
     cell = sample[row] * width + edge
     while True:
-        lowest = torch.where(bits, leader[sample], width).amin(1)  # (D,)
+        lowest = _block(bits, leader[sample])  # (D,)
         lower = leader.view(-1).scatter_reduce(0, cell, lowest[row], "amin").view_as(leader)
         if torch.equal(lower, leader):
             return leader
