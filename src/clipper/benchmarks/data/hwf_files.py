@@ -32,7 +32,7 @@ HWF = Source(
     ),
     remedy="get the HWF data of Li et al. 2020 (Closed Loop Neural-Symbolic Learning; its authors' repository "
     f"liqing-ustc/NGS links it) and put expr_train.json, expr_test.json and {_PICTURES} into a folder hwf of your "
-    "data root; it cannot be fetched automatically",
+    "data root",
 )
 
 
