@@ -88,7 +88,7 @@ def _own_images(labels: np.ndarray, half: np.ndarray) -> list[np.ndarray]:
     places = []
     for label in range(len(SYMBOLS)):
         pool = np.flatnonzero(labels[half] == label)
-        stand_in = pool[np.arange(len(labels)) % len(pool)]  # spreads over all images of the symbol
+        stand_in = np.resize(pool, len(labels)) if len(pool) else pool  # spreads over all images of the symbol
         stand_in[half[pool]] = pool
         places.append(stand_in)
     return places
@@ -98,7 +98,7 @@ def _row(entry: dict[str, Any], symbols: Symbols, own: Sequence[np.ndarray], slo
     try:
         images = [symbols.index[path] for path in entry["img_paths"]]
         row = [int(own[SYMBOLS.index(symbol)][i]) for symbol, i in zip(entry["expr"], images, strict=True)]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FileError(
             f"formula {entry.get('id')!r} of hwf does not fit its images ({error}); {HWF.remedy}"
         ) from error
