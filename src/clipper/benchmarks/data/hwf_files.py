@@ -85,7 +85,7 @@ def _read_packed(place: Place) -> tuple[np.ndarray, list[str], list[int]]:
 
 def _read_pictures(folder: Path, names: list[str]) -> tuple[np.ndarray, list[str], list[int]]:
     """Read every picture that a formula uses, and keep the distinct ones."""
-    reader: Any = require("PIL.Image", extra="report")
+    reader: Any = require("PIL.Image", extra="benchmarks")
     seen: dict[bytes, int] = {}
     index = []
     for name in names:

@@ -65,9 +65,15 @@ def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, 
     else:
         chosen = _dealt(images, samples, domains, generator)  # (n, m)
     gold = images.labels[chosen]
-    targets = [int(of(row)) for row in map(tuple, gold.tolist())]
+    targets = [_whole(rule, of(row)) for row in map(tuple, gold.tolist())]
     candidates = candidates_of(of, targets, slots, images.classes, domains, per_sample, seed)
     return Task(images.pixels[chosen], gold, torch.tensor(targets), candidates)
+
+
+def _whole(rule: str, value: object) -> int:
+    if not isinstance(value, int):
+        raise InputError(f"expected the rule {rule!r} to give whole numbers, got {value!r}; number its outcomes")
+    return int(value)
 
 
 def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:
