@@ -126,6 +126,20 @@ def test_a_batch_finds_neighbours_in_a_pool_but_not_itself() -> None:
     assert edges(stranger) == [(0, 1)]
 
 
+def test_an_empty_pool_has_no_neighbours() -> None:
+    graph = ProximityGraph.from_embeddings(torch.rand(2, 1, 3), k=1, pool=Pool(torch.rand(0, 1, 3)), allow_fewer=True)
+    assert edges(graph) == []
+
+
+def test_unused_slots_of_the_batch_are_left_out_beside_a_pool() -> None:
+    pool = Pool(torch.tensor([[[0.0], [4.0]]]), kind=torch.tensor([[0, 0]]))
+    batch = torch.tensor([[[9.0], [0.0]], [[4.1], [0.2]]])
+    kind = torch.tensor([[0, -1], [0, 0]])
+    assert edges(ProximityGraph.from_embeddings(batch, k=1, pool=pool, kind=kind)) == [(0, 1), (2, 1), (3, 0)]
+    plain = Pool(pool.embeddings)
+    assert edges(ProximityGraph.from_embeddings(batch, k=1, pool=plain, kind=kind)) == [(0, 1), (2, 1), (3, 0)]
+
+
 def test_kinds_are_searched_apart_each_with_its_own_embedding() -> None:
     kind = torch.tensor([[0, 1], [0, 1], [0, -1]])
     one = torch.tensor([[[0.0], [0.0]], [[1.0], [0.5]], [[9.0], [0.0]]])

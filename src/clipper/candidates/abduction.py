@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates.columns import run_on_columns
+from clipper.candidates.columns import run_on_columns, run_on_row
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 20_000_000
@@ -126,26 +126,14 @@ def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tenso
     values = run_on_columns(rule, labels) if whole else None
     if values is None:
         index = {target: i for i, target in enumerate(targets)}
-        return torch.tensor([index.get(_call(rule, row), -1) for row in map(tuple, labels.tolist())])
+        return torch.tensor([index.get(run_on_row(rule, row), -1) for row in map(tuple, labels.tolist())])
     known, order = torch.tensor([int(target) for target in targets]).sort()  # type: ignore[call-overload]
     place = torch.searchsorted(known, values).clamp_(max=len(known) - 1)
     return torch.where(known[place] == values, order[place], -1)
 
 
-def _call(rule: Rule, row: tuple[int, ...]) -> Hashable:
-    try:
-        value: Hashable = rule(row)
-        hash(value)
-    except Exception as error:
-        raise InputError(
-            f"the rule failed on labels {row}: {type(error).__name__}: {error}. "
-            "A rule must return a hashable value for every combination (None where there is none)"
-        ) from error
-    return value
-
-
 def _attainable(rule: Rule, domains: Sequence[Sequence[int]], most: int = 8) -> str:
     """A short list of values that the rule does give, for error messages."""
-    values = {_call(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
+    values = {run_on_row(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
     shown = sorted(values, key=repr)[:most]
     return ", ".join(map(repr, shown)) + (", …" if len(values) > most else "")

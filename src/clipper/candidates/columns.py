@@ -9,10 +9,12 @@ the same.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from torch import Tensor
+
+from clipper.errors import InputError
 
 _LARGEST = 2**62
 """Results that could pass this are left to Python's unbounded integers."""
@@ -113,3 +115,16 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
     except Exception:  # any failure means: call it row by row, where its own error will show
         return None
     return result.values if isinstance(result, LabelColumn) and result.values.ndim == 1 else None
+
+
+def run_on_row(rule: Callable[..., Any], row: tuple[int, ...]) -> Hashable:
+    """The rule's value for one tuple of labels, or an error that names the tuple."""
+    try:
+        value: Hashable = rule(row)
+        hash(value)
+    except Exception as error:
+        raise InputError(
+            f"the rule failed on labels {row}: {type(error).__name__}: {error}. "
+            "A rule must return a hashable value for every combination (None where there is none)"
+        ) from error
+    return value

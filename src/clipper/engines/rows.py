@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
-from clipper.candidates.columns import run_on_columns
-from clipper.errors import InputError
+from clipper.candidates.columns import run_on_columns, run_on_row
 
 
 def row_numbers(labels: Tensor) -> Tensor:
@@ -66,16 +65,4 @@ def _values(rule: Callable[..., Any], labels: Tensor) -> list[Hashable]:
     together = run_on_columns(rule, labels)
     if together is not None:
         return list(together.tolist())
-    return [_value(rule, tuple(row)) for row in labels.tolist()]
-
-
-def _value(rule: Callable[..., Any], row: tuple[int, ...]) -> Hashable:
-    try:
-        value: Hashable = rule(row)
-        hash(value)
-    except Exception as error:
-        raise InputError(
-            f"the rule failed on the labels {row}: {type(error).__name__}: {error}. "
-            "A rule must return a hashable value for every combination (None where there is none)"
-        ) from error
-    return value
+    return [run_on_row(rule, tuple(row)) for row in labels.tolist()]

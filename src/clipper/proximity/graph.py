@@ -93,10 +93,10 @@ class ProximityGraph:
         finder = search or ExactSearch(distance=None if isinstance(metric, str) else metric)
         found = []
         for group in instances_of(embeddings, kind, pool):
-            queries, candidates = vectors_of(group, metric == "cosine", within_sample)
+            queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
-                _check_enough(k, queries, candidates, group.name)
-            near = finder.find(queries, candidates, k, _search_radius(radius, metric), progress)
+                _check_enough(k, queries, searched, group.name)
+            near = finder.find(queries, searched, k, _search_radius(radius, metric), progress)
             if not group.complete:
                 near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
             found.append(near)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class InstanceGroup:
     """Each query's own id in the pool, -1 if it is not there."""
     slots: int
     complete: bool
-    """Whether the pool holds every slot of every sample."""
+    """Whether queries and pool hold every slot of every sample, so that places are ids."""
 
 
 def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None) -> Iterator[InstanceGroup]:
@@ -59,7 +60,7 @@ def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | Non
             pool_ids, vectors, pool_slots = _of_kind(theirs, pool.kind, index)
             place = _place_in_pool(query_ids, slots, pool.samples)
             _check_same_shape(queries, slots, vectors, pool_slots)
-        complete = (kind if pool is None else pool.kind) is None
+        complete = kind is None and (pool is None or pool.kind is None)
         if len(query_ids):
             label = f" of kind {name or index!r}" if len(kinds) > 1 else ""
             yield InstanceGroup(label, query_ids, pool_ids, queries, vectors, place, slots, complete)
@@ -103,15 +104,14 @@ def _flat(table: object) -> tuple[Tensor, int]:
     if not isinstance(table, Tensor) or table.ndim < 3:
         shape = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
         raise InputError(f"expected embeddings of shape (samples, slots, d), got {shape}")
-    values = table.detach().reshape(table.shape[0] * table.shape[1], -1)
+    values = table.detach().flatten(0, 1).flatten(1)
     if values.dtype not in (torch.float32, torch.float64):
         values = values.float()
     return values, table.shape[1]
 
 
 def _check_finite(values: Tensor, ids: Tensor, slots: int) -> None:
-    total = values.sum(1)  # NaN and infinity survive a sum, and one sum is cheaper than a test of every entry
-    if bool(torch.isfinite(total).all()):
+    if math.isfinite(float(values.sum())):  # NaN and infinity survive a sum, which is cheaper than a test of each entry
         return
     bad = (~torch.isfinite(values).all(1)).nonzero().flatten()
     if len(bad):

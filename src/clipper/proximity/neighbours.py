@@ -96,8 +96,10 @@ class ExactSearch:
         progress: Progress | None = None,
     ) -> Neighbours:
         """The k nearest of each query (all if None) less than `radius` away, outside its group."""
+        if not len(pool.values):
+            return Neighbours(pool.group, pool.group, pool.values.new_empty(0))
         width = min(len(pool.values), POOL_PIECE)
-        rows = max(1, self.memory // max(1, width))
+        rows = max(1, self.memory // width)
         found = []
         pairs = 0
         for start in range(0, len(queries.values), rows):

@@ -43,16 +43,14 @@ def exact(candidates: Candidates, found: Conflicts) -> Tensor:
 
 
 def _exact_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
-    size = 1 << width
-    step = max(1, _CELLS // size)
-    parts = []
-    for first in range(0, candidates.samples, step):
-        last = min(first + step, candidates.samples)
-        rows = slice(int(candidates.offsets[first]), int(candidates.offsets[last]))
-        cell = (candidates.sample[rows] - first) * size + mask[rows]
-        count = torch.bincount(cell, minlength=(last - first) * size).view(-1, size)
-        parts.append(_cheapest(count, _count_subsets(count, width), width))
-    return torch.cat(parts)[:, None]
+    if candidates.samples << width > _CELLS and candidates.samples > 1:
+        half = candidates.samples // 2
+        cut = int(candidates.offsets[half])
+        parts = (candidates.span(0, half), mask[:cut]), (candidates.span(half, candidates.samples), mask[cut:])
+        return torch.cat([_exact_by_table(*part, width) for part in parts])
+    cell = (candidates.sample << width) + mask
+    count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)
+    return _cheapest(count, _count_subsets(count, width), width)[:, None]
 
 
 def _count_subsets(count: Tensor, width: int) -> Tensor:

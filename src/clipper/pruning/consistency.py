@@ -35,8 +35,10 @@ class Conflicts:
     """`(A,)` ids of the active edges, sorted by source sample, then bit."""
     sample: Tensor
     """`(A,)` their source samples."""
+    word: Tensor
+    """`(A,)` the words that hold their bits."""
     bit: Tensor
-    """`(A,)` their places among the sample's active edges."""
+    """`(A,)` their bits in the word."""
 
 
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
@@ -51,12 +53,12 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     edge = _by_sample_then_reach(graph, active, candidates.slots)
     source = source.index_select(0, edge)
     sample = source // candidates.slots
-    bit = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
-    width = int(bit.max()) + 1 if len(bit) else 0
-    words = max(1, -(-width // BITS))
-    table = _conflict_table(candidates, source, rejects.index_select(0, edge), bit, words)
+    place = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
+    width = int(place.max()) + 1 if len(place) else 0
+    word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
+    table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, max(1, -(-width // BITS)))
     masks = [row.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).sum(1) for row in table]
-    return Conflicts(torch.stack(masks, dim=1), width, edge, sample, bit)
+    return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width, edge, sample, word, bit)
 
 
 def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
@@ -66,10 +68,11 @@ def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Te
     return edge.index_select(0, (graph.source.index_select(0, edge) // slots).argsort(stable=True))
 
 
-def _conflict_table(candidates: Candidates, source: Tensor, rejects: Tensor, bit: Tensor, words: int) -> Tensor:
+def _conflict_table(
+    candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, words: int
+) -> Tensor:
     """Which edges each label of each instance contradicts, `(words, n*m*(c+1))` int64; label -1 contradicts none."""
     width = candidates.classes + 1
     table = torch.zeros(words, candidates.samples * candidates.slots, width, dtype=torch.long, device=source.device)
-    one = torch.ones_like(bit) << (bit % BITS)
-    table[:, :, 1:].index_put_((bit // BITS, source), rejects * one[:, None], accumulate=True)
+    table[:, :, 1:].index_put_((word, source), rejects.long() << bit[:, None], accumulate=True)
     return table.view(words, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 import torch
@@ -13,7 +14,7 @@ from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
 from clipper.pruning.closed_form import exact, paper
-from clipper.pruning.consistency import BITS, conflicts, edge_rejects
+from clipper.pruning.consistency import conflicts, edge_rejects
 from clipper.pruning.program import program
 from clipper.pruning.result import Pruning
 from clipper.pruning.solvers import solve
@@ -78,13 +79,13 @@ def prune_against(
     if len(candidates) <= _PIECE:
         return _by_closed_form(candidates, graph, support, objective)
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
-    keep, allowed = [], []
+    keep = []
     for piece, edges, local in _pieces(candidates, graph):
         pruning = _by_closed_form(piece, local, support, objective)
         keep.append(pruning.keep)
-        allowed.append(pruning.allowed)
         chosen[edges] = pruning.edges
-    return Pruning(candidates, torch.cat(keep), chosen, torch.cat(allowed))
+    allowed = partial(_allowed_against, candidates, graph, support, chosen)
+    return Pruning(candidates, torch.cat(keep), chosen, allowed)
 
 
 def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective) -> Pruning:
@@ -93,10 +94,9 @@ def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tens
     dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
     held = found.masks & (~dropped).index_select(0, candidates.sample)  # conflicts with edges that are not dropped
     keep = (held == 0).view(-1) if held.shape[1] == 1 else (held == 0).all(1)
-    word = dropped[found.sample, found.bit // BITS]
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
-    chosen[found.edge] = ((word >> (found.bit % BITS)) & 1) == 0
-    return Pruning(candidates, keep, chosen, _allowed(candidates, graph, rejects, chosen))
+    chosen[found.edge] = ((dropped[found.sample, found.word] >> found.bit) & 1) == 0
+    return Pruning(candidates, keep, chosen, partial(_allowed, candidates, graph, rejects, chosen))
 
 
 def _by_solver(
@@ -106,7 +106,11 @@ def _by_solver(
     solution = torch.from_numpy(solve(program(candidates, graph, rejects, objective), solver))
     solution = solution.to(graph.source.device)
     keep, chosen = solution[: len(candidates)], solution[len(candidates) :]
-    return Pruning(candidates, keep, chosen, _allowed(candidates, graph, rejects, chosen))
+    return Pruning(candidates, keep, chosen, partial(_allowed, candidates, graph, rejects, chosen))
+
+
+def _allowed_against(candidates: Candidates, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
+    return _allowed(candidates, graph, edge_rejects(support, graph), chosen)
 
 
 def _allowed(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, chosen: Tensor) -> Tensor:
@@ -148,7 +152,7 @@ def _random(
         per_sample = candidates.counts - imitate.candidates.counts
     keep = discard_at_random(candidates, count, per_sample, seed)
     none_chosen = torch.zeros_like(graph.source, dtype=torch.bool)
-    return Pruning(candidates, keep, none_chosen, candidates.subset(keep).support)
+    return Pruning(candidates, keep, none_chosen, lambda: candidates.subset(keep).support)
 
 
 def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:
@@ -166,6 +170,8 @@ def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates
         return
     _check_known(graph.source, candidates, "source")
     _check_known(graph.target, pool, "target")
+    if len(candidates.kinds) == 1 and int(candidates.labels.min()) >= 0 and int(pool.labels.min()) >= 0:
+        return
     kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
     wrong = (kinds != others) | (kinds < 0)
     if bool(wrong.any()):

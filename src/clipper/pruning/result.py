@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -21,8 +22,13 @@ class Pruning:
     """`(Ω,)` bool: the candidates that survive."""
     edges: Tensor
     """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
-    allowed: Tensor
-    """`(n*m, c)` bool: the labels that the chosen edges leave to each instance."""
+    find_allowed: Callable[[], Tensor] = field(repr=False)
+    """Works out `allowed` for those who ask."""
+
+    @cached_property
+    def allowed(self) -> Tensor:
+        """`(n*m, c)` bool: the labels that the chosen edges leave to each instance."""
+        return self.find_allowed()
 
     @cached_property
     def candidates(self) -> Candidates:
