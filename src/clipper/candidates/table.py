@@ -190,20 +190,29 @@ class Candidates:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
         if len(self) <= _CHUNK or self.samples == 1:
-            times = torch.bincount(self.cells.view(-1), minlength=self.samples * self.slots * width)
-            return (times > 0).view(-1, width)
+            size = self.samples * width
+            times = [torch.bincount(self._cells(slot), minlength=size).view(-1, width) for slot in range(self.slots)]
+            return (torch.stack(times, dim=1) > 0).view(-1, width)
         half = self.samples // 2  # memory stays bounded by what a chunk takes
         halves = self.span(0, half), self.span(half, self.samples)
         return torch.cat([part.support_with_unused for part in halves])
 
+    def take(self, table: Tensor, slot: int) -> Tensor:
+        """What `table (n*m, c+1)` holds for each candidate's label in a slot, `(Ω,)`; its first column is for -1."""
+        column = table.view(self.samples, self.slots, -1)[:, slot].reshape(-1)
+        return column.index_select(0, self._cells(slot))
+
+    def _cells(self, slot: int) -> Tensor:
+        """Where the labels of a slot lie in a flat table of `(n, c+1)` whose first column stands for -1, `(Ω,)`."""
+        return self.label_zero + self.labels[:, slot]
+
     @cached_property
-    def cells(self) -> Tensor:
-        """Where the labels lie in a flat table of `(n*m, c+1)` whose first column stands for -1, `(Ω, m)`."""
+    def label_zero(self) -> Tensor:
+        """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
-        size = self.samples * self.slots * width
-        start = torch.arange(1, size + 1, width, device=self.labels.device)
-        start = start.to(torch.int32 if size < torch.iinfo(torch.int32).max else torch.int64)
-        return start.view(-1, self.slots).index_select(0, self.sample).add_(self.labels)
+        small = self.samples * width < torch.iinfo(torch.int32).max
+        start = torch.arange(1, self.samples * width + 1, width, device=self.labels.device)
+        return start.to(torch.int32 if small else torch.int64).index_select(0, self.sample)
 
     def subset(self, keep: Tensor) -> Candidates:
         """The candidates where `keep (Ω,)` is true; every sample must keep one."""

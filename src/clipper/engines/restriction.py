@@ -24,7 +24,10 @@ def is_restriction(candidates: Candidates, templates: Candidates) -> Tensor:
         >>> is_restriction(whole.subset(torch.tensor([True, False, False, True])), whole)
         tensor([False])
     """
-    inside = candidates.support_with_unused.flatten()[templates.cells].all(1)  # (Ω,) of the templates
+    kept = candidates.support_with_unused
+    inside = torch.stack([templates.take(kept, slot) for slot in range(templates.slots)]).all(
+        0
+    )  # (Ω,) of the templates
     same = segment_sum(inside.long(), templates) == candidates.counts  # (n,)
     ours, theirs = same[candidates.sample], inside & same[templates.sample]
     differ = (candidates.labels[ours] != templates.labels[theirs]).any(1)

@@ -28,7 +28,7 @@ class Conflicts:
     """
 
     masks: Tensor
-    """`(Ω, words)` int64: bit b of word w is set if the candidate contradicts its sample's active edge w·BITS + b."""
+    """`(Ω, words)`: bit b of word w is set if the candidate contradicts its sample's active edge w·BITS + b."""
     width: int
     """The largest number of active edges in a sample."""
     edge: Tensor
@@ -57,8 +57,15 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     width = int(place.max()) + 1 if len(place) else 0
     word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
     table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, max(1, -(-width // BITS)))
-    masks = [row.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).sum(1) for row in table]
+    masks = [_summed_over_slots(candidates, row) for row in table]
     return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width, edge, sample, word, bit)
+
+
+def _summed_over_slots(candidates: Candidates, table: Tensor) -> Tensor:
+    masks = candidates.take(table, 0)
+    for slot in range(1, candidates.slots):
+        masks += candidates.take(table, slot)
+    return masks
 
 
 def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
@@ -71,8 +78,10 @@ def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Te
 def _conflict_table(
     candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, words: int
 ) -> Tensor:
-    """Which edges each label of each instance contradicts, `(words, n*m*(c+1))` int64; label -1 contradicts none."""
-    width = candidates.classes + 1
-    table = torch.zeros(words, candidates.samples * candidates.slots, width, dtype=torch.long, device=source.device)
-    table[:, :, 1:].index_put_((word, source), rejects.long() << bit[:, None], accumulate=True)
-    return table.view(words, -1)
+    """Which edges each label of each instance contradicts, `(words, n*m, c+1)`; label -1 contradicts none."""
+    shape = (words, candidates.samples * candidates.slots, candidates.classes + 1)
+    small = not len(bit) or int(bit.max()) < 31  # half the bytes, half the time
+    table = torch.zeros(shape, dtype=torch.int32 if small else torch.int64, device=source.device)
+    flags = rejects.to(table.dtype) << bit.to(table.dtype)[:, None]
+    table[:, :, 1:].index_put_((word, source), flags, accumulate=True)
+    return table

@@ -92,11 +92,18 @@ def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tens
     rejects = edge_rejects(support, graph)  # (E, c)
     found = conflicts(candidates, graph, rejects)
     dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
-    held = found.masks & (~dropped).index_select(0, candidates.sample)  # conflicts with edges that are not dropped
-    keep = (held == 0).view(-1) if held.shape[1] == 1 else (held == 0).all(1)
+    keep = _without_conflict(candidates, found.masks, ~dropped.to(found.masks.dtype))
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
     chosen[found.edge] = ((dropped[found.sample, found.word] >> found.bit) & 1) == 0
     return Pruning(candidates, keep, chosen, partial(_allowed, candidates, graph, rejects, chosen))
+
+
+def _without_conflict(candidates: Candidates, masks: Tensor, chosen: Tensor) -> Tensor:
+    """The candidates that contradict no chosen edge, `(Ω,)` bool; `masks (Ω, words)`, `chosen (n, words)`."""
+    words = [
+        (mask & edges.index_select(0, candidates.sample)) == 0 for mask, edges in zip(masks.T, chosen.T, strict=True)
+    ]
+    return words[0] if len(words) == 1 else torch.stack(words).all(0)
 
 
 def _by_solver(

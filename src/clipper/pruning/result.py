@@ -60,5 +60,5 @@ class Pruning:
 
 def inside(candidates: Candidates, allowed: Tensor) -> Tensor:
     """The candidates whose every label is allowed, `(Ω,)` bool; `allowed (n*m, c)`."""
-    table = torch.nn.functional.pad(allowed, (1, 0), value=True).flatten()  # label -1 is always allowed
-    return table.index_select(0, candidates.cells.view(-1)).view(-1, candidates.slots).all(1)
+    table = torch.nn.functional.pad(allowed, (1, 0), value=True)  # label -1 is always allowed
+    return torch.stack([candidates.take(table, slot) for slot in range(candidates.slots)]).all(0)

@@ -103,7 +103,7 @@ class Survivors:
         pool, pool_candidates = self.bank.pool(ids, vectors, self._all) if self.bank else (None, None)
         if self.bank:
             self.bank.remember(ids, vectors)
-        _ = before.cells, before.kind  # made here: an engine may need them for a gradient, which inference mode forbids
+        _ = before.label_zero, before.kind  # an engine may need them for a gradient, which inference mode forbids
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
             seed = mixed(self._seed, step)
             keep = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed).keep
