@@ -231,16 +231,15 @@ class Candidates:
         start, counts = self.offsets[ids], self.counts[ids]
         offsets = _offsets(counts)
         total = int(offsets[-1])
-        shift = torch.repeat_interleave(start - offsets[:-1], counts, output_size=total)
-        rows = shift.add_(torch.arange(total, device=shift.device))
+        sample = torch.repeat_interleave(counts, output_size=total)
+        rows = (start - offsets[:-1]).index_select(0, sample).add_(torch.arange(total, device=sample.device))
         batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds)
+        batch.__dict__["sample"] = sample
         if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
         if "support_with_unused" in self.__dict__:
             shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
             batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
-        if "kind" in self.__dict__:
-            batch.__dict__["kind"] = self.kind.index_select(0, ids)
         return batch
 
     def span(self, first: int, last: int) -> Candidates:

@@ -51,7 +51,7 @@ def _exact_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
         cut = int(candidates.offsets[half])
         parts = (candidates.span(0, half), mask[:cut]), (candidates.span(half, candidates.samples), mask[cut:])
         return torch.cat([_exact_by_table(*part, width) for part in parts])
-    cell = (candidates.sample << width) + mask
+    cell = (candidates.sample.to(mask.dtype) << width) + mask  # below _CELLS, so it fits
     count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)
     return _cheapest(count, _count_subsets(count, width), width)[:, None]
 

@@ -177,8 +177,9 @@ def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates
         return
     _check_known(graph.source, candidates, "source")
     _check_known(graph.target, pool, "target")
-    if len(candidates.kinds) == 1 and int(candidates.labels.min()) >= 0 and int(pool.labels.min()) >= 0:
-        return
+    tables = {id(table): table for table in (candidates, pool)}.values()
+    if len(candidates.kinds) == 1 and all(int(table.labels.min()) >= 0 for table in tables):
+        return  # one kind, and no slot is unused
     kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
     wrong = (kinds != others) | (kinds < 0)
     if bool(wrong.any()):
