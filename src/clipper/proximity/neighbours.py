@@ -115,7 +115,7 @@ class ExactSearch:
 
     def _find_for(self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int) -> Neighbours:
         largest = torch.finfo(queries.values.dtype).max
-        bound = torch.full_like(queries.values[:, 0], largest)  # (queries,): no pair above it is wanted
+        bound: Tensor | None = None  # (queries,): no pair above it is wanted
         parts = []
         for start in range(0, len(pool.values), width):
             piece = pool if width == len(pool.values) else pool.part(start, start + width)
@@ -123,8 +123,10 @@ class ExactSearch:
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
             elif k <= len(piece.values):
-                bound = torch.minimum(bound, kth_smallest(score, k) + slack)
-            query, index = entries_up_to(score, bound.clamp(max=largest))
+                own = kth_smallest(score, k) + slack
+                bound = own if bound is None else torch.minimum(bound, own)
+            limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
+            query, index = entries_up_to(score, limit)
             distance = score[query, index]
             if self.distance is None:
                 doubtful = _doubtful(query, distance, slack[query], radius)

@@ -61,7 +61,7 @@ def _count_subsets(count: Tensor, width: int) -> Tensor:
     total = count.clone()
     for bit in range(width):
         halves = total.view(len(total), -1, 2, 1 << bit)
-        halves[:, :, 1] += halves[:, :, 0]
+        halves[:, :, 1].add_(halves[:, :, 0])
     return total
 
 

@@ -56,7 +56,7 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     place = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
     width = int(place.max()) + 1 if len(place) else 0
     word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
-    table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, max(1, -(-width // BITS)))
+    table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, width)
     masks = [_summed_over_slots(candidates, row) for row in table]
     return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width, edge, sample, word, bit)
 
@@ -76,12 +76,12 @@ def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Te
 
 
 def _conflict_table(
-    candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, words: int
+    candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, width: int
 ) -> Tensor:
     """Which edges each label of each instance contradicts, `(words, n*m, c+1)`; label -1 contradicts none."""
-    shape = (words, candidates.samples * candidates.slots, candidates.classes + 1)
-    small = not len(bit) or int(bit.max()) < 31  # half the bytes, half the time
-    table = torch.zeros(shape, dtype=torch.int32 if small else torch.int64, device=source.device)
+    shape = (max(1, -(-width // BITS)), candidates.samples * candidates.slots, candidates.classes + 1)
+    kind = torch.int32 if width < 32 else torch.int64  # half the bytes, half the time
+    table = torch.zeros(shape, dtype=kind, device=source.device)
     flags = rejects.to(table.dtype) << bit.to(table.dtype)[:, None]
     table[:, :, 1:].index_put_((word, source), flags, accumulate=True)
     return table

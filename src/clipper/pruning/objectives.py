@@ -14,7 +14,7 @@ from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
 from clipper.pruning.closed_form import exact, paper
-from clipper.pruning.consistency import conflicts, edge_rejects
+from clipper.pruning.consistency import Conflicts, conflicts, edge_rejects
 from clipper.pruning.program import program
 from clipper.pruning.result import Pruning
 from clipper.pruning.solvers import solve
@@ -84,8 +84,7 @@ def prune_against(
         pruning = _by_closed_form(piece, local, support, objective)
         keep.append(pruning.keep)
         chosen[edges] = pruning.edges
-    allowed = partial(_allowed_against, candidates, graph, support, chosen)
-    return Pruning(candidates, torch.cat(keep), chosen, allowed)
+    return Pruning(candidates, torch.cat(keep), lambda: chosen, partial(_allowed, candidates, graph, support))
 
 
 def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective) -> Pruning:
@@ -93,9 +92,16 @@ def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tens
     found = conflicts(candidates, graph, rejects)
     dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
     keep = _without_conflict(candidates, found.masks, ~dropped.to(found.masks.dtype))
+    return Pruning(
+        candidates, keep, partial(_chosen, graph, found, dropped), partial(_allowed, candidates, graph, support)
+    )
+
+
+def _chosen(graph: ProximityGraph, found: Conflicts, dropped: Tensor) -> Tensor:
+    """The edges that are not among the `dropped (n, words)`, `(E,)` bool."""
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
     chosen[found.edge] = ((dropped[found.sample, found.word] >> found.bit) & 1) == 0
-    return Pruning(candidates, keep, chosen, partial(_allowed, candidates, graph, rejects, chosen))
+    return chosen
 
 
 def _without_conflict(candidates: Candidates, masks: Tensor, chosen: Tensor) -> Tensor:
@@ -113,15 +119,12 @@ def _by_solver(
     solution = torch.from_numpy(solve(program(candidates, graph, rejects, objective), solver))
     solution = solution.to(graph.source.device)
     keep, chosen = solution[: len(candidates)], solution[len(candidates) :]
-    return Pruning(candidates, keep, chosen, partial(_allowed, candidates, graph, rejects, chosen))
+    return Pruning(candidates, keep, lambda: chosen, partial(_allowed, candidates, graph, support))
 
 
-def _allowed_against(candidates: Candidates, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
-    return _allowed(candidates, graph, edge_rejects(support, graph), chosen)
-
-
-def _allowed(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, chosen: Tensor) -> Tensor:
+def _allowed(candidates: Candidates, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
     """The intersection of the chosen neighbours' supports, `(n*m, c)` bool."""
+    rejects = edge_rejects(support, graph)
     instances = candidates.samples * candidates.slots
     allowed = torch.ones(instances, candidates.classes, dtype=torch.bool, device=rejects.device)
     edge, label = (rejects & chosen[:, None]).nonzero(as_tuple=True)
@@ -159,7 +162,7 @@ def _random(
         per_sample = candidates.counts - imitate.candidates.counts
     keep = discard_at_random(candidates, count, per_sample, seed)
     none_chosen = torch.zeros_like(graph.source, dtype=torch.bool)
-    return Pruning(candidates, keep, none_chosen, lambda: candidates.subset(keep).support)
+    return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)
 
 
 def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:

@@ -20,15 +20,20 @@ class Pruning:
     """What was pruned."""
     keep: Tensor
     """`(Ω,)` bool: the candidates that survive."""
-    edges: Tensor
-    """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
-    find_allowed: Callable[[], Tensor] = field(repr=False)
-    """Works out `allowed` for those who ask."""
+    find_edges: Callable[[], Tensor] = field(repr=False)
+    """Works out `edges` for those who ask: a training loop does not."""
+    find_allowed: Callable[[Tensor], Tensor] = field(repr=False)
+    """Works out `allowed` from `edges`."""
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
+        return self.find_edges()
 
     @cached_property
     def allowed(self) -> Tensor:
         """`(n*m, c)` bool: the labels that the chosen edges leave to each instance."""
-        return self.find_allowed()
+        return self.find_allowed(self.edges)
 
     @cached_property
     def candidates(self) -> Candidates:
