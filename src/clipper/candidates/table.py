@@ -17,6 +17,7 @@ from torch import Tensor
 from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids, kind_of_label
 from clipper.candidates.kinds import Classes, Kind, kinds_of
+from clipper.candidates.packing import offsets_of, padded, smallest_type
 from clipper.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ class Candidates:
         kinds = kinds_of(classes)
         every_label = range(kinds[-1].stop)
         labels, counts, shared = templates(rule, targets, slots, domains or every_label, budget)
-        offsets = _offsets(counts)
+        offsets = offsets_of(counts)
         check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
-        distinct = cls(labels.to(_smallest_type(kinds)), offsets, kinds)
+        distinct = cls(labels.to(smallest_type(kinds)), offsets, kinds)
         distinct.support_with_unused, distinct.kind  # noqa: B018  # few rows know now what all samples will inherit
         return distinct.batch(shared)
 
@@ -90,20 +91,8 @@ class Candidates:
             >>> Candidates.from_lists([[(0, 8), (1, 7)], [(2,)]], classes=10).labels.tolist()
             [[0, 8], [1, 7], [2, -1]]
         """
-        counts = torch.tensor([len(rows) for rows in samples], dtype=torch.long)
-        check_nonempty(counts)
-        slots = max((len(rows[0]) for rows in samples), default=0)
-        if not slots:
-            raise InputError(f"expected samples with at least one slot each, got {len(samples)} samples without any")
-        flat: list[list[int]] = []
-        for i, rows in enumerate(samples):
-            width = len(rows[0])
-            if any(len(row) != width for row in rows):
-                raise InputError(f"expected candidates of one length in sample {i}, got lengths {set(map(len, rows))}")
-            flat.extend([*row, *[-1] * (slots - width)] for row in rows)
-        labels = torch.tensor(flat, dtype=torch.long).reshape(-1, slots)
-        sample = torch.repeat_interleave(torch.arange(len(samples)), counts)
-        return cls.from_tensors(labels, sample, classes)
+        labels, counts = padded(samples)
+        return cls.from_tensors(labels, torch.repeat_interleave(counts), classes)
 
     @classmethod
     def from_tensors(
@@ -119,9 +108,9 @@ class Candidates:
         if samples is not None and len(counts) != samples:
             raise InputError(f"expected {samples} samples, got sample ids up to {len(counts) - 1}")
         check_nonempty(counts)
-        offsets = _offsets(counts)
+        offsets = offsets_of(counts)
         check_labels(labels, sample, offsets, kinds)
-        return cls(labels.to(_smallest_type(kinds)), offsets, kinds)
+        return cls(labels.to(smallest_type(kinds)), offsets, kinds)
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
@@ -229,7 +218,7 @@ class Candidates:
         if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
             raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
         start, counts = self.offsets[ids], self.counts[ids]
-        offsets = _offsets(counts)
+        offsets = offsets_of(counts)
         total = int(offsets[-1])
         sample = torch.repeat_interleave(counts, output_size=total)
         rows = (start - offsets[:-1]).index_select(0, sample).add_(torch.arange(total, device=sample.device))
@@ -263,22 +252,20 @@ class Candidates:
         """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
         if per_sample < 1:
             raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        shuffled = self.shuffled(seed)
-        rank = torch.arange(len(self), device=shuffled.device) - self.offsets[self.sample]
-        keep = torch.zeros(len(self), dtype=torch.bool, device=shuffled.device)
-        keep[shuffled[rank < per_sample]] = True
-        return self.subset(keep)
+        return self.subset(self.random_ranks(seed) < per_sample)
 
-    def shuffled(self, seed: int) -> Tensor:
-        """Row numbers, shuffled within each sample, `(Ω,)`."""
+    def random_ranks(self, seed: int) -> Tensor:
+        """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
         noise = torch.rand(len(self), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        return (self.sample + noise.to(self.sample.device)).argsort()
+        order = (self.sample + noise.to(self.sample.device)).argsort()
+        place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
+        return torch.empty_like(order).scatter_(0, order, place)
 
     def distinct(self) -> Candidates:
         """Without repeated candidates; rows come out sorted within each sample."""
         rows = torch.cat([self.sample[:, None], self.labels.long()], dim=1)
         rows = torch.unique(rows, dim=0)
-        return Candidates(rows[:, 1:].to(self.labels.dtype), _offsets(torch.bincount(rows[:, 0])), self.kinds)
+        return Candidates(rows[:, 1:].to(self.labels.dtype), offsets_of(torch.bincount(rows[:, 0])), self.kinds)
 
     def to(self, device: torch.device | str) -> Candidates:
         """The same candidates on another device."""
@@ -292,12 +279,3 @@ class Candidates:
             f"Candidates({self.samples:,} samples, {len(self):,} candidates, "
             f"{self.slots} slots, {self.classes} classes)"
         )
-
-
-def _offsets(counts: Tensor) -> Tensor:
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-
-
-def _smallest_type(kinds: tuple[Kind, ...]) -> torch.dtype:
-    types = (torch.int8, torch.int16, torch.int32)
-    return next(t for t in types if kinds[-1].stop <= torch.iinfo(t).max)

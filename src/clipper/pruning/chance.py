@@ -14,21 +14,17 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
 
     Every sample keeps at least one.
     """
-    shuffled = candidates.shuffled(seed)  # grouped by sample
-    keep = torch.ones(len(candidates), dtype=torch.bool, device=shuffled.device)
+    rank = candidates.random_ranks(seed)
     if per_sample is not None:
-        rank = torch.arange(len(candidates), device=shuffled.device) - candidates.offsets[candidates.sample]
-        keep[shuffled[rank < per_sample[candidates.sample]]] = False
-        return keep
+        return rank >= per_sample[candidates.sample]
     spare = len(candidates) - candidates.samples
     if count is None or not 0 <= count <= spare:
         raise InputError(
             f"expected a count of candidates to discard in 0 … {spare} (each of {candidates.samples} samples keeps "
             f"one), or imitate= with a pruning to copy the numbers from, got {count}"
         )
-    expendable = torch.ones_like(keep)
-    expendable[candidates.offsets[:-1]] = False  # the first of each shuffled sample is safe
-    rest = shuffled[expendable]
-    order = torch.randperm(len(rest), generator=torch.Generator().manual_seed(seed)).to(rest.device)
-    keep[rest[order[:count]]] = False
+    expendable = (rank > 0).nonzero().flatten()  # the first of each shuffled sample is safe
+    order = torch.randperm(spare, generator=torch.Generator().manual_seed(seed + 1)).to(rank.device)
+    keep = torch.ones_like(rank, dtype=torch.bool)
+    keep[expendable[order[:count]]] = False
     return keep

@@ -1,0 +1,39 @@
+"""From lists of different lengths to packed tensors, in types no larger than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.checks import check_nonempty
+from clipper.candidates.kinds import Kind
+from clipper.errors import InputError
+
+
+def padded(samples: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
+    """`labels (Ω, m)`, unused slots filled with -1, and `counts (n,)` of samples given as lists of label tuples."""
+    counts = torch.tensor([len(rows) for rows in samples], dtype=torch.long)
+    check_nonempty(counts)
+    slots = max((len(rows[0]) for rows in samples), default=0)
+    if not slots:
+        raise InputError(f"expected samples with at least one slot each, got {len(samples)} samples without any")
+    flat: list[list[int]] = []
+    for i, rows in enumerate(samples):
+        width = len(rows[0])
+        if any(len(row) != width for row in rows):
+            raise InputError(f"expected candidates of one length in sample {i}, got lengths {set(map(len, rows))}")
+        flat.extend([*row, *[-1] * (slots - width)] for row in rows)
+    return torch.tensor(flat, dtype=torch.long).reshape(-1, slots), counts
+
+
+def offsets_of(counts: Tensor) -> Tensor:
+    """Where each sample's rows begin, `(n+1,)`, from how many it has, `(n,)`."""
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
+def smallest_type(kinds: tuple[Kind, ...]) -> torch.dtype:
+    """The smallest signed integer type that holds every label."""
+    types = (torch.int8, torch.int16, torch.int32)
+    return next(t for t in types if kinds[-1].stop <= torch.iinfo(t).max)
