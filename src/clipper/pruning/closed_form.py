@@ -122,12 +122,12 @@ def paper(candidates: Candidates, found: Conflicts) -> Tensor:
     Tied edges form classes whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all
     blocks go; otherwise the smallest block stays, and its class of edges is dropped.
     """
-    samples, width = candidates.samples, max(1, found.width)
-    leader, size = (_classes_by_table if width <= SET_WIDTH else _classes)(candidates, found, width)
-    present = _present(found, samples, width)
-    chosen = _smallest_class(size[:, :width], leader, present)
-    dropped = (leader == chosen[:, None]) & present & (size[:, width] == 0)[:, None]
-    return _packed(dropped, found.masks.shape[1])
+    width = max(1, found.width)
+    if width <= SET_WIDTH:
+        return _paper_by_table(candidates, found.masks[:, 0], width)
+    leader, size = _classes(candidates, found, width)
+    chosen = _smallest_class(size[:, :width], _tie_of_classes(leader))
+    return _packed((leader == chosen) & (size[:, width:] == 0), found.masks.shape[1])
 
 
 def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
@@ -141,25 +141,29 @@ def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tens
     return leader, size
 
 
-def _classes_by_table(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
-    """As `_classes`, with what depends only on the set of masks that occur looked up in a table of all such sets."""
-    cell = (candidates.sample << width) + found.masks[:, 0]
+def _paper_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
+    """What depends only on the set of masks that occur in a sample is looked up in a table of all such sets."""
+    cell = (candidates.sample.to(mask.dtype) << width) + mask
     count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)  # (n, 2^width)
-    weight, leader, block = _every_set(width, count.device)
+    weight, block, tie, edges = _every_set(width, count.device)
     occurs = ((count > 0) * weight).sum(1)  # (n,): the set, as a number
     size = torch.zeros(len(count), width + 1, dtype=torch.long, device=count.device)
-    return leader.index_select(0, occurs), size.scatter_add_(1, block.index_select(0, occurs), count)
+    size.scatter_add_(1, block.index_select(0, occurs), count)
+    chosen = _smallest_class(size[:, :width], tie.index_select(0, occurs))
+    return edges.index_select(0, occurs).gather(1, chosen) * (size[:, width:] == 0)
 
 
 @lru_cache(maxsize=16)
-def _every_set(width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Each mask's weight in a set's number, `(2^width,)`; for each set its leaders and each mask's block."""
+def _every_set(width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Each mask's weight in a set's number, `(2^width,)`; for each set each mask's block, ties, and classes' edges."""
     mask = torch.arange(1 << width, device=device)
     sets = torch.arange(1 << len(mask), device=device)
     number, member = ((sets[:, None] >> mask) & 1).nonzero(as_tuple=True)
     leader = _tied(len(sets), number, _unpacked(member[:, None], width))  # (sets, width)
     block = _block(_unpacked(mask[:, None], width), leader[:, None])  # (sets, 2^width)
-    return torch.ones_like(mask) << mask, leader, block
+    bits = (torch.ones(width, dtype=torch.long, device=device) << torch.arange(width, device=device)).expand_as(leader)
+    edges = torch.zeros_like(leader).scatter_add_(1, leader, bits)  # (sets, width)
+    return torch.ones_like(mask) << mask, block, _tie_of_classes(leader), edges
 
 
 def _block(bits: Tensor, leader: Tensor) -> Tensor:
@@ -181,27 +185,20 @@ def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
         leader = lower
 
 
-def _smallest_class(size: Tensor, leader: Tensor, present: Tensor) -> Tensor:
-    """The class with the smallest block, then the fewest edges, then the most distant ones, `(n,)`."""
+def _smallest_class(size: Tensor, tie: Tensor) -> Tensor:
+    """The class with the smallest block, `(n, 1)`; an edge that leads no class has no block."""
+    width = size.shape[1]
+    price = size * (width + 1) ** 2 + tie
+    return price.masked_fill_(size == 0, torch.iinfo(torch.long).max).argmin(1, keepdim=True)
+
+
+def _tie_of_classes(leader: Tensor) -> Tensor:
+    """Prefer to drop fewer edges, then more distant ones: a number below (width+1)² for each class, `(n, width)`."""
     width = leader.shape[1]
-    members = torch.zeros_like(leader).scatter_add_(1, leader, present.long())
-    best = _least(size, (members > 0))
-    best = _least(members, best)
-    bit = torch.where(present, torch.arange(width, device=leader.device), -1)
-    farthest = torch.full_like(leader, -1).scatter_reduce_(1, leader, bit, "amax")  # of each class; no two are equal
-    return farthest.masked_fill(~best, -1).argmax(1)
-
-
-def _least(value: Tensor, among: Tensor) -> Tensor:
-    """Where `value` is the row's least among those marked, bool."""
-    masked = value.masked_fill(~among, torch.iinfo(torch.long).max)
-    return among & (masked == masked.amin(1, keepdim=True))
-
-
-def _present(found: Conflicts, samples: int, width: int) -> Tensor:
-    """Which of the bits stand for an edge, `(n, width)` bool."""
-    count = torch.bincount(found.sample, minlength=samples)
-    return torch.arange(width, device=count.device) < count[:, None]
+    bit = torch.arange(width, device=leader.device).expand_as(leader)
+    members = torch.zeros_like(leader).scatter_add_(1, leader, torch.ones_like(leader))
+    farthest = torch.zeros_like(leader).scatter_reduce_(1, leader, bit, "amax")  # classes are disjoint: no two equal
+    return members * (width + 1) + (width - farthest)
 
 
 def _unpacked(masks: Tensor, width: int) -> Tensor:
