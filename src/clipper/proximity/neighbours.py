@@ -128,10 +128,13 @@ class ExactSearch:
             limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
             query, index = entries_up_to(score, limit)
             distance = score[query, index]
+            single = one_per_row(query)
             if self.distance is None:
-                doubtful = _doubtful(query, distance, slack[query], radius)
+                doubtful = _doubtful(query, distance, slack[query], radius, single)
                 distance = self._measured(queries.values, piece.values, query, index, distance, doubtful)
             parts.append(Neighbours(query, index + start if start else index, distance))
+        if len(parts) == 1 and single and radius == math.inf:
+            return parts[0]
         return best_pairs(joined(parts), k, radius)
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
@@ -157,12 +160,12 @@ class ExactSearch:
         return distance
 
 
-def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float) -> Tensor:
+def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single: bool) -> Tensor:
     """Pairs so near, so close to the radius, or so nearly tied with another of their query that rounding matters."""
     doubt = score <= _NEAR * slack
     if radius < math.inf:
         doubt |= (score - radius * radius).abs() <= slack
-    if not one_per_row(query):
+    if not single:
         order = score.argsort()
         order = order[query[order].argsort(stable=True)]
         row, value = query[order], score[order]
@@ -220,8 +223,6 @@ def best_pairs(pairs: Neighbours, k: int | None, radius: float) -> Neighbours:
     if not one_per_row(query):
         order = by_row_then_value(query, distance, index)
         query, index, distance = query[order], index[order], distance[order]
-    elif radius == math.inf:
-        return pairs
     keep = distance < radius
     if k is not None:
         keep &= first_of_each_row(query, k)
