@@ -127,7 +127,7 @@ def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tenso
     if values is None:
         index = {target: i for i, target in enumerate(targets)}
         return torch.tensor([index.get(run_on_row(rule, row), -1) for row in map(tuple, labels.tolist())])
-    known, order = torch.tensor([int(target) for target in targets]).sort()  # type: ignore[call-overload]
+    known, order = torch.tensor([int(target) for target in targets if isinstance(target, int)]).sort()
     place = torch.searchsorted(known, values).clamp_(max=len(known) - 1)
     return torch.where(known[place] == values, order[place], -1)
 

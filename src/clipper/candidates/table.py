@@ -78,7 +78,7 @@ class Candidates:
         offsets = offsets_of(counts)
         check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
         distinct = cls(labels.to(smallest_type(kinds)), offsets, kinds)
-        distinct.support_with_unused, distinct.kind  # noqa: B018  # few rows know now what all samples will inherit
+        _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
         return distinct.batch(shared)
 
     @classmethod
