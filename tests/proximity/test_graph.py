@@ -76,6 +76,18 @@ def test_a_pool_in_pieces_gives_the_same_neighbours(monkeypatch: pytest.MonkeyPa
     assert edges(ProximityGraph.from_embeddings(embeddings, k=3)) == whole
 
 
+@settings(max_examples=150)
+@given(embeddings=grids(), data=st.data())
+def test_ties_across_pieces_of_the_pool_go_to_the_lower_id(embeddings: Tensor, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, (len(embeddings) - 1) * embeddings.shape[1]))
+    scaled = embeddings * 0.1 + 3.7  # distances that differ in the last digit only, if rounding decides
+    expected = edges(ProximityGraph.from_embeddings(scaled, k=k))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clipper.proximity.neighbours.POOL_PIECE", data.draw(st.integers(1, 4)))
+        assert edges(ProximityGraph.from_embeddings(scaled, k=k)) == expected
+        assert edges(ProximityGraph.from_embeddings(embeddings, k=k)) == brute_force(embeddings, k)
+
+
 def test_groups_of_columns_find_what_a_sort_finds() -> None:
     vectors = torch.rand(64 * 40, 8, generator=torch.Generator().manual_seed(3))
     group = torch.arange(len(vectors))

@@ -116,7 +116,7 @@ class ExactSearch:
     def _find_for(self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int) -> Neighbours:
         largest = torch.finfo(queries.values.dtype).max
         bound: Tensor | None = None  # (queries,): no pair above it is wanted
-        parts = []
+        parts, errors = [], []
         for start in range(0, len(pool.values), width):
             piece = pool if width == len(pool.values) else pool.part(start, start + width)
             score, slack = self._scores(queries, piece)
@@ -127,15 +127,15 @@ class ExactSearch:
                 bound = own if bound is None else torch.minimum(bound, own)
             limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
             query, index = entries_up_to(score, limit)
-            distance = score[query, index]
-            single = one_per_row(query)
-            if self.distance is None:
-                doubtful = _doubtful(query, distance, slack[query], radius, single)
-                distance = self._measured(queries.values, piece.values, query, index, distance, doubtful)
-            parts.append(Neighbours(query, index + start if start else index, distance))
-        if len(parts) == 1 and single and radius == math.inf:
-            return parts[0]
-        return best_pairs(joined(parts), k, radius)
+            parts.append(Neighbours(query, index + start if start else index, score[query, index]))
+            errors.append(slack)
+        found = joined(parts)
+        single = one_per_row(found.query)
+        if self.distance is None:  # ties may lie in different pieces, so that all are looked at together
+            slack = errors[0] if len(errors) == 1 else torch.stack(errors).amax(0)
+            doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
+            found = self._measured(queries.values, pool.values, found, doubtful)
+        return found if single and radius == math.inf else best_pairs(found, k, radius)
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their error."""
@@ -147,17 +147,14 @@ class ExactSearch:
         _leave_out_own_group(score, queries, pool)
         return score, slack
 
-    def _measured(
-        self, queries: Tensor, pool: Tensor, query: Tensor, index: Tensor, score: Tensor, doubtful: Tensor
-    ) -> Tensor:
-        """Distances of pairs from their scores, the doubtful ones coordinate by coordinate."""
-        distance = score.clamp(min=0).sqrt_()
-        if not len(doubtful):
-            return distance
-        for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
-            difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
-            distance[part] = torch.linalg.vector_norm(difference, dim=1)
-        return distance
+    def _measured(self, queries: Tensor, pool: Tensor, pairs: Neighbours, doubtful: Tensor) -> Neighbours:
+        """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
+        query, index, distance = pairs.query, pairs.index, pairs.distance.clamp(min=0).sqrt_()
+        if len(doubtful):
+            for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
+                difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
+                distance[part] = torch.linalg.vector_norm(difference, dim=1)
+        return Neighbours(query, index, distance)
 
 
 def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single: bool) -> Tensor:
