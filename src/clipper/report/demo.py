@@ -8,11 +8,11 @@ from pathlib import Path
 from clipper.benchmarks.comparison import NAMES, Comparison
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import Retention
+from clipper.benchmarks.statistics import spread
 from clipper.benchmarks.tasks import draw
 from clipper.proximity import ProximityGraph
 from clipper.pruning import prune
 from clipper.report.figures import learning_figure, retention_figure
-from clipper.report.numbers import spread
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure
 from clipper.report.verdict import verdict
