@@ -41,6 +41,10 @@ class Ledger:
         """The record of a run, if it is finished."""
         return self._records.get(_key(config))
 
+    def records(self) -> Iterator[Record]:
+        """All finished runs."""
+        yield from self._records.values()
+
     def add(self, record: Record) -> None:
         """Note a finished run, on disk before this returns."""
         line = json.dumps(_as_columns(record), ensure_ascii=False, allow_nan=False).encode()

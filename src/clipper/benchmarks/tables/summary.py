@@ -78,10 +78,11 @@ class Entry:
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
     """All places of the table, those without a finished run included."""
-    return [Entry(place, _records(place, table.seeds, ledger), _published(table, place)) for place in table.places()]
+    return [Entry(place, _records(place, table.seeds, ledger), published_of(table, place)) for place in table.places()]
 
 
-def _published(table: Table, place: Place) -> tuple[tuple[Measure, tuple[float, float]], ...]:
+def published_of(table: Table, place: Place) -> tuple[tuple[Measure, tuple[float, float]], ...]:
+    """What the paper reports for a place."""
     return tuple(table.published.get((place.row.name, place.column.name), {}).items())
 
 
