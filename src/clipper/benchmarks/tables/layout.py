@@ -39,7 +39,7 @@ class Column:
     base: TrainConfig
     """The run of the task, but for what a row changes."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What an engine needs to be told here, by its name."""
+    """What an engine needs to be told here, by its name or by that of a row."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ class Place:
     @property
     def config(self) -> TrainConfig:
         """The place's run with the seed 0."""
-        return replace(
-            self.column.base, **self.row.changes, engine_options=self.column.options.get(self.row.engine, {})
-        )
+        options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
+        return replace(self.column.base, **self.row.changes, engine_options=options)
 
 
 @dataclass(frozen=True)
