@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, summarise, table_named
+from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
 from clipper.cli.console import errors, output, print_json, progress_bars
@@ -58,7 +58,7 @@ def table(
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
     ledger = Ledger(out / RECORDS)
     failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
-    entries = summarise(chosen, ledger)
+    entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
     with errors.status("writing the table"):
         written = write_table(chosen, entries, out, data_root=data_root)
     if json:

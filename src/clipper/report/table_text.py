@@ -57,9 +57,18 @@ def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
 
 def markdown(table: Table, entries: Sequence[Entry]) -> str:
     """The table in Markdown."""
-    head, rows = columns_of(table), rows_of(table, entries)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] + ["---:"] * (len(head) - 1), *rows)]
-    return "\n".join(lines) + "\n"
+    return markdown_table(columns_of(table), rows_of(table, entries))
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Any table in Markdown; the first column is text.
+
+    Examples:
+        >>> markdown_table(["a", "b"], [["x", "1"]])
+        '| a | b |\\n| --- | ---: |\\n| x | 1 |\\n'
+    """
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in (head, rule, *rows))
 
 
 def _pairs(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[str]:
