@@ -170,6 +170,19 @@ def test_the_keyboard_alone_reads_why_a_candidate_went(window, address):
     assert window.run("return location.hash") == "#sample=3"  # the arrows walk the candidates here
 
 
+def test_whoever_follows_an_edge_from_the_keyboard_reads_on_at_the_neighbours_sample(window, address):
+    window.open(f"{address}#sample=3")
+    window.run("document.querySelector('.candidate').focus()")
+    other = window.run("return document.querySelector('.edge a').dataset.sample")
+    window.run("document.querySelector('.edge a').focus()")
+    window.press("Enter")
+    assert arrives(window, f"#sample={other}", f"Sample {other}")
+    assert window.run("return document.activeElement.textContent").startswith(f"Sample {other}")
+    window.run("document.querySelector('.candidate').focus(); history.back()")
+    assert arrives(window, "#sample=3", "Sample 3")
+    assert window.messages() == []
+
+
 def test_samples_can_be_filtered_and_sorted(window, pruned, address):
     listed = "return [...document.querySelectorAll('nav a')].map((link) => Number(link.dataset.sample))"
     choose = "const s = document.querySelector('select'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))"

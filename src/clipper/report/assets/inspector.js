@@ -76,7 +76,7 @@
     if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: it was drawn at random.`;
     const reasons = candidate.struckBy.map(
       (edge) => `${edge.name}: image ${edge.slot + 1} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
-        `since its neighbour in sample ${edge.sample} could only be ${ranges(edge.support)}`
+        `its neighbour in sample ${edge.sample} could only be ${ranges(edge.support)}`
     );
     return `${name} is struck out by ${reasons.join("; by ")}.`;
   }
@@ -195,8 +195,10 @@
     const { edges, candidates } = read(sample);
     const kept = candidates.filter((candidate) => candidate.kept);
     const struck = candidates.filter((candidate) => !candidate.kept);
+    const reading = detail.contains(document.activeElement);
+    if (reading) document.activeElement.blur(); // while what it explains is still there
     detail.replaceChildren(
-      el("h3", {}, `Sample ${sample.id}: target ${sample.target}`, fate(sample)),
+      el("h3", { tabindex: -1 }, `Sample ${sample.id}: target ${sample.target}`, fate(sample)),
       el("div", { class: "slots" }, ...sample.tiles.map((_, slot) => slotColumn(sample, edges, slot))),
       el("p", { class: "why", role: "status" }, HINT),
       group(`${number(sample.stay)} stay`, kept, sample.stay - kept.length),
@@ -208,24 +210,30 @@
       card.addEventListener("focusin", light(true));
       card.addEventListener("focusout", light(false));
     }
+    if (reading) detail.querySelector("h3").focus();
   }
 
   // What is pointed at ------------------------------------------------------------------------------------------
 
+  let focused = null; // the candidate that was clicked or tabbed to; pointing at another is for a moment
+
   function listen(button, candidate) {
-    for (const event of ["mouseenter", "focus"]) button.addEventListener(event, () => point(candidate, true));
-    for (const event of ["mouseleave", "blur"]) button.addEventListener(event, () => point(candidate, false));
+    button.addEventListener("mouseenter", () => explain(candidate));
+    button.addEventListener("mouseleave", () => explain(focused));
+    button.addEventListener("focus", () => explain((focused = candidate)));
+    button.addEventListener("blur", () => explain((focused = null)));
     button.addEventListener("click", () => button.focus()); // Safari does not focus a clicked button
   }
 
-  function point(candidate, on) {
-    for (const edge of candidate.struckBy) {
+  function explain(candidate) {
+    for (const lit of detail.querySelectorAll(".slots .lit")) lit.classList.remove("lit");
+    for (const edge of candidate ? candidate.struckBy : []) {
       const card = detail.querySelector(`[data-edge="${edge.name}"]`);
-      card.classList.toggle("lit", on);
+      card.classList.add("lit");
       const label = card.querySelector(`[data-label="${candidate.labels[edge.slot]}"]`);
-      if (label) label.classList.toggle("lit", on);
+      if (label) label.classList.add("lit");
     }
-    detail.querySelector(".why").textContent = on ? why(candidate) : HINT;
+    detail.querySelector(".why").textContent = candidate ? why(candidate) : HINT;
   }
 
   function showEdge(name, on) {
