@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, Task
+from clipper.benchmarks.tasks import RULES, Task, draw
 from clipper.candidates import Candidates
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
@@ -31,6 +31,11 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+
+
+def task_of(config: TrainConfig, images: Images) -> Task:
+    """The samples that the run learns from."""
+    return draw(images, config.rule, config.samples, config.slots, config.seed)
 
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:

@@ -15,8 +15,8 @@ from clipper.benchmarks.parts import (
     network_of,
     normalised,
     optimiser_of,
+    task_of,
 )
-from clipper.benchmarks.tasks import draw
 from clipper.training import Record, TrainConfig, Watch, train
 
 
@@ -43,7 +43,7 @@ def run(
         (2, True)
     """
     images, test = train_and_test(config.data, data_root)
-    task = draw(images, config.rule, config.samples, config.slots, config.seed)
+    task = task_of(config, images)
     network = network_of(config, images.classes)
     clip = clip_of(config)
     history = train(
