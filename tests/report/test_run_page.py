@@ -11,11 +11,14 @@ import pytest
 import torch
 
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.parts import clip_of, embeddings_of, task_of
+from clipper.benchmarks.parts import clip_of, embeddings_of, held_out_of, network_of, normalised, task_of
 from clipper.benchmarks.runs import run
+from clipper.errors import FileError
+from clipper.report.nearness import nearness
 from clipper.report.replay import replay
 from clipper.report.run_page import write_run_page
-from clipper.training import Record, TrainConfig
+from clipper.training import Record, TrainConfig, accuracy
+from clipper.training.checkpoint import load_weights
 from clipper.training.samples import samples_of
 from tests.report.browser import CHROMIUM, DRIVER, browser
 
@@ -33,7 +36,7 @@ def record() -> Record:
 def test_the_replay_keeps_what_the_run_kept(when, objective):
     config = replace(SMALL, when=when, objective=objective, k=2)
     task = task_of(config, train_and_test("digits")[0])
-    seen = replay(config, task)
+    seen = replay(config, task, embeddings_of(config, task))
     first = run(config).epochs[0]
     assert seen.pruning.retained == pytest.approx(first.retained)
     assert seen.pruning.gold_retained(task.gold) == pytest.approx(first.gold)
@@ -41,7 +44,8 @@ def test_the_replay_keeps_what_the_run_kept(when, objective):
 
 def test_the_replay_finds_each_batchs_own_neighbours():
     task = task_of(SMALL, train_and_test("digits")[0])
-    seen, vectors = replay(SMALL, task), embeddings_of(SMALL, task)
+    vectors = embeddings_of(SMALL, task)
+    seen = replay(SMALL, task, vectors)
     for ids in samples_of(task).batches(10, SMALL.seed, epoch=1):
         kept = clip_of(SMALL)(task.candidates.batch(ids), vectors[ids])
         assert torch.equal(seen.pruning.candidates.batch(ids).labels, kept.labels)
@@ -49,14 +53,15 @@ def test_the_replay_finds_each_batchs_own_neighbours():
 
 def test_the_random_control_strikes_out_as_many_as_the_run():
     config = replace(SMALL, objective="random")
-    seen = replay(config, task_of(config, train_and_test("digits")[0]))
+    task = task_of(config, train_and_test("digits")[0])
+    seen = replay(config, task, embeddings_of(config, task))
     assert seen.pruning.retained == pytest.approx(run(config).epochs[0].retained)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"encoder": "trainable"}, "trained its encoder"),
+        ({"encoder": "trainable"}, "own network is not at hand"),
         ({"objective": "none"}, "pruned nothing"),
         ({"objective": "gold"}, "pruned nothing"),
         ({"objective": "random"}, "drawn anew"),
@@ -76,6 +81,29 @@ def test_embeddings_of_ones_own_are_used_and_said_to_be(record, tmp_path):
     assert "embeddings given for this page" in text
     data = re.search(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
     assert len(json.loads(data[1])["samples"]) == 3
+
+
+def test_a_trained_encoder_is_taken_from_the_checkpoint(tmp_path):
+    config = replace(SMALL, encoder="trainable", objective="none")
+    record = run(config, checkpoint=tmp_path / "run.pt")
+    task = task_of(config, train_and_test("digits")[0])
+    vectors, source = nearness(config, task, checkpoint=tmp_path / "run.pt")
+    assert "as its last epoch left it" in source
+    network = network_of(config, 10)
+    network.load_state_dict(load_weights(tmp_path / "run.pt"))
+    held_out = held_out_of(config, train_and_test("digits")[1])
+    assert accuracy(network, *held_out) == record.last.accuracy
+    with torch.no_grad():
+        expected = network.eval()(normalised(task.inputs, "digits").flatten(0, 1))[1]
+    assert torch.allclose(vectors.flatten(0, 1), expected, atol=1e-5)
+
+
+def test_the_weights_of_another_network_are_refused(tmp_path):
+    config = replace(SMALL, encoder="trainable")
+    run(config, checkpoint=tmp_path / "run.pt")
+    other = replace(config, network="DigitsCnn")
+    with pytest.raises(FileError, match="another network"):
+        nearness(other, task_of(other, train_and_test("digits")[0]), checkpoint=tmp_path / "run.pt")
 
 
 def test_the_page_holds_curves_settings_and_versions(record, tmp_path):

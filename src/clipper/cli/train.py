@@ -84,7 +84,7 @@ def train(
     written = {"output": str(path)}
     if report is not None:
         with errors.status("writing the report"):
-            write_run_page(record, report, data_root=data_root)
+            write_run_page(record, report, data_root=data_root, checkpoint=path.with_suffix(".pt"))
         written["report"] = str(report)
     if json:
         print_json({**written, **record.as_dict()})

@@ -19,6 +19,7 @@ from clipper.pruning import Pruning
 from clipper.report.inspection import Inspected, check_inspected
 from clipper.report.sprites import Sheet, sheet
 
+_SCRIPTS = ("reading.js", "sample.js", "choosing.js")
 MOST_CANDIDATES = 400
 """Candidates listed per sample; how many more there are is said."""
 
@@ -85,12 +86,13 @@ def _check_rest(names: Sequence[str] | None, pruning: Pruning, samples: int, can
 def _fragment(key: str, images: Sheet, data: dict[str, Any]) -> str:
     data |= {"key": key, "columns": images.columns, "rows": images.rows, "size": [images.width, images.height]}
     identity = html.escape(f"inspector-{key}")
+    script = "".join(_asset(name) for name in _SCRIPTS)
     return (
         f'<div class="inspector" id="{identity}">'
         f'<style>{_asset("inspector.css")}#{identity} .tile {{ background-image: url("{images.uri}"); }}</style>'
         f'<script type="application/json">{_as_script(data)}</script>'
         "<noscript>The inspector needs JavaScript; nothing is loaded from elsewhere.</noscript>"
-        f"<script>{_asset('inspector.js')}</script></div>"
+        f'<script>(() => {{\n"use strict";\n{script}}})();</script></div>'
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.parts import clip_of, embeddings_of
+from clipper.benchmarks.parts import clip_of
 from clipper.benchmarks.tasks import Task
-from clipper.proximity import Pixels, ProximityGraph, embed
+from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Pruning, prune
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
@@ -23,35 +23,28 @@ class Replay:
     graph: ProximityGraph
     pruning: Pruning
     notes: list[str]
-    """In what it is not what the run saw."""
+    """Where neighbours were sought, and in what this is not what the run saw."""
 
 
-def replay(config: TrainConfig, task: Task, embeddings: Tensor | None = None) -> Replay:
-    """Prune a run's samples as its first epoch did.
-
-    Args:
-        config: the run's.
-        task: its samples.
-        embeddings: `(n, m, d)`, instead of the frozen encoder's; for a trained encoder, instead of the pixels.
+def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
+    """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
         >>> from clipper.benchmarks.tasks import draw
-        >>> config = TrainConfig(samples=20, slots=2, encoder="pixels", when="once")
-        >>> seen = replay(config, draw(digits(), "sum", samples=20, slots=2))
+        >>> task = draw(digits(), "sum", samples=20, slots=2)
+        >>> seen = replay(TrainConfig(encoder="pixels", when="once"), task, task.inputs.flatten(2))
         >>> len(seen.graph), seen.notes
         (40, ['Neighbours were sought among all samples, once, as in the run.'])
     """
     clip = clip_of(config) or Clipper(k=config.k)
-    frozen = embeddings if embeddings is not None else embeddings_of(config, task)
-    vectors = frozen if frozen is not None else embed(Pixels(), task.inputs)
     every = torch.arange(len(task.gold))
     batches = [every] if config.when == "once" else samples_of(task).batches(config.batch, config.seed, epoch=1)
-    graph = _within(clip, task, vectors, batches)
+    graph = _within(clip, task, embeddings, batches)
     pruning = prune(task.candidates, graph, "exact" if clip.objective == "random" else clip.objective, clip.solver)
     if clip.objective == "random":
         pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
-    return Replay(graph, pruning, _notes(config, pixels=frozen is None, given=embeddings is not None))
+    return Replay(graph, pruning, _notes(config))
 
 
 def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
@@ -65,7 +58,7 @@ def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor
     return ProximityGraph.joined(parts)
 
 
-def _notes(config: TrainConfig, pixels: bool, given: bool) -> list[str]:
+def _notes(config: TrainConfig) -> list[str]:
     notes = [
         "Neighbours were sought among all samples, once, as in the run."
         if config.when == "once"
@@ -75,11 +68,6 @@ def _notes(config: TrainConfig, pixels: bool, given: bool) -> list[str]:
         notes.append("The run pruned nothing: this is what the objective exact would have struck out.")
     if config.objective == "random":
         notes.append("The random control is drawn anew here: as many candidates of each sample, but others.")
-    if pixels:
-        why = "had no encoder" if config.objective in ("none", "gold") else "trained its encoder"
-        notes.append(f"The run {why}; here, what lies near is judged by the raw pixels.")
-    if given:
-        notes.append("What lies near is judged by the embeddings given for this page.")
     if config.bank:
         notes.append("The memory bank of earlier embeddings is left out.")
     return notes

@@ -11,8 +11,10 @@ from torch import Tensor
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import task_of
+from clipper.benchmarks.tasks import Task
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import inspect
+from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.replay import replay
 from clipper.training import Record, TrainConfig
@@ -22,6 +24,10 @@ NAMES: dict[str, list[str]] = {
     "cifar10": ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
 }
 """The labels of the data sets whose labels are not their own names."""
+_IDEA = (
+    "Images that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
+    "that neighbour could not have; the chosen edges strike them out."
+)
 
 
 def write_run_page(
@@ -30,6 +36,7 @@ def write_run_page(
     *,
     data_root: str | Path | None = None,
     embeddings: Tensor | None = None,
+    checkpoint: Path | None = None,
     samples: int = 100,
 ) -> None:
     """Write the page of a run; it opens from disk, without a network.
@@ -38,8 +45,9 @@ def write_run_page(
         record: the run's.
         path: where to; an older page is replaced.
         data_root: the folder with the data sets, if not in the usual places.
-        embeddings: what the inspector judges nearness by, `(n, m, d)`. Without it, the run's frozen encoder; the
-            raw pixels if the encoder was trained, since a record holds no weights.
+        embeddings: what the inspector judges nearness by, `(n, m, d)`; the run's own encoder if not given.
+        checkpoint: the run's, where its encoder was trained: a record holds no weights. Without it, the raw pixels
+            stand in, and the page says so.
         samples: how many the inspector shows.
 
     Examples:
@@ -57,7 +65,9 @@ def write_run_page(
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
         kept = figure(kept_over_epochs(record), caption + "two is what the neighbours told.")
         curves.append(("What pruning kept", kept))
-    inspector = _inspector(config, data_root, embeddings, samples)
+    images, _ = train_and_test(config.data, data_root)
+    task = task_of(config, images)
+    vectors, source = nearness(config, task, embeddings, checkpoint)
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
@@ -65,7 +75,7 @@ def write_run_page(
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
-            ("What struck out what", inspector),
+            ("What struck out what", _inspector(config, task, vectors, source, samples)),
             ("Configuration", html_table(["setting", "value"], _rows(config.as_dict()))),
             ("Versions", html_table(["", "version"], _rows(record.versions))),
         ],
@@ -102,13 +112,11 @@ def _curves(record: Record) -> str:
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 
-def _inspector(config: TrainConfig, root: str | Path | None, embeddings: Tensor | None, samples: int) -> str:
-    images, _ = train_and_test(config.data, root)
-    task = task_of(config, images)
-    seen = replay(config, task, embeddings)
-    names = NAMES[config.data][: images.classes] if config.data in NAMES else None
+def _inspector(config: TrainConfig, task: Task, vectors: Tensor, source: str, samples: int) -> str:
+    seen = replay(config, task, vectors)
+    names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
-    return paragraphs([" ".join(seen.notes)]) + shown
+    return paragraphs([_IDEA, " ".join([source, *seen.notes])]) + shown
 
 
 def _rows(values: Mapping[str, Any]) -> list[list[str]]:
