@@ -19,9 +19,10 @@ from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.replay import replay
 from clipper.training import Record, TrainConfig
 
+_PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 NAMES: dict[str, list[str]] = {
     "hwf": list(SYMBOLS.replace("*", "×").replace("-", "−").replace("/", "÷")),
-    "cifar10": ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
+    "cifar10": [f"{label} {name}" for label, name in enumerate(_PHOTOGRAPHS)],  # it is the numbers that are summed
 }
 """The labels of the data sets whose labels are not their own names."""
 _IDEA = (

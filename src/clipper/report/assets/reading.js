@@ -6,7 +6,16 @@ const known = data.samples.some((sample) => sample.verdict !== null);
 
 const number = (value) => value.toLocaleString("en");
 const lost = (sample) => sample.total - sample.stay;
-const text = (labels) => labels.map((label) => data.names[label]).join(" ");
+const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
+const text = (labels) => labels.map((label) => data.names[label]).join(words ? ", " : " ");
+
+const LISTED = 12; // words
+
+function oneOf(labels) {
+  if (!words) return ranges(labels);
+  const more = labels.length - LISTED;
+  return text(labels.slice(0, LISTED)) + (more > 0 ? ` and ${number(more)} more` : "");
+}
 
 function ranges(labels) {
   const runs = [];
@@ -48,7 +57,7 @@ function why(candidate) {
   if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: it was drawn at random.`;
   const reasons = candidate.struckBy.map(
     (edge) => `${edge.name}: image ${edge.slot + 1} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
-      `its neighbour in sample ${edge.sample} could only be ${ranges(edge.support)}`
+      `its neighbour in sample ${edge.sample} could only be ${oneOf(edge.support)}`
   );
   return `${name} is struck out by ${reasons.join("; by ")}.`;
 }

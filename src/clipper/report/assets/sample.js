@@ -1,5 +1,5 @@
 // The inspector, part 2: one sample on the page, and what is pointed at.
-const STRIP = 16; // beyond so many labels, what a neighbour could be is written as ranges
+const STRIP = 16; // beyond so many labels, what a neighbour could be is written out
 const HINT = "Point at a candidate, or tab to the list and use the arrow keys: here it says what struck it out. " +
   "The small letters after a candidate name the edges that did." + (known ? " Bold: the gold labels." : "");
 
@@ -44,11 +44,12 @@ function edgeCard(edge) {
 }
 
 function strip(edge) {
-  if (data.names.length > STRIP) return el("span", { class: "ranges" }, ranges(edge.support));
+  if (data.names.length > STRIP) return el("span", { class: "ranges" }, oneOf(edge.support));
   const labels = data.names.map((name, label) => el("span", {
     class: edge.could.has(label) ? "can" : "cannot", "data-label": label, "aria-hidden": "true",
   }, name));
-  return el("span", { class: "strip", role: "img", "aria-label": ranges(edge.support) }, ...labels);
+  const kind = words ? "strip words" : "strip";
+  return el("span", { class: kind, role: "img", "aria-label": oneOf(edge.support) }, ...labels);
 }
 
 function slotColumn(sample, edges, slot) {
@@ -98,7 +99,7 @@ function show(sample) {
     el("h3", { tabindex: -1 }, `Sample ${sample.id}: target ${sample.target}`, fate(sample)),
     el("div", { class: "slots" }, ...sample.tiles.map((_, slot) => slotColumn(sample, edges, slot))),
     el("p", { class: "why", role: "status" }, HINT),
-    group(`${number(sample.stay)} stay`, kept, sample.stay - kept.length),
+    group(`${number(sample.stay)} ${sample.stay === 1 ? "stays" : "stay"}`, kept, sample.stay - kept.length),
     group(`${number(lost(sample))} struck out`, struck, lost(sample) - struck.length));
   for (const card of detail.querySelectorAll(".edge")) {
     const light = (on) => () => showEdge(card.dataset.edge, on);
