@@ -170,6 +170,17 @@ def test_the_keyboard_alone_reads_why_a_candidate_went(window, address):
     assert window.run("return location.hash") == "#sample=3"  # the arrows walk the candidates here
 
 
+def test_the_list_is_one_stop_for_the_tab_key_and_its_arrows_pick_samples(window, address):
+    here = "const link = document.activeElement; return [link.dataset.sample, link.ariaCurrent]"
+    window.open(f"{address}#sample=3")
+    assert window.run("return document.querySelectorAll('nav a[tabindex=\"0\"]').length") == 1
+    window.run("document.querySelector('nav a[tabindex=\"0\"]').focus()")
+    assert window.run(here) == ["3", "true"]
+    window.press("ArrowDown")
+    assert arrives(window, "#sample=4", "Sample 4")
+    assert window.run(here) == ["4", "true"]
+
+
 def test_whoever_follows_an_edge_from_the_keyboard_reads_on_at_the_neighbours_sample(window, address):
     window.open(f"{address}#sample=3")
     window.run("document.querySelector('.candidate').focus()")
@@ -212,6 +223,8 @@ def test_colours_ragged_samples_names_and_a_second_inspector_work_together(windo
     assert window.run(f"return document.querySelector('{second}.struck').textContent") == "<i>cat</i>dog1a"
     window.click(second + ".next")
     assert window.run("return location.hash") == "#first=1&second=1"
+    window.press("ArrowLeft")  # the focus is in the second
+    assert window.run("return location.hash") == "#first=1&second=0"
     assert window.messages() == []
 
 

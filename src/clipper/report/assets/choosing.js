@@ -60,16 +60,20 @@ function arrive() {
   if (id === undefined || id === current) return;
   current = id;
   show(byId.get(id));
-  mark(true);
+  mark();
 }
 
-function mark(scroll) {
-  for (const link of list.querySelectorAll("a")) {
-    const here = Number(link.dataset.sample) === current;
-    link.toggleAttribute("aria-current", here);
-    if (here && scroll) list.scrollTop = link.offsetTop - list.clientHeight / 2; // the page itself stays put
-  }
+function mark() {
+  const reading = list.contains(document.activeElement);
   const at = order.indexOf(current);
+  for (const [i, link] of list.querySelectorAll("a").entries()) {
+    const here = i === at;
+    if (here) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+    link.tabIndex = i === Math.max(at, 0) ? 0 : -1; // the list is one stop for the tab key
+    if (here) list.scrollTop = link.offsetTop - list.clientHeight / 2; // the page itself stays put
+    if (here && reading) link.focus({ preventScroll: true });
+  }
   place.textContent = at < 0 ? `sample ${current}, not in this list` : `${at + 1} of ${order.length}`;
   previous.disabled = at === 0 || !order.length;
   next.disabled = at === order.length - 1 || !order.length;
@@ -81,31 +85,35 @@ function step(by) {
   if (to >= 0 && to < order.length) go(order[to]);
 }
 
-function walk(event, forward, back) {
-  const buttons = [...event.target.closest("ul").querySelectorAll(".candidate")];
-  const to = buttons[buttons.indexOf(event.target) + (forward ? 1 : -1)];
-  if (!to || !(forward || back)) return;
-  event.target.tabIndex = -1;
+function walk(button, by) {
+  const buttons = [...button.closest("ul").querySelectorAll(".candidate")];
+  const to = buttons[buttons.indexOf(button) + by];
+  if (!to) return;
+  button.tabIndex = -1;
   to.tabIndex = 0;
   to.focus();
 }
 
+const ACROSS = { ArrowLeft: -1, ArrowRight: 1 };
+const DOWN = { ArrowUp: -1, ArrowDown: 1 };
+
+// Among candidates the arrows go from one to the next; elsewhere they go from sample to sample.
 function onKey(event) {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input, select, textarea")) return;
-  const forward = event.key === "ArrowRight" || event.key === "ArrowDown";
-  const back = event.key === "ArrowLeft" || event.key === "ArrowUp";
-  if (!forward && !back) return;
-  if (event.target.matches(".candidate") && root.contains(event.target)) walk(event, forward, back);
-  else if (event.key === "ArrowRight" || event.key === "ArrowLeft") step(forward ? 1 : -1);
-  else return;
+  const at = event.target instanceof Element ? event.target : document.body;
+  const mine = (at.closest(".inspector") || document.querySelector(".inspector")) === root;
+  if (!mine || event.altKey || event.ctrlKey || event.metaKey || at.matches("input, select")) return;
+  const by = ACROSS[event.key] || (at.matches(".candidate, .samples a") ? DOWN[event.key] : undefined);
+  if (by === undefined) return;
   event.preventDefault();
+  if (at.matches(".candidate")) walk(at, by);
+  else step(by);
 }
 
 function onFilter() {
   order = FILTERS[filter.value][1]([...byId.keys()]);
   buildList();
   if (order.length && (!order.includes(current) || filter.value === "struck")) go(order[0]);
-  mark(true);
+  mark();
 }
 
 function onFind() {
