@@ -40,7 +40,8 @@ function buildTools() {
   root.append(
     el("div", { class: "tools", role: "toolbar", "aria-label": "pick a sample" }, previous, next, keys, place,
       el("label", {}, "show ", filter), el("label", {}, "go to ", find)),
-    el("div", { class: "panes" }, el("nav", { "aria-label": "samples, and how many of their candidates stay" }, list), detail));
+    el("div", { class: "panes" },
+      el("nav", { "aria-label": "samples, and how many of their candidates stay" }, list), detail));
   if (data.of > ids.length) {
     root.append(el("p", { class: "hint" }, `Shown are the first ${ids.length} of ${number(data.of)} samples.`));
   }
