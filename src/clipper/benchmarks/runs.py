@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
     candidates_of,
@@ -45,6 +47,7 @@ def run(
     images, test = train_and_test(config.data, data_root)
     task = task_of(config, images)
     network = network_of(config, images.classes)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     clip = clip_of(config)
     history = train(
         network,

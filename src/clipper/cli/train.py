@@ -27,14 +27,15 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule, typer.Option(help="What is known of a sample: the sum or the maximum of its labels.")
+        Rule, typer.Option(help="What is known of a sample: sum or maximum of its labels, or a formula's value.")
     ] = "sum",
     slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
+    per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet, typer.Option(help="The digits are embedded; mnist is looked for in --data-root.")
+        DataSet, typer.Option(help="The digits are embedded; the others are looked for in --data-root.")
     ] = "digits",
-    network: Annotated[str, typer.Option(help="DigitsMlp, DigitsCnn, MnistCnn; auto for what fits the data.")] = "auto",
+    network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
@@ -67,12 +68,12 @@ def train(
     data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
 ) -> None:
-    """Train a classifier on samples of which only the sum, or the maximum, of the labels is known.
+    """Train a classifier on samples of which only a function of the labels, such as their sum, is known.
 
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
     config = TrainConfig(
-        rule=rule, slots=slots, samples=samples, data=data, network=network, engine=engine,
+        rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, network=network, engine=engine,
         engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder, when=when, bank=bank,
         epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy, seed=seed,
         evaluate_every=evaluate_every,

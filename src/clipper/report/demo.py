@@ -8,12 +8,12 @@ from pathlib import Path
 from clipper.benchmarks.comparison import NAMES, Comparison
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import Retention
+from clipper.benchmarks.statistics import spread
 from clipper.benchmarks.tasks import Task, draw
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
 from clipper.report.figures import learning_figure, retention_figure
 from clipper.report.inspector import inspect
-from clipper.report.numbers import spread
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure
 from clipper.report.verdict import verdict

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from clipper.benchmarks.statistics import interval
 from clipper.errors import InputError
 from clipper.report.figures import ACCENT, INK, OCHRE, ORANGE, PALE, as_svg, plotting
-from clipper.report.numbers import interval
 from clipper.training import Record
 
 Records = Mapping[str, Sequence[Record]]
