@@ -33,9 +33,8 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
             name: _draw(axes, curve, colour_of(name, i)) for i, (name, curve) in enumerate(curves.items()) if curve
         }
         _name_curves(axes, drawn)
-        axes.set_xlabel("epoch")
+        _epochs(axes, max(epoch for epoch, _, _ in drawn.values()))
         axes.set_ylabel("accuracy on the held-out set, %")
-        axes.set_xlim(0, max(epoch for epoch, _, _ in drawn.values()))
         axes.set_ylim(0, 100)
         return as_svg(figure)
 
@@ -45,9 +44,8 @@ def loss_figure(record: Record) -> str:
     with plotting() as pyplot:
         figure, axes = pyplot.subplots(figsize=(7.2, 2.6))
         _draw(axes, {figures.epoch: [figures.loss] for figures in record.epochs}, INK, 1.0)
-        axes.set_xlabel("epoch")
+        _epochs(axes, record.last.epoch)
         axes.set_ylabel("loss")
-        axes.set_xlim(0, record.last.epoch)
         axes.set_ylim(bottom=0)
         return as_svg(figure)
 
@@ -61,9 +59,8 @@ def kept_over_epochs(record: Record) -> str:
         if gold:
             kept["gold labels"] = _draw(axes, gold, OCHRE)
         _name_curves(axes, kept)
-        axes.set_xlabel("epoch")
+        _epochs(axes, record.last.epoch)
         axes.set_ylabel("kept, %")
-        axes.set_xlim(0, record.last.epoch)
         axes.set_ylim(0, 102)
         return as_svg(figure)
 
@@ -91,6 +88,12 @@ def colour_of(name: str, place: int) -> str:
     return COLOURS.get(name, PALETTE[place % len(PALETTE)])
 
 
+def _epochs(axes: Any, last: float) -> None:
+    axes.set_xlabel("epoch")
+    axes.set_xlim(0, last)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
 def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: float = 100) -> tuple[float, float, str]:
     """Draw mean and band; where the line ends, and its colour."""
     epochs = list(curve)
@@ -99,7 +102,7 @@ def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: f
     low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
     axes.fill_between(epochs, low, high, color=colour, alpha=0.13, linewidth=0)
     dots = "o" if len(epochs) <= 12 else None  # few measurements: show where they are
-    axes.plot(epochs, mean, color=colour, linewidth=1.8, marker=dots, markersize=3.5)
+    axes.plot(epochs, mean, color=colour, linewidth=1.8, marker=dots, markersize=3.5, clip_on=False)
     return epochs[-1], mean[-1], colour
 
 
