@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, Task
+from clipper.benchmarks.tasks import RULES, Task, draw
 from clipper.candidates import Candidates
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
@@ -37,6 +37,12 @@ _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
+
+
+def task_of(config: TrainConfig, images: Images) -> Task:
+    """The samples that the run learns from."""
+    per_sample = config.per_sample or None
+    return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample)
 
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:

@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.errors import FileError, InputError
+from clipper.errors import FileError, InputError, require
+from clipper.report.run_page import last_rows, write_run_page
 from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
 from clipper.training.record import check_record
@@ -61,6 +62,9 @@ def train(
         int | None, typer.Option(help="Checkpoint every so many steps, not only epochs.")
     ] = None,
     tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page there, PATH.html: curves, configuration, pruning inspector.")
+    ] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
 ) -> None:
@@ -75,11 +79,18 @@ def train(
         evaluate_every=evaluate_every,
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"
+    if report is not None:
+        _check_report(report)  # before the hours of training, not after them
     record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
+    written = {"output": str(path)}
+    if report is not None:
+        with errors.status("writing the report"):
+            write_run_page(record, report, data_root=data_root, checkpoint=path.with_suffix(".pt"))
+        written["report"] = str(report)
     if json:
-        print_json({"output": str(path), **record.as_dict()})
+        print_json({**written, **record.as_dict()})
     else:
-        _show(record, path)
+        _show(record, written)
 
 
 def _run(
@@ -88,10 +99,7 @@ def _run(
     if path.suffix != ".json":
         raise InputError(f"expected --out to end in .json, got {path}")
     check_record(path, config)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot create the folder {path.parent} ({error})") from error
+    _make_folder(path.parent)
     checkpoint = path.with_suffix(".pt")
     with ExitStack() as stack:
         watches = [stack.enter_context(_bar(config.epochs))]
@@ -106,6 +114,20 @@ def _run(
             raise
     record.write(path)
     return record
+
+
+def _check_report(path: Path) -> None:
+    if path.suffix != ".html":
+        raise InputError(f"expected --report to end in .html, got {path}")
+    require("matplotlib", extra="report")
+    _make_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot create the folder {folder} ({error})") from error
 
 
 def _name(config: TrainConfig) -> str:
@@ -167,15 +189,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
-def _show(record: Record, path: Path) -> None:
-    last = record.last
-    rows = [
-        ["accuracy on the held-out set", _percent(last.accuracy)],
-        ["loss", f"{last.loss:.4f}"],
-        ["candidates kept", _percent(last.retained)],
-        ["gold labels kept", _percent(last.gold)],
-        ["seconds per epoch", f"{last.seconds:.3f}"],
-        ["of which pruning", _percent(last.pruning_share)],
-    ]
-    output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], rows))
-    output.print(f"record: {path}")
+def _show(record: Record, written: dict[str, str]) -> None:
+    output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
+    for what, path in written.items():
+        output.print(f"{'record' if what == 'output' else what}: {path}")
