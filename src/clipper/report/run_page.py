@@ -11,7 +11,6 @@ from torch import Tensor
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import task_of
-from clipper.benchmarks.tasks import Task
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import inspect
 from clipper.report.nearness import nearness
@@ -66,9 +65,7 @@ def write_run_page(
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
         kept = figure(kept_over_epochs(record), caption + "two is what the neighbours told.")
         curves.append(("What pruning kept", kept))
-    images, _ = train_and_test(config.data, data_root)
-    task = task_of(config, images)
-    vectors, source = nearness(config, task, embeddings, checkpoint)
+    inspector = inspector_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
@@ -76,9 +73,9 @@ def write_run_page(
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
-            ("What struck out what", _inspector(config, task, vectors, source, samples)),
-            ("Configuration", html_table(["setting", "value"], _rows(config.as_dict()))),
-            ("Versions", html_table(["", "version"], _rows(record.versions))),
+            ("What struck out what", inspector),
+            ("Configuration", html_table(["setting", "value"], settings(config.as_dict()))),
+            ("Versions", html_table(["", "version"], settings(record.versions))),
         ],
     )
 
@@ -113,14 +110,26 @@ def _curves(record: Record) -> str:
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 
-def _inspector(config: TrainConfig, task: Task, vectors: Tensor, source: str, samples: int) -> str:
+def inspector_of(
+    config: TrainConfig,
+    *,
+    data_root: str | Path | None = None,
+    embeddings: Tensor | None = None,
+    checkpoint: Path | None = None,
+    samples: int = 100,
+) -> str:
+    """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+    images, _ = train_and_test(config.data, data_root)
+    task = task_of(config, images)
+    vectors, source = nearness(config, task, embeddings, checkpoint)
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
     return paragraphs([_IDEA, " ".join([source, *seen.notes])]) + shown
 
 
-def _rows(values: Mapping[str, Any]) -> list[list[str]]:
+def settings(values: Mapping[str, Any]) -> list[list[str]]:
+    """Names and values as the rows of a table."""
     return [[name.replace("_", " "), _plain(value)] for name, value in values.items()]
 
 

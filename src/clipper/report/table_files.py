@@ -10,6 +10,7 @@ from typing import Any
 
 from clipper.benchmarks.tables import Entry, Table
 from clipper.files import written_whole
+from clipper.report.table_page import write_table_page
 from clipper.report.table_text import markdown
 
 RECORDS = "records.jsonl"
@@ -28,8 +29,7 @@ class Written:
 def write_table(
     table: Table, entries: Sequence[Entry], folder: Path, *, data_root: str | Path | None = None
 ) -> Written:
-    """Write `NAME.json` and `NAME.md` into the folder, and return what was written."""
-    del data_root
+    """Write `NAME.json`, `NAME.md` and the page `NAME.html` into the folder, and return what was written."""
     document = {
         "table": table.name,
         "title": table.title,
@@ -38,6 +38,9 @@ def write_table(
     paths = {"JSON": folder / f"{table.name}.json", "Markdown": folder / f"{table.name}.md"}
     _write(paths["JSON"], json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     _write(paths["Markdown"], f"# {table.title}\n\n{markdown(table, entries)}")
+    if any(entry.records for entry in entries):
+        paths["page"] = folder / f"{table.name}.html"
+        write_table_page(table, entries, paths["page"], data_root=data_root)
     return Written(document, paths)
 
 

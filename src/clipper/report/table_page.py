@@ -9,14 +9,16 @@ from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.variants import MEANING
 from clipper.report.claims import CLAIM_COLUMNS, claims_of
 from clipper.report.curves import accuracy_figure
-from clipper.report.page import figure, html_table, paragraphs, write_page
+from clipper.report.page import figure, html_table, terms, write_page
 from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
-from clipper.report.run_page import configuration, inspector
-from clipper.report.table_text import columns_of, rows_of
+from clipper.report.run_page import inspector_of, settings
+from clipper.report.table_html import results_table
 
+FEWEST = 3
+"""Measurements that make a curve."""
 _LEAD = (
-    "Accuracy is the last epoch's on images that no run has seen: mean ± deviation over the seeds, [95 % interval of the "
-    "mean] (seeds). A seed means the same samples and first weights in every row. Nothing was chosen by what is shown."
+    "Accuracy is the last epoch's on images that no run has seen: mean ± deviation over the seeds, [95 % interval of "
+    "the mean] (seeds). A seed means the same samples and first weights in every row. Nothing was chosen by it."
 )
 
 
@@ -31,7 +33,7 @@ def write_table_page(
         path: where to; an older page is replaced.
         data_root: the folder with the data sets, for the images of the inspector.
     """
-    sections = [("The table", html_table(columns_of(table), rows_of(table, entries)) + _meanings(entries))]
+    sections = [("The table", results_table(table, entries) + _meanings(entries))]
     sections += _claims(table, entries)
     for column in table.columns:
         sections += _column(column.name, [entry for entry in entries if entry.place.column == column and entry.records])
@@ -43,7 +45,7 @@ def write_table_page(
 
 def _meanings(entries: Sequence[Entry]) -> str:
     variants = dict.fromkeys("gold" if e.place.config.objective == "gold" else e.place.row.variant for e in entries)
-    return paragraphs(f"{variant}: {MEANING[variant]}." for variant in variants if variant in MEANING)
+    return terms({variant: MEANING[variant] for variant in variants if variant in MEANING})
 
 
 def _claims(table: Table, entries: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -55,7 +57,7 @@ def _column(name: str, entries: Sequence[Entry]) -> list[tuple[str, str]]:
     """Figures of one task."""
     if not entries:
         return []
-    published = {e.place.row.name: figure for e in entries if (figure := e.paper("accuracy")) is not None}
+    published = {e.place.row.name: paper for e in entries if (paper := e.paper("accuracy")) is not None}
     rows = _records(entries)
     shown = figure(forest_figure(rows, published), "Each dot is a seed.")
     for engine in dict.fromkeys(entry.place.row.engine for entry in entries):
@@ -64,8 +66,9 @@ def _column(name: str, entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def _curves(engine: str, entries: Sequence[Entry]) -> str:
-    if not any(f.accuracy is not None and f.epoch < len(r.epochs) for e in entries for r in e.records for f in r.epochs):
-        return ""  # one point is no curve
+    measured = sum(figures.accuracy is not None for figures in entries[0].records[0].epochs)
+    if measured < FEWEST:
+        return ""
     return figure(accuracy_figure(_records(entries)), f"{engine}: mean over the seeds, bands of one deviation.")
 
 
@@ -81,7 +84,10 @@ def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     caption = "Candidates that stay, and samples whose gold labels stay. The gap is what the neighbours told."
     return [
         ("What pruning keeps", figure(kept_figure(pruned), caption)),
-        ("What pruning costs", figure(overhead_figure(pruned), "Neighbour search and pruning, of the time of all steps.")),
+        (
+            "What pruning costs",
+            figure(overhead_figure(pruned), "Neighbour search and pruning, of the time of all steps."),
+        ),
     ]
 
 
@@ -91,8 +97,8 @@ def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[t
         if entry.records and entry.values("retained"):
             record = entry.records[0]
             head = f"What struck out what: {entry.place.row.name}, {entry.place.column.name}, seed {record.config.seed}"
-            settings = html_table(["setting", "value"], configuration(record))
-            return [(head, inspector(record.config, data_root=data_root)), ("Its configuration", settings)]
+            rows = html_table(["setting", "value"], settings(record.config.as_dict()))
+            return [(head, inspector_of(record.config, data_root=data_root)), ("Its configuration", rows)]
     return []
 
 

@@ -17,11 +17,16 @@ def ours(entry: Entry, measure: Measure) -> str:
     values = entry.values(measure)
     if not values:
         return NOTHING
-    digits = 3 if measure == "pruning_seconds" else 1
+    digits = digits_of(measure)
     if len(values) == 1:
         return f"{values[0]:.{digits}f} (1 seed)"
     low, high = interval(values)
     return f"{spread(values, digits)} [{low:.{digits}f}, {high:.{digits}f}] ({len(values)})"
+
+
+def digits_of(measure: Measure) -> int:
+    """Decimals that say something."""
+    return 3 if measure == "pruning_seconds" else 1
 
 
 def papers(entry: Entry, measure: Measure) -> str:
@@ -39,7 +44,7 @@ def columns_of(table: Table) -> list[str]:
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
-    """The cells of the table, row by row; with several measures a row for each place."""
+    """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
     if len(table.measures) > 1:
         return [
             [f"{entry.place.column.name}: {entry.place.row.name}", *_pairs([entry], table.measures)]
@@ -49,10 +54,11 @@ def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
     for entry in entries:
         by_row[entry.place.row.name][entry.place.column.name] = entry
     (measure,) = table.measures
-    return [
+    rows = [
         [name, *(text for column in table.columns for text in _pair(found.get(column.name), measure))]
         for name, found in by_row.items()
     ]
+    return [row for row in rows if any(text != NOTHING for text in row[1:])]
 
 
 def markdown(table: Table, entries: Sequence[Entry]) -> str:
