@@ -8,7 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from clipper.benchmarks.tables import TABLES, Cell, Entry, Ledger, Selection, deviations, gather, summarise, table_named
+from clipper.benchmarks.tables import (
+    TABLES,
+    Cell,
+    Entry,
+    Ledger,
+    Selection,
+    deviations,
+    gather,
+    grid,
+    summarise,
+    table_named,
+)
 from clipper.benchmarks.tables.ablation import ABLATION
 from clipper.benchmarks.tables.grid import run_cells
 from clipper.benchmarks.tables.total import SUM
@@ -136,6 +147,18 @@ def test_a_cell_that_cannot_run_is_named_and_stops_no_other(tmp_path):
     (failed,) = run_cells(broken.cells(), ledger, jobs=1)
     assert "NoSuchNet" in failed.problem
     assert len(ledger) == 1
+
+
+@pytest.mark.slow
+def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
+    table = replace(TINY, seeds=1, variants=("none",)).of(SUM)
+    (cell,) = table.cells()
+    monkeypatch.setattr(grid, "LONG", 1)
+    assert grid._run(cell.config, None, tmp_path).config == cell.config
+    assert grid.checkpoint_of(cell.config, tmp_path).exists()
+    ledger = Ledger(tmp_path / "records.jsonl")
+    assert run_cells([cell], ledger, jobs=1) == []
+    assert not grid.checkpoint_of(cell.config, tmp_path).exists()
 
 
 def test_figures_are_the_last_epochs_accuracy_and_means_of_what_was_kept(tmp_path):

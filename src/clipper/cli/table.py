@@ -63,11 +63,14 @@ def table(
         written = write_table(chosen, entries, out, data_root=data_root)
     if json:
         print_json(written.document)
-        return
-    output.print(console_table(f"{chosen.title}; ours, and the paper's", columns_of(chosen), rows_of(chosen, entries)))
+    else:
+        title = f"{chosen.title}; ours, and the paper's"
+        output.print(console_table(title, columns_of(chosen), rows_of(chosen, entries)))
+        output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()))
     for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
         errors.print(f"not run: {problem}", markup=False)
-    output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()))
+    if failed:
+        raise typer.Exit(1)
 
 
 def _run(chosen: Table, ledger: Ledger, jobs: int, data_root: Path | None) -> list[Outcome]:

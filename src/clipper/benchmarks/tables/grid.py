@@ -103,8 +103,10 @@ def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Rec
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
     try:
+        if checkpoint is not None:
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
         return run(config, data_root=data_root, checkpoint=checkpoint)
-    except ClipperError as error:
+    except (ClipperError, OSError) as error:
         return f"{type(error).__name__}: {error}"
 
 
