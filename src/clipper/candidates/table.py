@@ -154,6 +154,11 @@ class Candidates:
         return self.kinds[-1].stop
 
     @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.labels.device
+
+    @property
     def counts(self) -> Tensor:
         """How many candidates each sample has, `(n,)`."""
         return self.offsets.diff()

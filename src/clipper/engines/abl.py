@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
 from clipper.engines.beam import Beam
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_max
+from clipper.engines.packed import candidate_log_probs, segment_max
 from clipper.errors import InputError
 
 

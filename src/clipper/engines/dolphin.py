@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
 from clipper.engines.outputs import check_targets, cost_of_others, on_device
 from clipper.engines.packed import (
     candidate_log_probs,
-    check_log_probs,
     cross_log_probs,
     segment_logsumexp,
     segment_sum,

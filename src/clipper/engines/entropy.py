@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp, segment_sum
+from clipper.candidates.checks import check_log_probs
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_sum
 
 
 def posterior_entropy(log_probs: Tensor, candidates: Candidates) -> Tensor:

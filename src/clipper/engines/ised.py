@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
-from clipper.candidates.checks import kind_of_label
+from clipper.candidates.checks import check_log_probs, kind_of_label
 from clipper.engines.base import RandomEngine
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
-from clipper.engines.packed import check_log_probs
 from clipper.engines.rows import are_candidates, row_numbers, run_program
 from clipper.errors import InputError
 

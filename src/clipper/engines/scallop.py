@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
 from clipper.engines.outputs import check_targets, cost_of_others, on_device
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_top
+from clipper.engines.packed import candidate_log_probs, segment_top
 from clipper.engines.restriction import allowed_only, is_restriction
 from clipper.errors import BudgetError, InputError
 

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine, RandomEngine
 from clipper.engines.entropy import entropy_of_rows
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp
 from clipper.errors import InputError
 
 
