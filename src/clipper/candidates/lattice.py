@@ -161,12 +161,14 @@ class Lattice:
         candidate; any finite log-probability is no trouble.
         """
         check_log_probs(log_probs, self)
-        mask = self._mask
+        mask, pieces = self._mask, self._pieces()
+        if len(pieces) == 1:
+            return log_probability(self.graph, self.template, log_probs, mask)
         parts = [
             log_probability(self.graph, self.template[part], log_probs[part], None if mask is None else mask[part])
-            for part in self._pieces()
+            for part in pieces
         ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return torch.cat(parts)
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """The probability of each of this lattice's targets under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
@@ -310,7 +312,7 @@ class Lattice:
     @cached_property
     def _mask(self) -> Tensor | None:
         """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
-        if self.graph.depths == (self.slots,):
+        if not self.graph.ragged:
             return self.allowed
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
         return used.expand(-1, -1, self.classes) if self.allowed is None else used & self.allowed

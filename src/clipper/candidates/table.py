@@ -169,6 +169,11 @@ class Candidates:
         ids = torch.arange(self.samples, device=self.offsets.device)
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
 
+    @property
+    def first(self) -> Tensor:
+        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
+        return self.labels[self.offsets[:-1]].long()
+
     @cached_property
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""

@@ -91,6 +91,18 @@ class StateGraph:
         """The states at a depth in which samples of the given `template (n,)` end, `(states, n)` bool."""
         return self.ends[depth][:, None] == template
 
+    @cached_property
+    def last(self) -> Tensor:
+        """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged."""
+        result = torch.zeros_like(self.lengths)
+        result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
+        return result
+
+    @property
+    def ragged(self) -> bool:
+        """Whether templates differ in length."""
+        return self.depths != (self.slots,)
+
     def pieces(self, columns: int, each: int = 1) -> list[slice]:
         """Runs of columns that are worked on together, so that memory stays bounded; `each` numbers per column."""
         size = max(1, _CELLS // (self.widest * each))

@@ -40,8 +40,8 @@ def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Te
         logs = logs.detach().requires_grad_()
         value = log_behind(graph, template, logs)[0][0]
         (posterior,) = torch.autograd.grad(value.sum(), logs)
-    value = value.detach()
-    return value, torch.where((value < IMPOSSIBLE / 2)[:, None, None], 0, posterior)
+    impossible = value.detach() < IMPOSSIBLE / 2  # such a sample teaches nothing
+    return value.detach().masked_fill(impossible, -torch.inf), posterior.masked_fill(impossible[:, None, None], 0)
 
 
 def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:

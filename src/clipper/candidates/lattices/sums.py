@@ -78,8 +78,11 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
             torch.sum(arcs, 1, out=behind[:-1])
             if depth in seeds:
                 behind[:-1] += seeds[depth]
-        through = arcs.mul_(sums[depth][:, None]).sum(0)  # (a, n)
-        flow[depth].index_copy_(0, layer.labels, through)
+        arcs.mul_(sums[depth][:, None])
+        if len(weight) == graph.classes:
+            torch.sum(arcs, 0, out=flow[depth])
+        else:
+            flow[depth].index_copy_(0, layer.labels, arcs.sum(0))
     return flow
 
 
@@ -114,6 +117,22 @@ def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tens
     return share, scale.sum(1), logs
 
 
+def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
+    """The summed weight of each sample's candidates, `(n,)`, from the `forward` sums."""
+    if not graph.ragged:
+        return sums[-1].gather(0, graph.last[template][None])[0]
+    parts = [(sums[depth] * graph.ending(depth, template)).sum(0) for depth in graph.depths]
+    return torch.stack(parts).sum(0)
+
+
+def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Tensor]:
+    """`seed (n,)` in the states in which each sample ends, `(states, n)` by depth."""
+    if graph.ragged:
+        return {depth: graph.ending(depth, template) * seed for depth in graph.depths}
+    ends = seed.new_zeros(graph.sizes[-1], len(seed))
+    return {graph.slots: ends.scatter_(0, graph.last[template][None], seed[None])}
+
+
 class _LogProbability(torch.autograd.Function):
     """The gradient is the posterior of each label, which the forward sums and one backward pass give."""
 
@@ -122,34 +141,36 @@ class _LogProbability(torch.autograd.Function):
         share, scale, logs = scaled(log_probs, mask)
         weights = weights_of(graph.layers, share)
         sums = forward(graph, weights)
-        ending = {depth: graph.ending(depth, template) for depth in graph.depths}
-        total = sum((sums[depth] * end).sum(0) for depth, end in ending.items())
-        assert isinstance(total, Tensor)
+        total = ended(graph, template, sums)
         result = total.log() + scale
-        small = (total < SMALLEST).nonzero()[:, 0]
         ctx.exactly = None
-        if len(small):
-            in_logs, posterior = log_posterior(graph, template[small], logs[small])
-            result[small] = in_logs
-            ctx.exactly = small, posterior
-        result = torch.where(result < IMPOSSIBLE / 2, -torch.inf, result)
+        if not bool((total > SMALLEST).all()) or not bool((scale > IMPOSSIBLE / 2).all()):
+            ctx.exactly = _in_logarithms(graph, template, logs, (total <= SMALLEST) | (scale <= IMPOSSIBLE / 2))
+            small, value, _ = ctx.exactly
+            result[small] = value
         if ctx.needs_input_grad[0]:
-            ctx.kept = graph, weights, sums, ending, total, log_probs.dtype
-            ctx.save_for_backward(result)
+            ctx.kept = graph, template, weights, sums, total, log_probs.dtype
         return result.to(log_probs.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        graph, weights, sums, ending, total, dtype = ctx.kept
-        (value,) = ctx.saved_tensors
-        counts = ~(total < SMALLEST) & (value != -torch.inf)  # an impossible sample teaches nothing
-        seed = torch.where(counts, grad / total, 0)
-        flow = backward(graph, weights, sums, {depth: end * seed for depth, end in ending.items()}).permute(2, 0, 1)
+        graph, template, weights, sums, total, dtype = ctx.kept
+        seed = grad / total
         if ctx.exactly is not None:
-            small, posterior = ctx.exactly
+            small, _, posterior = ctx.exactly
+            seed[small] = 0
+        flow = backward(graph, weights, sums, seeds_of(graph, template, seed)).permute(2, 0, 1)
+        if ctx.exactly is not None:
             flow[small] = posterior * grad[small, None, None]
         return flow.to(dtype), None, None, None
+
+
+def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
+    ids = small.nonzero()[:, 0]
+    value, posterior = log_posterior(graph, template[ids], logs[ids])
+    return ids, value, posterior
 
 
 class _OutputProbabilities(torch.autograd.Function):
