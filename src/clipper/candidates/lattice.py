@@ -110,6 +110,11 @@ class Lattice:
         return self.template.device
 
     @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return self.graph.ragged and bool((self.lengths < self.slots).any())
+
+    @property
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
         return self.graph.lengths[self.template]
@@ -253,16 +258,19 @@ class Lattice:
 
     def restrict(self, allowed: Tensor) -> Lattice:
         """Only the candidates whose every label is in `allowed (n*m, c)` bool; every sample must keep one."""
+        restricted = self.narrowed(allowed)
+        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
+        return restricted
+
+    def narrowed(self, allowed: Tensor) -> Lattice:
+        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
         if allowed.shape != (self.samples * self.slots, self.classes) or allowed.dtype != torch.bool:
             raise InputError(
                 f"expected allowed of shape ({self.samples * self.slots}, {self.classes}) bool, "
                 f"got {tuple(allowed.shape)} of {allowed.dtype}"
             )
         narrowed = allowed.view(self.samples, self.slots, self.classes)
-        narrowed = narrowed if self.allowed is None else narrowed & self.allowed
-        restricted = replace(self, allowed=narrowed)
-        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
-        return restricted
+        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""

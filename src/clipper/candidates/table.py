@@ -170,6 +170,11 @@ class Candidates:
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
 
     @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return int(self.labels.min()) < 0
+
+    @property
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots."""
         return self.labels[self.offsets[:-1]].long()

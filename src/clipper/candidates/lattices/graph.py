@@ -106,7 +106,7 @@ class StateGraph:
     def pieces(self, columns: int, each: int = 1) -> list[slice]:
         """Runs of columns that are worked on together, so that memory stays bounded; `each` numbers per column."""
         size = max(1, _CELLS // (self.widest * each))
-        return [slice(first, min(first + size, columns)) for first in range(0, columns, size)]
+        return [slice(first, min(first + size, columns)) for first in range(0, max(1, columns), size)]
 
     def to(self, device: torch.device | str) -> StateGraph:
         """The same graph on another device."""
