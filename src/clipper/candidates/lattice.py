@@ -109,6 +109,16 @@ class Lattice:
         """Where the tensors are."""
         return self.template.device
 
+    def prepare(self) -> None:
+        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
+        _ = self.kind, self._mask
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell this lattice from others."""
+        layers = [layer.next for layer in self.graph.layers]
+        return self.template, *layers, *self.graph.ends, *(() if self.allowed is None else (self.allowed,))
+
     @property
     def ragged(self) -> bool:
         """Whether some slots are unused."""

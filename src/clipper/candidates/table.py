@@ -169,6 +169,15 @@ class Candidates:
         ids = torch.arange(self.samples, device=self.offsets.device)
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
 
+    def prepare(self) -> None:
+        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
+        _ = self.label_zero, self.kind
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell these candidates from others."""
+        return self.labels, self.offsets
+
     @property
     def ragged(self) -> bool:
         """Whether some slots are unused."""

@@ -86,14 +86,21 @@ class Clipper:
     ) -> Pruning | LatticePruning:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
+        whose = None if pool is None else pool_candidates or candidates
+        return self.along(candidates, graph, pool=whose, seed=seed)
+
+    def along(
+        self, candidates: CandidateSet, graph: ProximityGraph, *, pool: CandidateSet | None = None, seed: int = 0
+    ) -> Pruning | LatticePruning:
+        """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
         listed = isinstance(candidates, Candidates)
         objective = "exact" if self.objective == "random" and listed else self.objective
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
         else:
-            pruning = prune(candidates, graph, objective, self.solver, pool=pool_candidates)
+            pruning = prune(candidates, graph, objective, self.solver, pool=pool)
         if self.objective == "random" and isinstance(candidates, Candidates) and isinstance(pruning, Pruning):
-            return prune(candidates, graph, "random", imitate=pruning, pool=pool_candidates, seed=seed)
+            return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
         return pruning
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:

@@ -32,6 +32,11 @@ class LatticePruning:
             return self.original
         return self.original.narrowed(self.allowed)
 
+    def outside_inference(self) -> Lattice:
+        """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
+        unchanged = self.candidates is self.original
+        return self.original if unchanged else self.original.narrowed(self.allowed.clone())
+
     @property
     def lattice(self) -> Lattice:
         """The survivors: the same as `candidates`."""

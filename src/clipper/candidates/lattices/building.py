@@ -31,8 +31,8 @@ def graph_of(
     check_lengths(lengths, wanted)
     pairs = list(zip(lengths, wanted, strict=True))
     templates = list(dict.fromkeys(pairs))
-    slot_domains = _domains(domains, max(lengths), kinds[-1].stop)
-    graph = expand(start, step, accept, templates, slot_domains, kinds[-1].stop, budget)
+    taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
+    graph = expand(start, step, accept, templates, taken, kinds[-1].stop, budget)
     place = {template: i for i, template in enumerate(templates)}
     template = torch.tensor([place[pair] for pair in pairs])
     _check_attained(graph, pairs, template)
@@ -54,7 +54,8 @@ def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
     return highest
 
 
-def _domains(domains: Sequence[Sequence[int]] | None, longest: int, classes: int) -> list[list[int]]:
+def domains_of_slots(domains: Sequence[Sequence[int]] | None, longest: int, classes: int) -> list[list[int]]:
+    """The labels that each slot may take, ascending."""
     if domains is None:
         return [list(range(classes))] * longest
     if len(domains) < longest or not all(len(domain) for domain in domains):

@@ -58,7 +58,7 @@ def _one_slot(states: list[Hashable], step: Step, domain: Sequence[int]) -> tupl
     place: dict[Hashable, int] = {}
     rows = []
     for state in states:
-        reached = [_stepped(step, state, label) for label in domain]
+        reached = [stepped(step, state, label) for label in domain]
         rows.append([-1 if after is None else place.setdefault(after, len(place)) for after in reached])
     return torch.tensor(rows, dtype=torch.long).reshape(len(states), len(domain)), list(place)
 
@@ -86,7 +86,8 @@ def _trimmed(
     return layers[::-1], kept[::-1]
 
 
-def _stepped(step: Step, state: Hashable, label: int) -> Hashable:
+def stepped(step: Step, state: Hashable, label: int) -> Hashable:
+    """The state that follows, or an error that names the state and the label."""
     try:
         after: Hashable = step(state, label)
         hash(after)
