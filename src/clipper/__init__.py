@@ -1,10 +1,10 @@
 """Clipper: train neural classifiers from logic instead of labels."""
 
 from clipper import engines
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, Lattice
 from clipper.errors import ClipperError
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Pruning, prune
 
-__all__ = ["Candidates", "Clipper", "ClipperError", "ProximityGraph", "Pruning", "engines", "prune"]
+__all__ = ["Candidates", "Clipper", "ClipperError", "Lattice", "ProximityGraph", "Pruning", "engines", "prune"]
 __version__ = "0.1.0"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clipper.benchmarks.datasets import Images, digits, hwf, train_and_test
-from clipper.benchmarks.tasks import DOMAINS, RULES, Task, draw, published_formulas, register
+from clipper.benchmarks.tasks import DOMAINS, RULES, Task, draw, draw_lattice, lattice_of, published_formulas, register
 from clipper.benchmarks.tasks.formulas import UNIT
 from clipper.benchmarks.tasks.formulas import value as published_value
 from clipper.benchmarks.tasks.hwf import NO_FORMULA, domains, value
@@ -178,3 +178,37 @@ def test_what_does_not_fit_is_refused() -> None:
         draw(digits(), "sum", samples=0, slots=3)
     with pytest.raises(ClipperError, match="1 to 7 symbols"):
         published_formulas(longest=9)
+
+
+@pytest.mark.parametrize(("rule", "slots"), [("sum", 20), ("max", 20)])
+def test_too_many_candidates_are_drawn_from_the_lattice(rule: str, slots: int) -> None:
+    task = draw(digits(), rule, samples=5, slots=slots, per_sample=30)
+    assert task.candidates.counts.tolist() == [30] * 5
+    values = [RULES[rule](tuple(row)) for row in task.candidates.labels.tolist()]
+    assert values == task.targets.repeat_interleave(30).tolist()
+
+
+@pytest.mark.slow
+def test_formulas_of_eleven_symbols_are_drawn_from_the_lattice() -> None:
+    task = draw(toy_symbols(), "hwf", samples=4, slots=11, per_sample=20)
+    values = [value(tuple(row)) for row in task.candidates.labels.tolist()]
+    assert values == task.targets[task.candidates.sample].tolist()
+    assert len(task.candidates.distinct()) == len(task.candidates)
+
+
+def test_a_lattice_task_has_the_same_samples_and_all_their_candidates() -> None:
+    listed, lattice = draw(digits(), "sum", 20, 3, seed=4), draw_lattice(digits(), "sum", 20, 3, seed=4)
+    assert torch.equal(listed.inputs, lattice.inputs)
+    assert torch.equal(listed.targets, lattice.targets)
+    assert torch.equal(listed.candidates.labels, lattice.candidates.to_candidates().labels)
+
+
+def test_a_rule_without_a_machine_has_no_lattice() -> None:
+    register("first", lambda labels: labels[0])
+    try:
+        with pytest.raises(ClipperError, match="register it with machine="):
+            lattice_of("first", [1], 2, 10)
+        with pytest.raises(BudgetError):
+            draw(digits(), "first", samples=2, slots=9, per_sample=5)
+    finally:
+        RULES.pop("first")

@@ -32,10 +32,23 @@ def test_bench_train_prints_the_share_of_every_setting():
     assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
 
 
-def test_bench_loss_prints_both_tasks():
+def test_bench_loss_prints_every_task():
     pytest.importorskip("klay")
-    document = printed("loss", "--rounds", "1", "--json")
-    assert [row["task"] for row in document["rows"]] == ["SUM-3", "SUM-4"]
+    document = printed("loss", "--rounds", "1", "--slots", "3", "--slots", "4", "--slots", "6", "--json")
+    assert [row["task"] for row in document["rows"]] == ["SUM-3", "SUM-4", "SUM-6"]
+    assert "candidates" in document["rows"][1]["milliseconds"]
+    assert "candidates" not in document["rows"][2]["milliseconds"]
+    assert set(document["rows"][2]["times_slower_than_lattice"]) == {"circuit, log", "circuit, real"}
+    assert document["lattice_growth"]["square"] == 2.25
+
+
+def test_bench_loss_shows_a_table():
+    pytest.importorskip("klay")
+    result = CliRunner().invoke(
+        bench, ["loss", "--rounds", "1", "--slots", "4", "--slots", "6"], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    assert "SUM-6" in result.stdout
 
 
 @pytest.mark.parametrize("semiring", ["log", "real"])

@@ -1,6 +1,11 @@
-"""What the labels could be: candidates, and the rules they come from."""
+"""What the labels could be: candidates, one by one or as a lattice, and the rules they come from."""
 
+from clipper.candidates.beam import beam_search
 from clipper.candidates.kinds import Kind
+from clipper.candidates.lattice import Lattice
 from clipper.candidates.table import Candidates
 
-__all__ = ["Candidates", "Kind"]
+CandidateSet = Candidates | Lattice
+"""What engines, prunings and training loops take."""
+
+__all__ = ["CandidateSet", "Candidates", "Kind", "Lattice", "beam_search"]

@@ -35,7 +35,7 @@ def templates(
     """
     wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
     lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
-    _check_lengths(lengths, wanted)
+    check_lengths(lengths, wanted)
     longest = max(lengths)
     domain: Sequence[Sequence[int]] = [domains] * longest if isinstance(domains, range) else domains
     if len(domain) < longest or not all(len(d) for d in domain):
@@ -59,7 +59,8 @@ def templates(
     return torch.cat(labels), torch.cat(counts), shared
 
 
-def _check_lengths(lengths: list[int], targets: list[Hashable]) -> None:
+def check_lengths(lengths: Sequence[int], targets: Sequence[Hashable]) -> None:
+    """One positive number of slots for each target, and at least one target."""
     if len(lengths) != len(targets) or not targets or min(lengths) < 1:
         raise InputError(
             f"expected one positive number of slots per target and at least one target, "

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
+
+if TYPE_CHECKING:
+    from clipper.candidates import CandidateSet
 
 _CHUNK = 1 << 20
 """Candidates checked together, so that memory stays bounded."""
@@ -78,3 +83,18 @@ def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
         return (labels >= 0).long().sub_(1)
     starts = torch.tensor([kind.start for kind in kinds], device=labels.device)
     return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1
+
+
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
+        raise InputError(
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
+        )
+    if log_probs.device != candidates.device:
+        raise InputError(
+            f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.device}; "
+            "move the candidates with candidates.to(device)"
+        )

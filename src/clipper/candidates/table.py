@@ -154,6 +154,11 @@ class Candidates:
         return self.kinds[-1].stop
 
     @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.labels.device
+
+    @property
     def counts(self) -> Tensor:
         """How many candidates each sample has, `(n,)`."""
         return self.offsets.diff()
@@ -163,6 +168,25 @@ class Candidates:
         """Each candidate's sample, `(Ω,)`, ascending."""
         ids = torch.arange(self.samples, device=self.offsets.device)
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
+
+    def prepare(self) -> None:
+        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
+        _ = self.label_zero, self.kind
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell these candidates from others."""
+        return self.labels, self.offsets
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return int(self.labels.min()) < 0
+
+    @property
+    def first(self) -> Tensor:
+        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
+        return self.labels[self.offsets[:-1]].long()
 
     @cached_property
     def kind(self) -> Tensor:

@@ -9,15 +9,15 @@ import torch
 import typer
 
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.loss import race_losses
+from clipper.benchmarks.loss import SLOTS, growth, race_losses
 from clipper.benchmarks.overhead import measure_overhead
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.training.config import DataSet, EngineName
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
-
-RATIOS = "times_slower_than_candidates"
+METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
+"""Contestants of `bench loss`, and what they are called in the table."""
 
 
 def register(bench: typer.Typer) -> None:
@@ -47,12 +47,16 @@ def bench_train(
 
 
 def bench_loss(
-    rounds: Annotated[int, typer.Option(help="Rounds per task; each runs every method once.")] = 200, json: Json = False
+    rounds: Annotated[
+        int, typer.Option(help="Rounds per task, a tenth of it past SUM-4; each runs every method once.")
+    ] = 200,
+    slots: Annotated[list[int] | None, typer.Option(help="Digits per sum; repeat it for several tasks.")] = None,
+    json: Json = False,
 ) -> None:
-    """Loss and gradient of a batch of 64: semantic loss on explicit candidates against KLay circuits over sums."""
+    """Loss and gradient of a batch of 64: semantic loss on a lattice and on candidates, against KLay circuits."""
     with progress_bars() as report:
-        rows = race_losses(rounds, report)
-    document = {"batch": 64, "threads": torch.get_num_threads(), "rows": rows}
+        rows = race_losses(rounds, report, slots=tuple(slots or SLOTS))
+    document = {"batch": 64, "threads": torch.get_num_threads(), "rows": rows, "lattice_growth": growth(rows)}
     if json:
         print_json(document)
     else:
@@ -78,10 +82,25 @@ def _show_overhead(document: dict[str, Any]) -> None:
 
 
 def _show_losses(document: dict[str, Any]) -> None:
-    columns = ["task", *document["rows"][0]["milliseconds"], *(f"{name} ×" for name in document["rows"][0][RATIOS])]
+    circuits = [name for name in METHODS if name.startswith("circuit")]
+    columns = ["task", *METHODS.values(), *(f"{METHODS[name]} ÷ lattice" for name in circuits)]
     rows = [
-        [row["task"], *(f"{value:.2f}" for value in (*row["milliseconds"].values(), *row[RATIOS].values()))]
+        [
+            row["task"],
+            *(_two_digits(row["milliseconds"].get(name)) for name in METHODS),
+            *(_two_digits(row["times_slower_than_lattice"][name]) for name in circuits),
+        ]
         for row in document["rows"]
     ]
     title = f"loss and gradient, batches of 64, median milliseconds ({document['threads']} threads)"
     output.print(table(title, columns, rows))
+    grown = document["lattice_growth"]
+    if grown is not None:
+        output.print(
+            f"the lattice takes {grown['times']:.0f} times as long on {grown['to']} digits as on {grown['from']}; "
+            f"the square of the digits grows {grown['square']:.0f} times"
+        )
+
+
+def _two_digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

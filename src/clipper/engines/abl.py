@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
 from clipper.engines.beam import Beam
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_max
+from clipper.engines.evidence import must_be_listed
+from clipper.engines.packed import candidate_log_probs, segment_max
 from clipper.errors import InputError
 
 
@@ -47,7 +49,7 @@ class AblSim(Engine):
             )
         self.beam, self.similarity, self.revisions = beam, similarity, revisions
 
-    def forward(self, log_probs: Tensor, candidates: Candidates, *, embeddings: Tensor) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, embeddings: Tensor) -> Tensor:
         """The loss of each sample, `(n,)`.
 
         Args:
@@ -55,9 +57,10 @@ class AblSim(Engine):
             candidates: what the labels of each sample could be.
             embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
         """
-        rows = self._abduced_rows(log_probs, candidates, embeddings)
-        losses = -candidate_log_probs(log_probs, candidates)[rows]
-        return self.regularised(losses, log_probs, candidates)
+        listed = must_be_listed(candidates, "AblSim")
+        rows = self._abduced_rows(log_probs, listed, embeddings)
+        losses = -candidate_log_probs(log_probs, listed)[rows]
+        return self.regularised(losses, log_probs, listed)
 
     def abduce(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor) -> Tensor:
         """The labels of the best labelling found, `(n, m)`; -1 in unused slots."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.engines.entropy import posterior_entropy
 from clipper.errors import InputError
 
@@ -19,7 +19,7 @@ class Engine(torch.nn.Module):
             raise InputError(f"expected an entropy weight of 0 or more, got {entropy}")
         self.entropy = entropy
 
-    def regularised(self, losses: Tensor, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def regularised(self, losses: Tensor, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """`losses (n,)` plus the weighted entropy of the posterior over the candidates."""
         return losses + self.entropy * posterior_entropy(log_probs, candidates) if self.entropy else losses
 

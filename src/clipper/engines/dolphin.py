@@ -7,17 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
+from clipper.engines.evidence import log_evidence, output_sums, with_the_best
 from clipper.engines.outputs import check_targets, cost_of_others, on_device
-from clipper.engines.packed import (
-    candidate_log_probs,
-    check_log_probs,
-    cross_log_probs,
-    segment_logsumexp,
-    segment_sum,
-    segment_top,
-)
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_top
 from clipper.errors import InputError
 
 Provenance = Literal["damp", "dtkp-am"]
@@ -38,6 +33,7 @@ class DolphinLoss(Engine):
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
     Examples:
+        >>> from clipper import Candidates
         >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
         >>> candidates = outputs.batch([8, 2])
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
@@ -52,7 +48,7 @@ class DolphinLoss(Engine):
         provenance: Provenance = "damp",
         *,
         k: int = 3,
-        outputs: Candidates | None = None,
+        outputs: CandidateSet | None = None,
         entropy: float = 0.0,
     ) -> None:
         super().__init__(entropy=entropy)
@@ -62,7 +58,7 @@ class DolphinLoss(Engine):
             raise InputError(f"expected k of at least 1, got {k}")
         self.provenance, self.k, self.outputs = provenance, k, outputs
 
-    def forward(self, log_probs: Tensor, candidates: Candidates, *, targets: Tensor | None = None) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, targets: Tensor | None = None) -> Tensor:
         """The loss of each sample, `(n,)`.
 
         Args:
@@ -78,19 +74,16 @@ class DolphinLoss(Engine):
             losses = losses + cost_of_others(self._probability(log_probs, self.outputs), targets)
         return self.regularised(losses, log_probs, candidates)
 
-    def _log_target(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def _log_target(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """log P(target), `(n,)`, in logarithms throughout: small probabilities keep their gradient."""
-        values = candidate_log_probs(log_probs, candidates)  # (Ω,)
         if self.provenance == "damp":
-            return segment_logsumexp(values, candidates).clamp(max=0)
-        rows, found = segment_top(values, candidates, self.k)  # (k, n)
+            return log_evidence(log_probs, candidates).clamp(max=0)
+        listed = with_the_best(log_probs, candidates, self.k)
+        values = candidate_log_probs(log_probs, listed)  # (Ω,)
+        rows, found = segment_top(values, listed, self.k)  # (k, n)
         chosen = torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill_(0, rows[found], True)
-        return segment_logsumexp(torch.where(chosen, values, -torch.inf), candidates).clamp(max=0)
+        return segment_logsumexp(torch.where(chosen, values, -torch.inf), listed).clamp(max=0)
 
-    def _probability(self, log_probs: Tensor, outputs: Candidates) -> Tensor:
+    def _probability(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """The unclamped sum of each output's proofs for each sample, `(n, outputs)`."""
-        products = cross_log_probs(log_probs, outputs).exp()  # (Ω, n)
-        if self.provenance == "damp":
-            return segment_sum(products, outputs).T
-        rows, found = segment_top(products, outputs, self.k)  # (k, outputs, n)
-        return torch.where(found, products.gather(0, rows.flatten(0, 1)).view_as(found), 0).sum(0).T
+        return output_sums(log_probs, outputs, None if self.provenance == "damp" else self.k)

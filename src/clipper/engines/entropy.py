@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp, segment_sum
+from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.checks import check_log_probs
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_sum
 
 
-def posterior_entropy(log_probs: Tensor, candidates: Candidates) -> Tensor:
+def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), `(n,)`, in nats.
 
     This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0.
@@ -23,6 +24,8 @@ def posterior_entropy(log_probs: Tensor, candidates: Candidates) -> Tensor:
         >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
         tensor([0.6931])
     """
+    if isinstance(candidates, Lattice):
+        return candidates.entropy(log_probs)
     check_log_probs(log_probs, candidates)
     return entropy_of_rows(candidate_log_probs(log_probs, candidates), candidates)
 

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
-from clipper.candidates.checks import kind_of_label
+from clipper.candidates import CandidateSet
+from clipper.candidates.checks import check_log_probs, kind_of_label
 from clipper.engines.base import RandomEngine
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
-from clipper.engines.packed import check_log_probs
 from clipper.engines.rows import are_candidates, row_numbers, run_program
 from clipper.errors import InputError
 
@@ -36,6 +35,7 @@ class IsedLoss(RandomEngine):
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
     Examples:
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[1, 2], slots=2, classes=3)
         >>> log_probs = torch.zeros(2, 2, 3).log_softmax(-1)
         >>> engine = IsedLoss(sum, samples=200, distinct=True)
@@ -62,7 +62,7 @@ class IsedLoss(RandomEngine):
             raise InputError(f"expected at least 1 label tuple to draw per sample, got samples={samples}")
         self.rule, self.samples, self.distinct = rule, samples, distinct
 
-    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
         check_log_probs(log_probs, candidates)
         masses, _, targets = self._masses(log_probs, candidates)
@@ -72,15 +72,15 @@ class IsedLoss(RandomEngine):
         logs = torch.where(drawn, torch.where(drawn, right, 1).log(), LOWEST_LOG)
         return self.regularised(cost_of_others(normalised, targets) - logs, log_probs, candidates)
 
-    def output_masses(self, log_probs: Tensor, candidates: Candidates) -> tuple[Tensor, list[Hashable]]:
+    def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
         """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""
         check_log_probs(log_probs, candidates)
         masses, outputs, _ = self._masses(log_probs, candidates)
         return masses, outputs
 
-    def _masses(self, log_probs: Tensor, candidates: Candidates) -> tuple[Tensor, list[Hashable], Tensor]:
+    def _masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable], Tensor]:
         labels = self._draw(log_probs.detach(), candidates)  # (n, samples, m)
-        known = candidates.labels[candidates.offsets[:-1]].long()  # any candidate of a sample gives its target
+        known = candidates.first  # any candidate of a sample gives its target
         output, values = run_program(self.rule, torch.cat([labels.flatten(0, 1), known]))
         drawn, targets = output[: -len(known)].view(len(labels), -1), output[-len(known) :]
         _check_targets(targets)
@@ -90,7 +90,7 @@ class IsedLoss(RandomEngine):
         masses = weight.new_zeros(len(labels), len(values))
         return masses.scatter_add(1, drawn.clamp(min=0), torch.where(counts, weight, 0)), values, targets
 
-    def _draw(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def _draw(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """Labels from each slot's own kind, `(n, samples, m)`; -1 in unused slots."""
         n, m, c = log_probs.shape
         kind = kind_of_label(torch.arange(c, device=log_probs.device), candidates.kinds)
@@ -100,7 +100,7 @@ class IsedLoss(RandomEngine):
         labels = torch.searchsorted(steps, noise.to(steps.device) * steps[..., -1:], right=True).clamp_(max=c - 1)
         return torch.where(candidates.kind[..., None] < 0, -1, labels).transpose(1, 2)
 
-    def _counts(self, labels: Tensor, drawn: Tensor, targets: Tensor, candidates: Candidates) -> Tensor:
+    def _counts(self, labels: Tensor, drawn: Tensor, targets: Tensor, candidates: CandidateSet) -> Tensor:
         """Which draws count, `(n, samples)` bool: neither without output, nor pruned, nor drawn before."""
         n, samples, _ = labels.shape
         sample = torch.arange(n, device=labels.device).repeat_interleave(samples)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 
 LOWEST_LOG = -100.0
 """log(1 − P) of an output that is certain and wrong, without gradient: the convention of PyTorch's cross-entropy."""
 
 
-def check_targets(targets: Tensor | None, candidates: Candidates, outputs: Candidates | None) -> Tensor | None:
+def check_targets(targets: Tensor | None, candidates: CandidateSet, outputs: CandidateSet | None) -> Tensor | None:
     """Which of `outputs` each sample has, `(n,)`; None where the engine was built without outputs."""
     if outputs is None:
         if targets is not None:
@@ -35,9 +35,9 @@ def check_targets(targets: Tensor | None, candidates: Candidates, outputs: Candi
     return targets
 
 
-def on_device(outputs: Candidates, device: torch.device) -> Candidates:
+def on_device(outputs: CandidateSet, device: torch.device) -> CandidateSet:
     """The same outputs if they are there already, with what they have cached."""
-    return outputs if outputs.labels.device == device else outputs.to(device)
+    return outputs if outputs.device == device else outputs.to(device)
 
 
 def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:

@@ -13,22 +13,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clipper.candidates import Candidates
-from clipper.errors import InputError
-
-
-def check_log_probs(log_probs: Tensor, candidates: Candidates) -> None:
-    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
-    expected = (candidates.samples, candidates.slots, candidates.classes)
-    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
-        raise InputError(
-            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
-            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
-        )
-    if log_probs.device != candidates.labels.device:
-        raise InputError(
-            f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.labels.device}; "
-            "move the candidates with candidates.to(device)"
-        )
 
 
 def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:

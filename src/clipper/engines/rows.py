@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet, Lattice
 from clipper.candidates.columns import run_on_columns, run_on_row
 
 
@@ -31,8 +31,10 @@ def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
     return labels[one_of], place
 
 
-def are_candidates(labels: Tensor, sample: Tensor, candidates: Candidates) -> Tensor:
+def are_candidates(labels: Tensor, sample: Tensor, candidates: CandidateSet) -> Tensor:
     """Whether each row of `labels (rows, m)` is a candidate of its `sample (rows,)`, bool."""
+    if isinstance(candidates, Lattice):
+        return candidates.batch(sample).contains(labels)
     both = row_numbers(torch.cat([candidates.labels.long(), labels.long()]))
     codes = both * candidates.samples + torch.cat([candidates.sample, sample])
     return torch.isin(codes[len(candidates) :], codes[: len(candidates)])

@@ -7,12 +7,14 @@ import warnings
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
+from clipper.engines.evidence import must_be_listed, paired, with_the_best
 from clipper.engines.outputs import check_targets, cost_of_others, on_device
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_top
+from clipper.engines.packed import candidate_log_probs, segment_top
 from clipper.engines.restriction import allowed_only, is_restriction
 from clipper.errors import BudgetError, InputError
 
@@ -35,7 +37,7 @@ class ScallopLoss(Engine):
     candidates, with the forbidden facts at probability 0, if these are known from `outputs` or `unpruned` and if
     the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
     compiled on their own. Where a circuit would outgrow `budget`, a warning says so and the 10 most probable
-    proofs are taken instead.
+    proofs are taken instead. A `Lattice` gives its `k` most probable proofs, exactly; it does not list all.
 
     Args:
         k: how many proofs to use, at most 10; None for all.
@@ -57,7 +59,7 @@ class ScallopLoss(Engine):
         self,
         k: int | None = 3,
         *,
-        outputs: Candidates | None = None,
+        outputs: CandidateSet | None = None,
         budget: int = BUDGET,
         entropy: float = 0.0,
     ) -> None:
@@ -71,10 +73,10 @@ class ScallopLoss(Engine):
     def forward(
         self,
         log_probs: Tensor,
-        candidates: Candidates,
+        candidates: CandidateSet,
         *,
         targets: Tensor | None = None,
-        unpruned: Candidates | None = None,
+        unpruned: CandidateSet | None = None,
     ) -> Tensor:
         """The loss of each sample, `(n,)`.
 
@@ -96,10 +98,14 @@ class ScallopLoss(Engine):
             losses = losses + cost_of_others(self._outputs(log_probs, self.outputs), targets)
         return self.regularised(losses, log_probs, candidates)
 
-    def _log_probability(self, log_probs: Tensor, candidates: Candidates, templates: Candidates) -> Tensor:
+    def _log_probability(self, log_probs: Tensor, candidates: CandidateSet, templates: CandidateSet) -> Tensor:
         """log P of each sample's disjunction, `(n,)`."""
         if self.k is not None:
-            return _of_most_probable(log_probs, candidates, self.k)
+            return _of_most_probable(log_probs, with_the_best(log_probs, candidates, self.k), self.k)
+        what = "ScallopLoss(k=None), which takes all proofs,"
+        return self._of_all(log_probs, must_be_listed(candidates, what), must_be_listed(templates, what))
+
+    def _of_all(self, log_probs: Tensor, candidates: Candidates, templates: Candidates) -> Tensor:
         few = candidates.counts <= LARGEST_K
         result = log_probs.new_zeros(len(log_probs))
         for ids, method in ((few.nonzero()[:, 0], self._few), ((~few).nonzero()[:, 0], self._many)):
@@ -126,12 +132,10 @@ class ScallopLoss(Engine):
             result = result.index_copy(0, ids, part)
         return result
 
-    def _outputs(self, log_probs: Tensor, outputs: Candidates) -> Tensor:
+    def _outputs(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """P(o) of every output for every sample, `(n, outputs)`."""
-        n = len(log_probs)
-        pairs = outputs.batch(torch.arange(outputs.samples, device=log_probs.device).repeat(n))
-        repeated = log_probs.repeat_interleave(outputs.samples, 0)  # (n*outputs, m, c)
-        return self._log_probability(repeated, pairs, pairs).exp().view(n, -1)
+        pairs, repeated = paired(log_probs, outputs)
+        return self._log_probability(repeated, pairs, pairs).exp().view(len(log_probs), -1)
 
     def _warn(self, error: BudgetError) -> None:
         if not self._warned:
@@ -144,7 +148,7 @@ class ScallopLoss(Engine):
             self._warned = True
 
 
-def _check_unpruned(unpruned: Candidates | None, candidates: Candidates) -> Candidates:
+def _check_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> CandidateSet:
     """The candidates themselves where nothing is known of a pruning."""
     if unpruned is None:
         return candidates

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet, Lattice
+from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine, RandomEngine
 from clipper.engines.entropy import entropy_of_rows
-from clipper.engines.packed import candidate_log_probs, check_log_probs, segment_logsumexp
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp
 from clipper.errors import InputError
 
 
@@ -16,20 +17,24 @@ class SemanticLoss(Engine):
     """−log Σ_σ Π_j p(σ(j)): candidates exclude one another, so the sum is the exact probability of the formula.
 
     A sample whose candidates all have probability 0 has loss inf and gradient 0; a log-probability of -1e4 is
-    no trouble. Candidates that come twice count twice (`Candidates.distinct` drops repetitions).
+    no trouble. On a `Lattice` the sum is just as exact, however many candidates there are. Candidates that come
+    twice count twice (`Candidates.distinct` drops repetitions).
 
     Args:
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
     Examples:
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
         >>> SemanticLoss()(log_probs, candidates).exp()  # 100 pairs, of which 9 and 3 have the right sum
         tensor([11.1111, 33.3333])
     """
 
-    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
+        if isinstance(candidates, Lattice):
+            return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
         check_log_probs(log_probs, candidates)
         values = candidate_log_probs(log_probs, candidates)  # (Ω,)
         losses = -segment_logsumexp(values, candidates)
@@ -45,6 +50,7 @@ class SampledSemanticLoss(RandomEngine):
         entropy: weight of the entropy of the posterior over the drawn candidates.
 
     Examples:
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
         >>> SampledSemanticLoss(per_sample=4)(log_probs, candidates).exp()
@@ -58,7 +64,7 @@ class SampledSemanticLoss(RandomEngine):
         self.per_sample = per_sample
         self._semantic = SemanticLoss(entropy=entropy)
 
-    def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
         check_log_probs(log_probs, candidates)
         seed = int(torch.randint(2**62, (), generator=self.generator))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar, overload
 
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
+from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
+
+Set = TypeVar("Set", Candidates, Lattice)
 
 
 @dataclass(frozen=True)
@@ -47,31 +51,59 @@ class Clipper:
     search: NeighbourSearch | None = None
     """Another neighbour search than the exact one."""
 
-    def __call__(self, candidates: Candidates, inputs: Embeddings) -> Candidates:
+    def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
         return self.prune(candidates, inputs).candidates
 
+    @overload
     def prune(
         self,
         candidates: Candidates,
         inputs: Embeddings,
         *,
+        pool: Pool | None = ...,
+        pool_candidates: CandidateSet | None = ...,
+        seed: int = ...,
+    ) -> Pruning: ...
+    @overload
+    def prune(
+        self,
+        candidates: Lattice,
+        inputs: Embeddings,
+        *,
+        pool: Pool | None = ...,
+        pool_candidates: CandidateSet | None = ...,
+        seed: int = ...,
+    ) -> LatticePruning: ...
+    def prune(
+        self,
+        candidates: CandidateSet,
+        inputs: Embeddings,
+        *,
         pool: Pool | None = None,
-        pool_candidates: Candidates | None = None,
+        pool_candidates: CandidateSet | None = None,
         seed: int = 0,
-    ) -> Pruning:
+    ) -> Pruning | LatticePruning:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
-        objective = "exact" if self.objective == "random" else self.objective
+        whose = None if pool is None else pool_candidates or candidates
+        return self.along(candidates, graph, pool=whose, seed=seed)
+
+    def along(
+        self, candidates: CandidateSet, graph: ProximityGraph, *, pool: CandidateSet | None = None, seed: int = 0
+    ) -> Pruning | LatticePruning:
+        """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
+        listed = isinstance(candidates, Candidates)
+        objective = "exact" if self.objective == "random" and listed else self.objective
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
         else:
-            pruning = prune(candidates, graph, objective, self.solver, pool=pool_candidates)
-        if self.objective == "random":
-            return prune(candidates, graph, "random", imitate=pruning, pool=pool_candidates, seed=seed)
+            pruning = prune(candidates, graph, objective, self.solver, pool=pool)
+        if self.objective == "random" and isinstance(candidates, Candidates) and isinstance(pruning, Pruning):
+            return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
         return pruning
 
-    def graph(self, candidates: Candidates, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
+    def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
         embeddings = inputs
         if self.encoder is not None and isinstance(inputs, Tensor):
@@ -91,7 +123,7 @@ class Clipper:
         )
 
 
-def _check_samples(embeddings: Embeddings, candidates: Candidates) -> None:
+def _check_samples(embeddings: Embeddings, candidates: CandidateSet) -> None:
     if isinstance(embeddings, Tensor) and tuple(embeddings.shape[:2]) != (candidates.samples, candidates.slots):
         raise InputError(
             f"expected embeddings of shape ({candidates.samples}, {candidates.slots}, d) for the candidates, "
@@ -99,6 +131,6 @@ def _check_samples(embeddings: Embeddings, candidates: Candidates) -> None:
         )
 
 
-def _needs_kinds(candidates: Candidates) -> bool:
+def _needs_kinds(candidates: CandidateSet) -> bool:
     """Whether some slots are unused or hold another kind than others."""
     return bool((candidates.kind != 0).any())

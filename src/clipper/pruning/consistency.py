@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 
 BITS = 62
@@ -46,11 +46,21 @@ def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
     return ~support.index_select(0, graph.target)
 
 
+def labels_left(candidates: CandidateSet, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
+    """The intersection of the chosen neighbours' supports, `(n*m, c)` bool; `chosen (E,)` bool."""
+    rejects = edge_rejects(support, graph)
+    instances = candidates.samples * candidates.slots
+    allowed = torch.ones(instances, candidates.classes, dtype=torch.bool, device=rejects.device)
+    edge, label = (rejects & chosen[:, None]).nonzero(as_tuple=True)
+    allowed[graph.source[edge], label] = False
+    return allowed
+
+
 def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> Conflicts:
     """Find each candidate's conflicts; `rejects (E, c)` as from `edge_rejects`."""
     source = graph.source
     active = (rejects & candidates.support.index_select(0, source)).any(1).nonzero().flatten()
-    edge = _by_sample_then_reach(graph, active, candidates.slots)
+    edge = by_sample_then_reach(graph, active, candidates.slots)
     source = source.index_select(0, edge)
     sample = source // candidates.slots
     place = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
@@ -68,7 +78,7 @@ def _summed_over_slots(candidates: Candidates, table: Tensor) -> Tensor:
     return masks
 
 
-def _by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
+def by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
     """The edges by source sample, then distance, then falling id."""
     edge = edge.flip(0)
     edge = edge.index_select(0, graph.distance.index_select(0, edge).argsort(stable=True))

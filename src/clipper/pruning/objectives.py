@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
 from clipper.pruning.closed_form import exact, paper
-from clipper.pruning.consistency import Conflicts, conflicts, edge_rejects
+from clipper.pruning.consistency import Conflicts, conflicts, edge_rejects, labels_left
+from clipper.pruning.lattice_result import LatticePruning
+from clipper.pruning.lattices import prune_lattice
 from clipper.pruning.program import program
 from clipper.pruning.result import Pruning
 from clipper.pruning.solvers import solve
@@ -26,21 +28,43 @@ _PIECE = 1 << 18
 """Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
 
 
+@overload
 def prune(
     candidates: Candidates,
+    graph: ProximityGraph,
+    objective: Objective = ...,
+    solver: Solver = ...,
+    *,
+    pool: CandidateSet | None = ...,
+    count: int | None = ...,
+    imitate: Pruning | None = ...,
+    seed: int = ...,
+) -> Pruning: ...
+@overload
+def prune(
+    candidates: Lattice,
+    graph: ProximityGraph,
+    objective: Objective = ...,
+    solver: Solver = ...,
+    *,
+    pool: CandidateSet | None = ...,
+) -> LatticePruning: ...
+def prune(
+    candidates: CandidateSet,
     graph: ProximityGraph,
     objective: Objective = "exact",
     solver: Solver = "closed-form",
     *,
-    pool: Candidates | None = None,
+    pool: CandidateSet | None = None,
     count: int | None = None,
     imitate: Pruning | None = None,
     seed: int = 0,
-) -> Pruning:
+) -> Pruning | LatticePruning:
     """Discard the candidates that contradict what lies near, without ever taking a sample's last one.
 
     Args:
-        candidates: what the labels could be.
+        candidates: what the labels could be; a lattice is pruned without listing its candidates, and the result says
+            for which samples it is proved that no choice discards more.
         graph: which instances should share a label.
         objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
             stricter about edges (docs/mathematics.md); "random" is the control.
@@ -61,19 +85,29 @@ def prune(
     if objective not in ("exact", "paper", "random"):
         raise InputError(f'expected the objective "exact", "paper" or "random", got {objective!r}')
     _check_edges(candidates, graph, pool or candidates)
-    if objective == "random":
+    if objective == "random" and isinstance(candidates, Candidates):
         return _random(candidates, graph, count, imitate, seed)
     return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
 
 
+@overload
 def prune_against(
-    candidates: Candidates,
+    candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective = ..., solver: Solver = ...
+) -> Pruning: ...
+@overload
+def prune_against(
+    candidates: Lattice, graph: ProximityGraph, support: Tensor, objective: Objective = ..., solver: Solver = ...
+) -> LatticePruning: ...
+def prune_against(
+    candidates: CandidateSet,
     graph: ProximityGraph,
     support: Tensor,
     objective: Objective = "exact",
     solver: Solver = "closed-form",
-) -> Pruning:
+) -> Pruning | LatticePruning:
     """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
+    if isinstance(candidates, Lattice):
+        return prune_lattice(candidates, graph, support, objective, solver)
     if solver != "closed-form":
         return _by_solver(candidates, graph, support, objective, solver)
     if len(candidates) <= _PIECE:
@@ -84,7 +118,7 @@ def prune_against(
         pruning = _by_closed_form(piece, local, support, objective)
         keep.append(pruning.keep)
         chosen[edges] = pruning.edges
-    return Pruning(candidates, torch.cat(keep), lambda: chosen, partial(_allowed, candidates, graph, support))
+    return Pruning(candidates, torch.cat(keep), lambda: chosen, partial(labels_left, candidates, graph, support))
 
 
 def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective) -> Pruning:
@@ -93,7 +127,7 @@ def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tens
     dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
     keep = _without_conflict(candidates, found.masks, ~dropped.to(found.masks.dtype))
     return Pruning(
-        candidates, keep, partial(_chosen, graph, found, dropped), partial(_allowed, candidates, graph, support)
+        candidates, keep, partial(_chosen, graph, found, dropped), partial(labels_left, candidates, graph, support)
     )
 
 
@@ -119,17 +153,7 @@ def _by_solver(
     solution = torch.from_numpy(solve(program(candidates, graph, rejects, objective), solver))
     solution = solution.to(graph.source.device)
     keep, chosen = solution[: len(candidates)], solution[len(candidates) :]
-    return Pruning(candidates, keep, lambda: chosen, partial(_allowed, candidates, graph, support))
-
-
-def _allowed(candidates: Candidates, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
-    """The intersection of the chosen neighbours' supports, `(n*m, c)` bool."""
-    rejects = edge_rejects(support, graph)
-    instances = candidates.samples * candidates.slots
-    allowed = torch.ones(instances, candidates.classes, dtype=torch.bool, device=rejects.device)
-    edge, label = (rejects & chosen[:, None]).nonzero(as_tuple=True)
-    allowed[graph.source[edge], label] = False
-    return allowed
+    return Pruning(candidates, keep, lambda: chosen, partial(labels_left, candidates, graph, support))
 
 
 def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Candidates, Tensor, ProximityGraph]]:
@@ -165,10 +189,10 @@ def _random(
     return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)
 
 
-def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:
-    if candidates.labels.device != graph.source.device:
+def _check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
+    if candidates.device != graph.source.device:
         raise InputError(
-            f"expected candidates and graph on one device, got {candidates.labels.device} and {graph.source.device}; "
+            f"expected candidates and graph on one device, got {candidates.device} and {graph.source.device}; "
             "move one with .to(device)"
         )
     if pool.classes != candidates.classes or pool.slots != candidates.slots:
@@ -181,7 +205,7 @@ def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates
     _check_known(graph.source, candidates, "source")
     _check_known(graph.target, pool, "target")
     tables = {id(table): table for table in (candidates, pool)}.values()
-    if len(candidates.kinds) == 1 and all(int(table.labels.min()) >= 0 for table in tables):
+    if len(candidates.kinds) == 1 and not any(table.ragged for table in tables):
         return  # one kind, and no slot is unused
     kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
     wrong = (kinds != others) | (kinds < 0)
@@ -193,7 +217,7 @@ def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates
         )
 
 
-def _check_known(ids: Tensor, candidates: Candidates, end: str) -> None:
+def _check_known(ids: Tensor, candidates: CandidateSet, end: str) -> None:
     instances = candidates.samples * candidates.slots
     low, high = (int(i) for i in torch.aminmax(ids))
     if low < 0 or high >= instances:

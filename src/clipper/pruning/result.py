@@ -40,6 +40,10 @@ class Pruning:
         """The survivors."""
         return self.original.subset(self.keep)
 
+    def outside_inference(self) -> Candidates:
+        """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
+        return self.original.subset(self.keep.clone())
+
     @property
     def discarded(self) -> int:
         """How many candidates went."""

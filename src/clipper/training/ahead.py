@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from torch import Tensor, cat
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, prune
+from clipper.pruning import Clipper
 
 
 def prune_together(
-    clip: Clipper, candidates: Candidates, embeddings: Tensor, batches: Sequence[Tensor], seed: int = 0
-) -> list[Candidates]:
+    clip: Clipper, candidates: CandidateSet, embeddings: Tensor, batches: Sequence[Tensor], seed: int = 0
+) -> list[CandidateSet]:
     """The survivors of each batch, as if the batches had been pruned one after the other.
 
     Args:
@@ -26,6 +26,7 @@ def prune_together(
 
     Examples:
         >>> import torch
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 4, 1], slots=2, classes=10)
         >>> embeddings = torch.tensor([[[1.0], [7.0]], [[1.1], [2.0]], [[5.0], [9.0]], [[5.1], [0.0]]])
         >>> batches = [torch.tensor([0, 1]), torch.tensor([2, 3])]
@@ -36,15 +37,12 @@ def prune_together(
     """
     whole = candidates.batch(cat(list(batches)))
     graph, starts = _graph(clip, candidates, embeddings, batches)
-    pruning = prune(whole, graph, "exact" if clip.objective == "random" else clip.objective, clip.solver)
-    if clip.objective == "random":
-        pruning = prune(whole, graph, "random", imitate=pruning, seed=seed)
-    kept = pruning.candidates
+    kept = clip.along(whole, graph, seed=seed).candidates
     return [kept.span(first, last) for first, last in pairwise(starts)]
 
 
 def _graph(
-    clip: Clipper, candidates: Candidates, embeddings: Tensor, batches: Sequence[Tensor]
+    clip: Clipper, candidates: CandidateSet, embeddings: Tensor, batches: Sequence[Tensor]
 ) -> tuple[ProximityGraph, list[int]]:
     """The edges within the batches, instances counted through; and where each batch starts."""
     starts, graphs = [0], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool
 
@@ -31,7 +31,7 @@ class MemoryBank:
         self.ids = torch.empty(0, dtype=torch.long)
         self.embeddings = torch.empty(0)
 
-    def pool(self, ids: Tensor, embedding: Tensor, candidates: Candidates) -> tuple[Pool, Candidates]:
+    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Pool, CandidateSet]:
         """Where the batch `ids (n,)` looks for neighbours: itself, and the bank's other samples.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError, TrainingError
 
 
@@ -38,9 +38,9 @@ def classify(classifier: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | No
 def losses_of(
     engine: nn.Module,
     log_probs: Tensor,
-    kept: Candidates,
+    kept: CandidateSet,
     *,
-    unpruned: Candidates,
+    unpruned: CandidateSet,
     embedding: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.errors import InputError
 
 HeldOut = tuple[Tensor, Tensor]
@@ -26,7 +26,7 @@ class Figures:
     accuracy: float | None
     """On the held-out set, where there is one."""
     retained: float
-    """Share of the candidates that pruning kept."""
+    """Share of the candidates that pruning kept; on lattices, the mean over the samples of each one's share."""
     gold: float | None
     """Share of the samples whose gold labels are still a candidate, where gold is known."""
     seconds: float
@@ -55,18 +55,19 @@ class Tally:
 
     samples: int = 0
     loss: float = 0.0
-    candidates: int = 0
-    kept: int = 0
+    candidates: float = 0
+    kept: float = 0
     gold: int | None = None
     seconds: float = 0.0
     pruning_seconds: float = 0.0
 
-    def count(self, losses: Tensor, before: Candidates, kept: Candidates, gold: Tensor | None) -> None:
+    def count(self, losses: Tensor, before: CandidateSet, kept: CandidateSet, gold: Tensor | None) -> None:
         """Add a batch: its `losses (n,)`, its candidates before and after pruning, its `gold (n, m)`."""
         self.samples += len(losses)
         self.loss += float(losses.detach().sum())
-        self.candidates += len(before)
-        self.kept += len(kept)
+        all_of_them, left = _weighed(before, kept)
+        self.candidates += all_of_them
+        self.kept += left
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
@@ -82,6 +83,20 @@ class Tally:
             seconds=self.seconds,
             pruning_seconds=self.pruning_seconds,
         )
+
+
+def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
+    """How much there was before and after pruning: candidates, or for lattices samples and their summed shares."""
+    if isinstance(before, Candidates) and isinstance(kept, Candidates):
+        return len(before), len(kept)
+    if kept is before:
+        return before.samples, before.samples
+    return before.samples, float((_log_count(kept) - _log_count(before)).exp().sum())
+
+
+def _log_count(candidates: CandidateSet) -> Tensor:
+    """`(n,)`, since a lattice may hold more candidates than a float can count."""
+    return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 
 
@@ -21,7 +21,7 @@ class SampleSource(Protocol):
         """`(n, m, *shape)`"""
 
     @property
-    def candidates(self) -> Candidates:
+    def candidates(self) -> CandidateSet:
         """What the labels could be."""
 
 
@@ -30,6 +30,7 @@ class Samples:
     """What a run learns from.
 
     Examples:
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
         >>> samples = samples_of((torch.rand(2, 2, 1, 8, 8), candidates))
         >>> len(samples)
@@ -38,7 +39,8 @@ class Samples:
 
     inputs: Tensor
     """`(n, m, *shape)`"""
-    candidates: Candidates
+    candidates: CandidateSet
+    """Listed, or a lattice."""
     gold: Tensor | None = None
     """`(n, m)`, for measuring only."""
     targets: Tensor | None = None
@@ -62,15 +64,15 @@ class Samples:
     def batches(self, size: int, seed: int, epoch: int) -> list[Tensor]:
         """The sample ids of each batch of an epoch; the order is a function of seed and epoch alone."""
         generator = torch.Generator().manual_seed(mixed(seed, epoch))
-        order = torch.randperm(len(self), generator=generator).to(self.candidates.offsets.device)
+        order = torch.randperm(len(self), generator=generator).to(self.candidates.device)
         return list(torch.split(order, size))
 
     def fingerprint(self) -> str:
         """A few letters that differ where inputs or candidates do, so that a checkpoint knows its data."""
-        return fingerprint(self.inputs, self.candidates.labels, self.candidates.offsets)
+        return fingerprint(self.inputs, *self.candidates.contents)
 
 
-def samples_of(data: SampleSource | tuple[Tensor, Candidates] | Samples) -> Samples:
+def samples_of(data: SampleSource | tuple[Tensor, CandidateSet] | Samples) -> Samples:
     """Samples from a task, or from inputs and candidates."""
     if isinstance(data, Samples):
         return data

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
@@ -47,8 +47,8 @@ class Survivors:
         self._all = samples.candidates
         self._batches: list[Tensor] = []
         self._seed = seed
-        self._ahead: tuple[int, list[Candidates]] | None = None
-        self._once: Candidates | None = None
+        self._ahead: tuple[int, list[CandidateSet]] | None = None
+        self._once: CandidateSet | None = None
         self._frozen: tuple[Clipper, Tensor] | None = None
         start = time.perf_counter()
         if self.clip is not None:
@@ -76,7 +76,7 @@ class Survivors:
         """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""
         self._batches, self._seed, self._ahead = batches, seed, None
 
-    def of_batch(self, step: int, embedding: Tensor | None) -> tuple[Candidates, Candidates]:
+    def of_batch(self, step: int, embedding: Tensor | None) -> tuple[CandidateSet, CandidateSet]:
         """The candidates of a batch of the epoch before and after pruning.
 
         Args:
@@ -89,7 +89,7 @@ class Survivors:
         self.seconds += time.perf_counter() - start
         return before, kept
 
-    def _kept(self, step: int, before: Candidates, embedding: Tensor | None) -> Candidates:
+    def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
         ids = self._batches[step]
         if self.clip is None:
             return before
@@ -103,13 +103,13 @@ class Survivors:
         pool, pool_candidates = self.bank.pool(ids, vectors, self._all) if self.bank else (None, None)
         if self.bank:
             self.bank.remember(ids, vectors)
-        _ = before.label_zero, before.kind  # an engine may need them for a gradient, which inference mode forbids
+        before.prepare()  # an engine may need for a gradient what is worked out here, which inference mode forbids
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
             seed = mixed(self._seed, step)
-            keep = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed).keep
-        return before.subset(keep.clone())
+            pruning = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
+        return pruning.outside_inference()
 
-    def _looked_up(self, clip: Clipper, embeddings: Tensor, step: int) -> Candidates:
+    def _looked_up(self, clip: Clipper, embeddings: Tensor, step: int) -> CandidateSet:
         """From the survivors of the batches pruned together; which are, depends on the step alone."""
         group = step // AHEAD
         if self._ahead is None or self._ahead[0] != group:

@@ -1,8 +1,22 @@
 """Tasks: images drawn into samples, and the rule that their labels satisfy. A task is a file with a rule."""
 
 from clipper.benchmarks.tasks import hwf, maximum, total
-from clipper.benchmarks.tasks.drawing import Task, draw
+from clipper.benchmarks.tasks.drawing import LatticeTask, Task, draw, draw_lattice, lattice_of
 from clipper.benchmarks.tasks.formulas import published_formulas
-from clipper.benchmarks.tasks.registry import DOMAINS, RULES, register
+from clipper.benchmarks.tasks.registry import DOMAINS, MACHINES, RULES, register
 
-__all__ = ["DOMAINS", "RULES", "Task", "draw", "hwf", "maximum", "published_formulas", "register", "total"]
+__all__ = [
+    "DOMAINS",
+    "MACHINES",
+    "RULES",
+    "LatticeTask",
+    "Task",
+    "draw",
+    "draw_lattice",
+    "hwf",
+    "lattice_of",
+    "maximum",
+    "published_formulas",
+    "register",
+    "total",
+]

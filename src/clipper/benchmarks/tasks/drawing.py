@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,13 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.data.images import Images
-from clipper.benchmarks.tasks.registry import DOMAINS, Rule, rule_named
-from clipper.candidates import Candidates
+from clipper.benchmarks.tasks.registry import DOMAINS, MACHINES, Rule, rule_named
+from clipper.candidates import Candidates, Lattice
+from clipper.candidates.abduction import BUDGET
 from clipper.errors import InputError
 
+ARCS = 20_000_000
+"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
 _TOGETHER = 256
 """Samples whose candidates are held in full while some of them are drawn."""
 
@@ -35,6 +39,19 @@ class Task:
         return list(torch.split(order, size))
 
 
+@dataclass(frozen=True, eq=False)
+class LatticeTask:
+    """As `Task`, with a lattice for candidates: for rules with a state machine, however many candidates there are."""
+
+    inputs: Tensor
+    """`(n, m, channels, height, width)`."""
+    gold: Tensor
+    """`(n, m)`."""
+    targets: Tensor
+    """`(n,)`: what the rule gives."""
+    candidates: Lattice
+
+
 def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None) -> Task:
     """Draw images into samples of `slots`, and note what the rule gives for each.
 
@@ -47,14 +64,44 @@ def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, 
         samples: how many, `n`.
         slots: images per sample, `m`.
         seed: of the draws.
-        per_sample: at most so many candidates of each sample, drawn at random; all if not given.
+        per_sample: at most so many candidates of each sample, drawn at random; all if not given. Where there are
+            too many to enumerate and the rule has a state machine, they are drawn from its lattice.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
         >>> task = draw(digits(), "sum", samples=100, slots=3)
         >>> bool(task.candidates.contains(task.gold).all())
         True
+        >>> draw(digits(), "sum", samples=10, slots=30, per_sample=50).candidates
+        Candidates(10 samples, 500 candidates, 30 slots, 10 classes)
     """
+    chosen, gold, targets, domains = _drawn(images, rule, samples, slots, seed)
+    combinations = math.prod(map(len, domains or [range(images.classes)] * slots))
+    if per_sample is not None and combinations > BUDGET and rule in MACHINES:
+        candidates = lattice_of(rule, targets, slots, images.classes, domains).sample(per_sample, seed)
+    else:
+        candidates = candidates_of(rule_named(rule), targets, slots, images.classes, domains, per_sample, seed)
+    return Task(images.pixels[chosen], gold, torch.tensor(targets), candidates)
+
+
+def draw_lattice(images: Images, rule: str, samples: int, slots: int, seed: int = 0) -> LatticeTask:
+    """The same samples as `draw` gives, with all their candidates as a lattice.
+
+    Examples:
+        >>> from clipper.benchmarks.datasets import digits
+        >>> task = draw_lattice(digits(), "sum", samples=10, slots=30)
+        >>> min(task.candidates.counts) > 10**20, bool(task.candidates.contains(task.gold).all())
+        (True, True)
+    """
+    chosen, gold, targets, domains = _drawn(images, rule, samples, slots, seed)
+    lattice = lattice_of(rule, targets, slots, images.classes, domains)
+    return LatticeTask(images.pixels[chosen], gold, torch.tensor(targets), lattice)
+
+
+def _drawn(
+    images: Images, rule: str, samples: int, slots: int, seed: int
+) -> tuple[Tensor, Tensor, list[int], Sequence[Sequence[int]] | None]:
+    """Which images are drawn, `(n, m)`; their labels, `(n, m)`; the rule's values; the labels each slot may take."""
     of = rule_named(rule)
     if samples < 1 or slots < 1:
         raise InputError(f"expected at least one sample of at least one slot, got samples={samples} and slots={slots}")
@@ -65,9 +112,28 @@ def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, 
     else:
         chosen = _dealt(images, samples, domains, generator)  # (n, m)
     gold = images.labels[chosen]
-    targets = [_whole(rule, of(row)) for row in map(tuple, gold.tolist())]
-    candidates = candidates_of(of, targets, slots, images.classes, domains, per_sample, seed)
-    return Task(images.pixels[chosen], gold, torch.tensor(targets), candidates)
+    return chosen, gold, [_whole(rule, of(row)) for row in map(tuple, gold.tolist())], domains
+
+
+def lattice_of(
+    rule: str,
+    targets: Sequence[int],
+    slots: int | Sequence[int],
+    classes: int,
+    domains: Sequence[Sequence[int]] | None = None,
+) -> Lattice:
+    """The lattice of a task's samples.
+
+    Examples:
+        >>> lattice_of("sum", [8, 135], [2, 30], classes=10)
+        Lattice(2 samples, 30 slots, 10 classes, 2,056 states)
+    """
+    if rule not in MACHINES:
+        raise InputError(
+            f"expected one of the rules with a state machine, {', '.join(MACHINES)}, got {rule!r}; "
+            "register it with machine=, or do without the lattice"
+        )
+    return Lattice.from_rule(*MACHINES[rule], targets, slots, classes, domains=domains, budget=ARCS)
 
 
 def _whole(rule: str, value: object) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clipper.benchmarks.tasks.registry import register
+from clipper.candidates.machines import HWF
 from clipper.errors import InputError
 
 NO_FORMULA = 10**17
@@ -43,4 +44,4 @@ def domains(slots: int, symbols: int = 12) -> list[range]:
     return [range(9, symbols) if slot % 2 else range(9) for slot in range(slots)]
 
 
-register("hwf", value, domains)
+register("hwf", value, domains, machine=HWF)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from clipper.candidates.machines import Machine
 from clipper.errors import InputError
 
 Rule = Callable[..., Any]
@@ -16,15 +17,18 @@ RULES: dict[str, Rule] = {}
 """The rules by name."""
 DOMAINS: dict[str, Domains] = {}
 """For the rules whose slots do not take every label: which they take."""
+MACHINES: dict[str, Machine] = {}
+"""For the rules that read one label after the other: the state machine that gives the same, for lattices."""
 
 
-def register(name: str, rule: Rule, domains: Domains | None = None) -> None:
+def register(name: str, rule: Rule, domains: Domains | None = None, *, machine: Machine | None = None) -> None:
     """Add a task: from now on `draw` knows it by its name.
 
     Args:
         name: what to call it.
         rule: any callable from a tuple of labels to a whole number; arithmetic runs on all combinations at once.
         domains: from the number of slots to the labels that each slot may take; every label if not given.
+        machine: the same rule as a state machine; with it, candidates need not be enumerated.
 
     Examples:
         >>> register("last", lambda labels: labels[-1])
@@ -36,6 +40,8 @@ def register(name: str, rule: Rule, domains: Domains | None = None) -> None:
     RULES[name] = rule
     if domains is not None:
         DOMAINS[name] = domains
+    if machine is not None:
+        MACHINES[name] = machine
 
 
 def rule_named(name: str) -> Rule:

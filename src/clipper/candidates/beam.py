@@ -1,0 +1,177 @@
+"""Model-guided candidates: a bounded beam by the classifier's probabilities, for rules too large for a lattice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.abduction import check_lengths
+from clipper.candidates.kinds import Classes, kinds_of
+from clipper.candidates.lattices.building import domains_of_slots
+from clipper.candidates.lattices.expansion import stepped
+from clipper.candidates.lattices.logarithms import IMPOSSIBLE
+from clipper.candidates.machines import Machine
+from clipper.candidates.packing import offsets_of, smallest_type
+from clipper.candidates.table import Candidates
+from clipper.errors import InputError
+
+_UNKNOWN, _NOWHERE = -2, -1
+
+
+def beam_search(
+    machine: Machine,
+    targets: Sequence[Hashable] | Tensor,
+    slots: int | Sequence[int],
+    classes: Classes,
+    log_probs: Tensor,
+    *,
+    width: int = 256,
+    ways: int = 4,
+    domains: Sequence[Sequence[int]] | None = None,
+    known: Candidates | None = None,
+) -> Candidates:
+    """Candidates that the classifier finds likely, from label prefixes of which only the most probable go on.
+
+    What is found is right, but not all there is: pass it as `known` the next time, and it stays.
+
+    Args:
+        machine: the rule.
+        targets: what the rule gives for each of the `n` samples.
+        slots: how many inputs a sample has; a list for samples of different lengths.
+        classes: how many labels there are, or a mapping from kind to number.
+        log_probs: the classifier's output, `(n, m, c)`.
+        width: prefixes of a sample that go on after each slot.
+        ways: of these, how many may have come to the same state.
+        domains: the labels each slot may take, if not all of them.
+        known: candidates found before, or drawn uniformly; they are kept.
+
+    Examples:
+        >>> from clipper.candidates.machines import HWF, run
+        >>> log_probs = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+        >>> turn = [range(9), range(9, 12)] * 2 + [range(9)]
+        >>> found = beam_search(HWF, [14, 9], 5, 12, log_probs, domains=turn)
+        >>> {run(HWF, row) for row in found.labels[found.sample == 0].tolist()}
+        {14}
+    """
+    kinds = kinds_of(classes)
+    wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
+    lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
+    check_lengths(lengths, wanted)
+    _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), width, ways, known)
+    labels, sample = _search(
+        machine, wanted, torch.tensor(lengths), domains_of_slots(domains, max(lengths), kinds[-1].stop),
+        log_probs.detach().double(), width, ways,
+    )  # fmt: skip
+    if known is not None:
+        labels = torch.cat([known.labels.long().to(labels.device), labels])
+        sample = torch.cat([known.sample.to(sample.device), sample])
+    counts = torch.bincount(sample, minlength=len(wanted))
+    if not bool(counts.all()):
+        raise InputError(
+            f"expected at least one candidate per sample, but the beam found none of sample {int(counts.argmin())} "
+            f"(and of {int((counts == 0).sum())} samples in all); widen it from width={width}, or pass known= "
+            "candidates to start from"
+        )
+    order = sample.argsort(stable=True)
+    return Candidates(labels[order].to(smallest_type(kinds)), offsets_of(counts), kinds).distinct()
+
+
+def _search(
+    machine: Machine,
+    targets: list[Hashable],
+    lengths: Tensor,
+    domains: list[list[int]],
+    log_probs: Tensor,
+    width: int,
+    ways: int,
+) -> tuple[Tensor, Tensor]:
+    """What the beam finds: `labels (rows, m)` and `sample (rows,)`."""
+    states = _States(machine, log_probs.shape[2])
+    n, m, _ = log_probs.shape
+    lengths = lengths.to(log_probs.device)
+    state = torch.zeros(n, 1, dtype=torch.long, device=log_probs.device)
+    score = log_probs.new_zeros(n, 1)
+    prefix = torch.full((n, 1, m), -1, device=log_probs.device)
+    found: list[tuple[Tensor, Tensor]] = []
+    for depth, domain in enumerate(domains):
+        choice = torch.tensor(domain, device=log_probs.device)
+        after = states.after(state, domain)  # (n, beam, a)
+        value = score[..., None] + log_probs[:, depth, choice][:, None].clamp(min=IMPOSSIBLE)
+        value = torch.where((after >= 0) & (lengths > depth)[:, None, None], value, -torch.inf)
+        longer = prefix[:, :, None].repeat(1, 1, len(domain), 1)
+        longer[..., depth] = choice
+        state, value, longer = after.flatten(1), value.flatten(1), longer.flatten(1, 2)  # (n, beam * a, …)
+        ending = states.accepted(state, targets) & (lengths == depth + 1)[:, None] & (value > -torch.inf)
+        found.append((longer[ending], ending.nonzero()[:, 0]))
+        keep = _kept(state, value, width, ways)  # (n, beam)
+        state, score = state.gather(1, keep).clamp(min=0), value.gather(1, keep)
+        prefix = longer.gather(1, keep[..., None].expand(-1, -1, m))
+    return torch.cat([labels for labels, _ in found]), torch.cat([sample for _, sample in found])
+
+
+def _kept(state: Tensor, value: Tensor, width: int, ways: int) -> Tensor:
+    """The places of the best `width` of each row, at most `ways` with the same state, `(n, width)`."""
+    order = value.argsort(dim=1, descending=True, stable=True)
+    by_state = state.gather(1, order).argsort(dim=1, stable=True)  # within a state, the best first
+    ranked = state.gather(1, order).gather(1, by_state)
+    start = torch.searchsorted(ranked, ranked)
+    rank = torch.arange(state.shape[1], device=state.device) - start
+    crowded = torch.empty_like(rank).scatter_(1, order.gather(1, by_state), rank) >= ways
+    limited = value.masked_fill(crowded, -torch.inf)
+    return limited.topk(min(width, limited.shape[1]), dim=1).indices
+
+
+class _States:
+    """The states met so far, by number, and where labels lead from them: every step is taken once."""
+
+    def __init__(self, machine: Machine, classes: int) -> None:
+        self._machine = machine
+        self._number: dict[Hashable, int] = {machine.start: 0}
+        self._states: list[Hashable] = [machine.start]
+        self._table = torch.full((1, classes), _UNKNOWN)
+
+    def after(self, state: Tensor, domain: list[int]) -> Tensor:
+        """The states that follow `state (n, beam)`, `(n, beam, a)`; -1 for nowhere."""
+        choice = torch.tensor(domain)
+        distinct, place = torch.unique(state.cpu(), return_inverse=True)
+        fresh = (self._table[distinct][:, choice] == _UNKNOWN).any(1)
+        for number in distinct[fresh].tolist():
+            row = [self._step(self._states[number], label) for label in domain]
+            missing = len(self._states) - len(self._table)
+            if missing > 0:
+                room = torch.full((max(missing, len(self._table)), self._table.shape[1]), _UNKNOWN)
+                self._table = torch.cat([self._table, room])
+            self._table[number, choice] = torch.tensor(row)
+        return self._table[distinct][:, choice][place].to(state.device)
+
+    def accepted(self, state: Tensor, targets: list[Hashable]) -> Tensor:
+        """Whether samples that end in `state (n, beam)` have their target, bool; -1 is no state."""
+        distinct, place = torch.unique(state.cpu(), return_inverse=True)
+        goals = {target: i for i, target in enumerate(dict.fromkeys(targets))}
+        given = [goals.get(self._machine.accept(self._states[i]), -1) if i >= 0 else -1 for i in distinct.tolist()]
+        wanted = torch.tensor([goals[target] for target in targets])
+        return (torch.tensor(given)[place] == wanted[:, None]).to(state.device)
+
+    def _step(self, state: Hashable, label: int) -> int:
+        after = stepped(self._machine.step, state, label)
+        if after is None:
+            return _NOWHERE
+        if after not in self._number:
+            self._number[after] = len(self._states)
+            self._states.append(after)
+        return self._number[after]
+
+
+def _check(log_probs: Tensor, expected: tuple[int, int, int], width: int, ways: int, known: Candidates | None) -> None:
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
+        raise InputError(
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}"
+        )
+    if width < 1 or ways < 1:
+        raise InputError(f"expected width and ways of at least 1, got {width} and {ways}")
+    if known is not None and (known.samples, known.slots, known.classes) != expected:
+        got = (known.samples, known.slots, known.classes)
+        raise InputError(f"expected known candidates of (samples, slots, classes) = {expected}, got {got}")

@@ -1,0 +1,195 @@
+"""Probability on a lattice: a forward pass for the value, a backward pass for the gradient, all samples at once.
+
+Numbers are probabilities in double precision. Each slot's are scaled to add up to 1, so that what underflows is a
+known amount; the few samples that come near it are worked out in logarithms instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clipper.candidates.lattices.graph import Layer, StateGraph
+from clipper.candidates.lattices.logarithms import IMPOSSIBLE, log_posterior
+
+SMALLEST = 1e-270
+"""Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
+
+
+def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
+    """log Σ_σ Π_j p(σ(j)) of each sample, `(n,)`; differentiable in `log_probs (n, m, c)`.
+
+    Args:
+        graph: the states of the rule.
+        template: which target and length each sample has, `(n,)`.
+        log_probs: the classifier's output.
+        mask: the labels that each slot may take, `(n, m, c)` bool; None for all.
+    """
+    result: Tensor = _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-untyped-call]
+    return result
+
+
+def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
+    """The probability of every template for every sample, `(n, templates)`; differentiable in `log_probs`."""
+    result: Tensor = _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-untyped-call]
+    return result
+
+
+def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
+    """What each label of each layer weighs, `(a, n)` each, from a `table (m, c, n)`."""
+    whole = table.shape[1]
+    return [
+        row if len(layer.labels) == whole else row.index_select(0, layer.labels)
+        for row, layer in zip(table.unbind(0), layers, strict=True)
+    ]
+
+
+def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
+    """The summed weight of all ways from the start to each state, `(states, n)` for each depth."""
+    columns = weights[0].shape[1]
+    sums = [weights[0].new_ones(1, columns)]
+    for layer, weight, size in zip(graph.layers, weights, graph.sizes[1:], strict=True):
+        arcs = (sums[-1][:, None] * weight).view(-1, columns)  # (states * a, n)
+        reached = weight.new_zeros(size + 1, columns).index_add_(0, layer.next.view(-1), arcs)
+        sums.append(reached[:size])  # the last row gathered the dead ends
+    return sums
+
+
+def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds: dict[int, Tensor]) -> Tensor:
+    """The weight that flows through each label of each slot, `(m, c, n)`.
+
+    Args:
+        graph: the states of the rule.
+        weights: of the labels, `(a, n)` each.
+        sums: as `forward` gave them.
+        seeds: what each state at a depth counts for if a sample ends there, `(states, n)` by depth.
+    """
+    columns = weights[0].shape[1]
+    flow = weights[0].new_zeros(graph.slots, graph.classes, columns)
+    behind = _with_dead_end(seeds[graph.slots])
+    for depth in reversed(range(graph.slots)):
+        layer, weight = graph.layers[depth], weights[depth]
+        arcs = behind.index_select(0, layer.next.view(-1)).view(*layer.next.shape, columns).mul_(weight)
+        if depth:
+            behind = weight.new_zeros(len(arcs) + 1, columns)
+            torch.sum(arcs, 1, out=behind[:-1])
+            if depth in seeds:
+                behind[:-1] += seeds[depth]
+        arcs.mul_(sums[depth][:, None])
+        if len(weight) == graph.classes:
+            torch.sum(arcs, 0, out=flow[depth])
+        else:
+            flow[depth].index_copy_(0, layer.labels, arcs.sum(0))
+    return flow
+
+
+def _with_dead_end(values: Tensor) -> Tensor:
+    return torch.nn.functional.pad(values, (0, 0, 0, 1))
+
+
+def masked(log_probs: Tensor, mask: Tensor | None, forbidden: float = IMPOSSIBLE) -> Tensor:
+    """`log_probs (n, m, c)` in double precision, finite, and `forbidden` where the `mask (n, m, c)` is false."""
+    logs = log_probs.double().clamp(min=IMPOSSIBLE)
+    return logs if mask is None else torch.where(mask, logs, forbidden)
+
+
+def posterior(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
+    """The probability of each label given that the formula holds, `(n, m, c)`; 0 for impossible samples."""
+    with torch.enable_grad():
+        logs = log_probs.detach().requires_grad_()
+        value = log_probability(graph, template, logs, mask)
+        return torch.autograd.grad(value.sum(), logs)[0]
+
+
+def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Each slot's probabilities scaled to add up to 1, `(m, c, n)`; the log of the scale, `(n,)`; and the logarithms.
+
+    What is forbidden has probability 0, and a slot without any label (an unused one) has scale 1.
+    """
+    logs = masked(log_probs.detach(), mask)  # (n, m, c)
+    scale = logs.logsumexp(2)  # (n, m)
+    share = (logs - scale[..., None]).exp_().permute(1, 2, 0).contiguous()
+    if mask is not None:
+        scale = torch.where(mask.any(2), scale, 0)
+    return share, scale.sum(1), logs
+
+
+def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
+    """The summed weight of each sample's candidates, `(n,)`, from the `forward` sums."""
+    if not graph.ragged:
+        return sums[-1].gather(0, graph.last[template][None])[0]
+    parts = [(sums[depth] * graph.ending(depth, template)).sum(0) for depth in graph.depths]
+    return torch.stack(parts).sum(0)
+
+
+def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Tensor]:
+    """`seed (n,)` in the states in which each sample ends, `(states, n)` by depth."""
+    if graph.ragged:
+        return {depth: graph.ending(depth, template) * seed for depth in graph.depths}
+    ends = seed.new_zeros(graph.sizes[-1], len(seed))
+    return {graph.slots: ends.scatter_(0, graph.last[template][None], seed[None])}
+
+
+class _LogProbability(torch.autograd.Function):
+    """The gradient is the posterior of each label, which the forward sums and one backward pass give."""
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, graph: StateGraph, template: Tensor, mask: Tensor | None) -> Tensor:
+        share, scale, logs = scaled(log_probs, mask)
+        weights = weights_of(graph.layers, share)
+        sums = forward(graph, weights)
+        total = ended(graph, template, sums)
+        result = total.log() + scale
+        ctx.exactly = None
+        if not bool((total > SMALLEST).all()) or not bool((scale > IMPOSSIBLE / 2).all()):
+            ctx.exactly = _in_logarithms(graph, template, logs, (total <= SMALLEST) | (scale <= IMPOSSIBLE / 2))
+            small, value, _ = ctx.exactly
+            result[small] = value
+        if ctx.needs_input_grad[0]:
+            ctx.kept = graph, template, weights, sums, total, log_probs.dtype
+        return result.to(log_probs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        graph, template, weights, sums, total, dtype = ctx.kept
+        seed = grad / total
+        if ctx.exactly is not None:
+            small, _, posterior = ctx.exactly
+            seed[small] = 0
+        flow = backward(graph, weights, sums, seeds_of(graph, template, seed)).permute(2, 0, 1)
+        if ctx.exactly is not None:
+            flow[small] = posterior * grad[small, None, None]
+        return flow.to(dtype), None, None, None
+
+
+def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
+    ids = small.nonzero()[:, 0]
+    value, posterior = log_posterior(graph, template[ids], logs[ids])
+    return ids, value, posterior
+
+
+class _OutputProbabilities(torch.autograd.Function):
+    """The forward sums do not depend on the target, so one pass serves all targets."""
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, graph: StateGraph) -> Tensor:
+        weights = weights_of(graph.layers, log_probs.double().exp().permute(1, 2, 0).contiguous())
+        sums = forward(graph, weights)
+        result = weights[0].new_zeros(len(graph.targets) + 1, log_probs.shape[0])
+        for depth in graph.depths:
+            result.index_add_(0, graph.ends[depth] % len(result), sums[depth])  # what ends nowhere goes last
+        ctx.kept = graph, weights, sums, log_probs.dtype
+        return result[:-1].T.to(log_probs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        graph, weights, sums, dtype = ctx.kept
+        padded = _with_dead_end(grad.T.to(weights[0].dtype))
+        seeds = {depth: padded.index_select(0, graph.ends[depth] % len(padded)) for depth in graph.depths}
+        return backward(graph, weights, sums, seeds).permute(2, 0, 1).to(dtype), None

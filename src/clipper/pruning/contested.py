@@ -1,0 +1,165 @@
+"""Contested samples of a lattice: those whose edges cannot all be chosen, and the choices that can be made.
+
+Edges that forbid the same labels stand or fall together; such a **bundle** is what is chosen. Knows no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Lattice
+
+MOST_BUNDLES = 12
+"""Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
+_CELLS = 1 << 24
+"""Entries of the tables of allowed labels that are looked at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contested:
+    """A sample that loses its last candidate if all its edges are chosen."""
+
+    sample: int
+    forbids: Tensor
+    """`(bundles, m*c)` bool: the labels that each bundle forbids, nearest bundle first."""
+    edges: list[list[int]]
+    """The places of each bundle's edges among the sample's active ones, which ascend with distance."""
+
+    @classmethod
+    def from_edges(cls, sample: int, forbids: Tensor) -> Contested:
+        """Bundle the active edges of a sample, `forbids (edges, m*c)`."""
+        effects, bundle = torch.unique(forbids, dim=0, return_inverse=True)
+        members: list[list[int]] = [[] for _ in effects]
+        for place, i in enumerate(bundle.tolist()):
+            members[i].append(place)
+        order = sorted(range(len(members)), key=lambda i: members[i])
+        return cls(sample, effects[order], [members[i] for i in order])
+
+    def price(self, chosen: Sequence[bool], count: int) -> tuple[int, int, int]:
+        """What to minimise: candidates left, then edges dropped, then how near these are."""
+        dropped = [place for places, taken in zip(self.edges, chosen, strict=True) if not taken for place in places]
+        return count, len(dropped), -sum(1 << place for place in dropped)
+
+    def allowed(self, sets: Tensor) -> Tensor:
+        """The labels that sets of bundles leave, `(sets, m*c)` bool; `sets (sets, bundles)` bool."""
+        return (sets.double() @ self.forbids.double()) == 0
+
+    def both(self, pairs: Tensor, slots: int) -> Tensor:
+        """The labels of the candidates that contradict both bundles of each pair, `(pairs, m*c)` bool."""
+        table = self.forbids.view(len(self.forbids), slots, -1)
+        confined = (table | ~table.any(2, keepdim=True)).flatten(1)  # a bundle's own slot, to what it forbids
+        return confined[pairs[:, 0]] & confined[pairs[:, 1]]
+
+
+Verdict = tuple[list[bool], int | None]
+"""Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
+
+
+def best_choices(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+    """Problem 3.6 for each contested sample: proved where the bundles are few, else the best found and its bound."""
+    few = [i for i, sample in enumerate(samples) if len(sample.edges) <= MOST_BUNDLES]
+    many = [i for i in range(len(samples)) if i not in set(few)]
+    verdicts: dict[int, Verdict] = {}
+    for ids, method in ((few, _by_all_sets), (many, _nearest_first)):
+        if ids:
+            verdicts.update(zip(ids, method(lattice, [samples[i] for i in ids]), strict=True))
+    return [verdicts[i] for i in range(len(samples))]
+
+
+def _by_all_sets(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+    """A best choice admits no further bundle, so only such sets are counted."""
+    every = [_subsets(len(sample.edges)) for sample in samples]
+    tables = [sample.allowed(sets) for sample, sets in zip(samples, every, strict=True)]
+    largest = [sets[_maximal(sound)] for sets, sound in zip(every, _possible(lattice, samples, tables), strict=True)]
+    tables = [sample.allowed(sets) for sample, sets in zip(samples, largest, strict=True)]
+    verdicts: list[Verdict] = []
+    for sample, sets, counts in zip(samples, largest, _counts(lattice, samples, tables), strict=True):
+        options = zip(sets.tolist(), counts, strict=True)
+        verdicts.append((min(options, key=lambda option: sample.price(*option))[0], None))
+    return verdicts
+
+
+def _nearest_first(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+    """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
+    sets = [torch.zeros(1, len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
+    for place in range(max(len(sample.edges) for sample in samples)):
+        tried = [chosen.clone() for chosen in sets]
+        for chosen in tried:
+            chosen[:, place : place + 1] = True
+        tables = [sample.allowed(chosen) for sample, chosen in zip(samples, tried, strict=True)]
+        sound = _possible(lattice, samples, tables)
+        sets = [new if bool(fine) else old for new, old, fine in zip(tried, sets, sound, strict=True)]
+    without = [~torch.eye(len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
+    trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]
+    counted = _counts(lattice, samples, [s.allowed(trial) for s, trial in zip(samples, trials, strict=True)])
+    return [
+        (chosen[0].tolist(), None if count <= max(1, min(rest)) else max(1, min(rest)))
+        for chosen, (count, *rest) in zip(sets, counted, strict=True)
+    ]
+
+
+def smallest_blocks(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+    """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
+    pairs = [torch.tensor(list(combinations(range(len(s.edges)), 2)), dtype=torch.long).view(-1, 2) for s in samples]
+    pairs = [pair.to(lattice.device) for pair in pairs]
+    tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
+    tied = _possible(lattice, samples, tables)
+    classes = [_classes(len(s.edges), p[t].tolist()) for s, p, t in zip(samples, pairs, tied, strict=True)]
+    left = _counts(lattice, samples, [s.allowed(c.to(lattice.device)) for s, c in zip(samples, classes, strict=True)])
+    verdicts: list[Verdict] = []
+    for sample, sets, counts in zip(samples, classes, left, strict=True):
+        options = [((~chosen).tolist(), -count) for chosen, count in zip(sets, counts, strict=True)]
+        verdicts.append((min(options, key=lambda option: sample.price(*option))[0], None))
+    return verdicts
+
+
+def _classes(bundles: int, ties: list[list[int]]) -> Tensor:
+    """The connected components of tied bundles, `(classes, bundles)` bool."""
+    leader = list(range(bundles))
+    for a, b in ties:
+        old, new = leader[b], leader[a]
+        leader = [new if own == old else own for own in leader]
+    names = torch.tensor(sorted(set(leader)))
+    return torch.tensor(leader) == names[:, None]
+
+
+def _subsets(bundles: int) -> Tensor:
+    """All sets of bundles, `(2^bundles, bundles)` bool; set number i holds the bits of i."""
+    return ((torch.arange(1 << bundles)[:, None] >> torch.arange(bundles)) & 1).bool()
+
+
+def _maximal(sound: Tensor) -> Tensor:
+    """The sound sets to which no bundle can be added, `(2^bundles,)` bool."""
+    number = torch.arange(len(sound), device=sound.device)
+    largest = sound.clone()
+    for bit in range(len(sound).bit_length() - 1):
+        larger = number | (1 << bit)
+        largest &= (larger == number) | ~sound[larger]
+    return largest
+
+
+def _possible(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
+    """Whether a candidate is left, for each row of each sample's table of allowed labels, `(rows,)` bool each."""
+    parts = [part.possible() for part in _narrowed(lattice, samples, tables)]
+    return list(torch.split(torch.cat(parts), [len(table) for table in tables]))
+
+
+def _counts(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
+    """How many candidates are left, as `_possible`."""
+    counts = iter([count for part in _narrowed(lattice, samples, tables) for count in part.counts])
+    return [[next(counts) for _ in table] for table in tables]
+
+
+def _narrowed(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[Lattice]:
+    """The samples once for each row of their tables, in runs of bounded size."""
+    numbers = torch.tensor([sample.sample for sample in samples])
+    ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)
+    rows = torch.cat(tables)
+    size = max(1, _CELLS // rows.shape[1])
+    parts = zip(torch.split(ids, size), torch.split(rows, size), strict=True)
+    return [lattice.batch(part).narrowed(table.view(-1, lattice.classes)) for part, table in parts]

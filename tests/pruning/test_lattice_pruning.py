@@ -1,0 +1,100 @@
+"""Pruning a lattice against pruning its listed candidates: the same survivors because of the same edges."""
+
+from __future__ import annotations
+
+from typing import Literal
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipper import Candidates, Clipper, Lattice, ProximityGraph, prune
+from clipper.candidates.machines import SUM
+from clipper.errors import InputError
+from clipper.pruning import contested
+from tests.machines import restricted
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Lattice, Candidates, ProximityGraph]:
+    """Contradictory and repeated edges of various lengths between the used slots of different samples."""
+    lattice, candidates = draw(restricted())
+    used = (lattice.kind >= 0).flatten().nonzero()[:, 0].tolist()
+    pairs = [(a, b) for a in used for b in used if a // lattice.slots != b // lattice.slots]
+    ends = draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
+    distance = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=len(ends), max_size=len(ends)))
+    table = torch.tensor(ends, dtype=torch.long).view(-1, 2)
+    return lattice, candidates, ProximityGraph.from_edges(table[:, 0], table[:, 1], torch.tensor(distance))
+
+
+@pytest.mark.parametrize("objective", ["exact", "paper"])
+@settings(max_examples=50, deadline=None)
+@given(problem=problems())
+def test_the_survivors_are_those_of_the_closed_form(
+    objective: Literal["exact", "paper"], problem: tuple[Lattice, Candidates, ProximityGraph]
+) -> None:
+    lattice, candidates, graph = problem
+    got, expected = prune(lattice, graph, objective), prune(candidates, graph, objective)
+    assert got.lattice.to_candidates().labels.tolist() == expected.candidates.labels.tolist()
+    assert got.edges.tolist() == expected.edges.tolist()
+    assert torch.equal(got.allowed, expected.allowed)
+    assert bool(got.certified.all())
+    assert got.bound == expected.candidates.counts.tolist()
+    assert got.discarded == expected.discarded
+    assert got.retained == pytest.approx(expected.retained)
+    gold = candidates.first
+    assert got.gold_retained(gold) == expected.gold_retained(gold)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems())
+def test_the_best_found_is_sound_and_no_better_than_its_bound(
+    problem: tuple[Lattice, Candidates, ProximityGraph],
+) -> None:
+    lattice, candidates, graph = problem
+    with patch.object(contested, "MOST_BUNDLES", 0):
+        found = prune(lattice, graph)
+    best = prune(candidates, graph).candidates.counts.tolist()
+    for count, bound, optimum, proved in zip(found.lattice.counts, found.bound, best, found.certified, strict=True):
+        assert 1 <= bound <= optimum <= count
+        assert count == optimum or not bool(proved)
+
+
+def test_thirty_digits_are_pruned_without_listing_them() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[135, 7, 263], slots=30, classes=10)
+    near_small, near_large = ProximityGraph.from_edges([0], [30]), ProximityGraph.from_edges([0, 1], [30, 60])
+    one, two = prune(lattice, near_small), prune(lattice, near_large)
+    assert one.allowed[0].tolist() == [True] * 8 + [False] * 2
+    assert two.allowed[:2].sum(1).tolist() == [8, 8]
+    assert two.discarded > one.discarded > 10**26
+    assert bool(two.certified.all())
+    assert 0.6 < two.lattice.counts[0] / lattice.counts[0] < one.lattice.counts[0] / lattice.counts[0] < 0.9
+
+
+def test_nothing_near_leaves_a_lattice_as_it_was() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[135, 130], slots=30, classes=10)
+    pruning = prune(lattice, ProximityGraph.from_edges([0], [30]))
+    assert pruning.lattice is lattice
+    assert pruning.retained == 1
+
+
+def test_a_clipper_takes_a_lattice() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[8, 2], slots=2, classes=10)
+    candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+    embeddings = torch.tensor([[[1.0], [7.0]], [[1.1], [2.0]]])
+    assert Clipper()(lattice, embeddings).counts == Clipper()(candidates, embeddings).counts.tolist()
+
+
+def test_what_needs_a_list_is_refused() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[8, 2], slots=2, classes=10)
+    graph = ProximityGraph.from_edges([0], [2])
+    with pytest.raises(InputError, match=r"lattice\.sample\(\)"):
+        prune(lattice, graph, "random")
+    with pytest.raises(InputError, match=r"lattice\.sample\(\)"):
+        Clipper(objective="random")(lattice, torch.rand(2, 2, 1))
+    with pytest.raises(InputError, match="integer program"):
+        prune(lattice, graph, solver="highs")
+    with pytest.raises(InputError, match="among the 4 instances"):
+        prune(lattice, ProximityGraph.from_edges([9], [2]))
