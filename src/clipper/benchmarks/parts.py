@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, Task, draw
-from clipper.candidates import Candidates
+from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
+from clipper.candidates import Candidates, CandidateSet
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pixels, embed, pretrained
@@ -39,10 +39,17 @@ _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
 
-def task_of(config: TrainConfig, images: Images) -> Task:
-    """The samples that the run learns from."""
+def task_of(config: TrainConfig, images: Images) -> Task | LatticeTask:
+    """The samples that the run learns from; a lattice holds their candidates where these are too many to list."""
+    if holds_lattice(config, images.classes):
+        return draw_lattice(images, config.rule, config.samples, config.slots, config.seed)
     per_sample = config.per_sample or None
     return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample)
+
+
+def holds_lattice(config: TrainConfig, classes: int) -> bool:
+    """Whether a run learns from all candidates, and these are too many to list."""
+    return not config.per_sample and needs_lattice(config.rule, config.slots, classes)
 
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:
@@ -98,14 +105,14 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     return Clipper(k=config.k, objective=config.objective)
 
 
-def candidates_of(config: TrainConfig, task: Task) -> Candidates:
+def candidates_of(config: TrainConfig, task: Task | LatticeTask) -> CandidateSet:
     """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
     if config.objective != "gold":
         return task.candidates
     return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), task.candidates.classes)
 
 
-def embeddings_of(config: TrainConfig, task: Task) -> Tensor | None:
+def embeddings_of(config: TrainConfig, task: Task | LatticeTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if config.encoder == "trainable" or clip_of(config) is None:
         return None

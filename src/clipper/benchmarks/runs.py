@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from clipper.benchmarks.parts import (
     optimiser_of,
     task_of,
 )
-from clipper.training import Record, TrainConfig, Watch, train
+from clipper.training import Record, Samples, TrainConfig, Watch, train
 
 
 def run(
@@ -51,7 +50,7 @@ def run(
     clip = clip_of(config)
     history = train(
         network,
-        replace(task, inputs=normalised(task.inputs, config.data), candidates=candidates_of(config, task)),
+        Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets),
         engine_of(config, images.classes),
         clip=clip,
         embeddings=embeddings_of(config, task),

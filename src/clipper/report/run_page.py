@@ -9,10 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from clipper.benchmarks.data.hwf import SYMBOLS
-from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.parts import task_of
+from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.parts import holds_lattice
+from clipper.benchmarks.tasks import Task, draw
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
-from clipper.report.inspector import inspect
+from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.replay import replay
@@ -120,12 +121,21 @@ def inspector_of(
 ) -> str:
     """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
     images, _ = train_and_test(config.data, data_root)
-    task = task_of(config, images)
+    task, notes = _listed(config, images)
     vectors, source = nearness(config, task, embeddings, checkpoint)
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
-    return paragraphs([_IDEA, " ".join([source, *seen.notes])]) + shown
+    return paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown
+
+
+def _listed(config: TrainConfig, images: Images) -> tuple[Task, list[str]]:
+    """A run's samples, with no more candidates than can be shown where it learned from a lattice of them."""
+    notes, per_sample = [], config.per_sample
+    if holds_lattice(config, images.classes):
+        per_sample = MOST_CANDIDATES
+        notes = [f"The run learned from all candidates; {per_sample} of each sample, drawn at random, stand for them."]
+    return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample or None), notes
 
 
 def settings(values: Mapping[str, Any]) -> list[list[str]]:

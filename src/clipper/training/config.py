@@ -33,7 +33,7 @@ class TrainConfig:
     samples: int = 100
     """Samples to learn from."""
     per_sample: int = 0
-    """Candidates drawn at random for each sample before training; 0 for all of them."""
+    """Candidates drawn at random for each sample before training; 0 for all, in a lattice where they are too many."""
     data: DataSet = "digits"
     """Where the images come from; the digits are embedded."""
     network: str = "auto"
