@@ -219,3 +219,23 @@ def test_budgets_are_kept() -> None:
         Lattice.from_rule(*SUM, [50], 20, 10, budget=100)
     with pytest.raises(BudgetError, match="sample"):
         Lattice.from_rule(*SUM, [50], 20, 10).to_candidates()
+
+
+def test_the_callers_numbers_stay_as_they_are() -> None:
+    lattice = Lattice.from_rule(*SUM, [4], 2, 5)
+    scores = torch.full((1, 2, 5), -1.0, dtype=torch.float64)
+    lattice.log_probability(scores), lattice.marginals(scores), lattice.entropy(scores), lattice.top_k(scores, 2)
+    assert bool((scores == -1).all())
+
+
+def test_a_slot_without_any_possible_label_makes_a_sample_impossible() -> None:
+    lattice = Lattice.from_rule(*SUM, [4, 4], 2, 5)
+    scores = torch.full((2, 2, 5), 3.0, dtype=torch.float64)
+    scores[0, 0] = -math.inf
+    scores.requires_grad_()
+    value = lattice.log_probability(scores)
+    assert value.tolist() == pytest.approx([-math.inf, 6 + math.log(5)])
+    value[1].backward()
+    assert scores.grad is not None
+    assert scores.grad[0].abs().sum() == 0
+    assert lattice.entropy(scores).tolist() == pytest.approx([0, math.log(5)])

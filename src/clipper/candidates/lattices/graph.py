@@ -57,7 +57,7 @@ class StateGraph:
         """The depths at which some template ends."""
         return tuple(sorted(set(self.lengths.tolist())))
 
-    @property
+    @cached_property
     def states(self) -> int:
         """How many states there are in all."""
         return sum(self.sizes)
@@ -92,13 +92,22 @@ class StateGraph:
         return self.ends[depth][:, None] == template
 
     @cached_property
+    def following(self) -> tuple[Tensor, ...]:
+        """For each layer, `(states * a,)`: where each arc leads, states counted through; `states` for a dead end."""
+        result, first = [], 0
+        for layer, size, behind in zip(self.layers, self.sizes, self.sizes[1:], strict=False):
+            first += size
+            result.append(torch.where(layer.next < behind, layer.next + first, self.states).view(-1))
+        return tuple(result)
+
+    @cached_property
     def last(self) -> Tensor:
         """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged."""
         result = torch.zeros_like(self.lengths)
         result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
         return result
 
-    @property
+    @cached_property
     def ragged(self) -> bool:
         """Whether templates differ in length."""
         return self.depths != (self.slots,)

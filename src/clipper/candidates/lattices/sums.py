@@ -1,6 +1,6 @@
 """Probability on a lattice: a forward pass for the value, a backward pass for the gradient, all samples at once.
 
-Numbers are probabilities in double precision. Each slot's are scaled to add up to 1, so that what underflows is a
+Numbers are probabilities in double precision. No slot's add up to more than 1, so that what underflow can lose is a
 known amount; the few samples that come near it are worked out in logarithms instead.
 """
 
@@ -17,6 +17,8 @@ from clipper.candidates.lattices.logarithms import IMPOSSIBLE, log_posterior
 
 SMALLEST = 1e-270
 """Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
+_ONE = 1.001
+"""What a slot's probabilities may add up to: 40 such slots make 1.04, which is as good as 1."""
 
 
 def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
@@ -49,12 +51,12 @@ def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
 
 def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
     """The summed weight of all ways from the start to each state, `(states, n)` for each depth."""
-    columns = weights[0].shape[1]
-    sums = [weights[0].new_ones(1, columns)]
-    for layer, weight, size in zip(graph.layers, weights, graph.sizes[1:], strict=True):
-        arcs = (sums[-1][:, None] * weight).view(-1, columns)  # (states * a, n)
-        reached = weight.new_zeros(size + 1, columns).index_add_(0, layer.next.view(-1), arcs)
-        sums.append(reached[:size])  # the last row gathered the dead ends
+    everyone, sums, arcs = _room(graph, weights[0])
+    sums[0].fill_(1)
+    for ways, weight, following in zip(sums, weights, graph.following, strict=False):
+        used = arcs[: len(following)]
+        torch.mul(ways[:, None], weight, out=used.view(len(ways), len(weight), -1))
+        everyone.index_add_(0, following, used)  # dead ends gather in the last row
     return sums
 
 
@@ -67,23 +69,33 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
         sums: as `forward` gave them.
         seeds: what each state at a depth counts for if a sample ends there, `(states, n)` by depth.
     """
-    columns = weights[0].shape[1]
-    flow = weights[0].new_zeros(graph.slots, graph.classes, columns)
-    behind = _with_dead_end(seeds[graph.slots])
+    everyone, behind, room = _room(graph, weights[0])
+    flow = everyone.new_zeros(graph.slots, graph.classes, everyone.shape[1])
+    behind[graph.slots].copy_(seeds[graph.slots])
     for depth in reversed(range(graph.slots)):
-        layer, weight = graph.layers[depth], weights[depth]
-        arcs = behind.index_select(0, layer.next.view(-1)).view(*layer.next.shape, columns).mul_(weight)
-        if depth:
-            behind = weight.new_zeros(len(arcs) + 1, columns)
-            torch.sum(arcs, 1, out=behind[:-1])
-            if depth in seeds:
-                behind[:-1] += seeds[depth]
+        weight, following = weights[depth], graph.following[depth]
+        arcs = torch.index_select(everyone, 0, following, out=room[: len(following)])
+        arcs = arcs.view(-1, *weight.shape).mul_(weight)  # (states, a, n)
+        torch.sum(arcs, 1, out=behind[depth])
+        if depth in seeds:
+            behind[depth].add_(seeds[depth])
         arcs.mul_(sums[depth][:, None])
         if len(weight) == graph.classes:
             torch.sum(arcs, 0, out=flow[depth])
         else:
-            flow[depth].index_copy_(0, layer.labels, arcs.sum(0))
+            flow[depth].index_copy_(0, graph.layers[depth].labels, arcs.sum(0))
     return flow
+
+
+def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Zeros for all states and dead ends, `(states + 1, n)`, the same by depth, and room for a layer's arcs.
+
+    In one block each, because fresh memory for every layer costs more than the arithmetic.
+    """
+    columns = weight.shape[1]
+    everyone = weight.new_zeros(graph.states + 1, columns)
+    *by_depth, _ = torch.split(everyone, [*graph.sizes, 1])
+    return everyone, by_depth, weight.new_empty(graph.widest, columns)
 
 
 def _with_dead_end(values: Tensor) -> Tensor:
@@ -104,17 +116,22 @@ def posterior(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tens
         return torch.autograd.grad(value.sum(), logs)[0]
 
 
-def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Each slot's probabilities scaled to add up to 1, `(m, c, n)`; the log of the scale, `(n,)`; and the logarithms.
+def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Probabilities, `(m, c, n)`, no slot's adding up to more than 1; the log of the scale, `(n,)`; and the logarithms.
 
-    What is forbidden has probability 0, and a slot without any label (an unused one) has scale 1.
+    Log-probabilities need no scale (None); other numbers are scaled slot by slot.
     """
-    logs = masked(log_probs.detach(), mask)  # (n, m, c)
-    scale = logs.logsumexp(2)  # (n, m)
-    share = (logs - scale[..., None]).exp_().permute(1, 2, 0).contiguous()
+    logs = log_probs.detach().double()
     if mask is not None:
-        scale = torch.where(mask.any(2), scale, 0)
-    return share, scale.sum(1), logs
+        logs = torch.where(mask, logs, -torch.inf)
+    share = logs.permute(1, 2, 0).contiguous().exp()  # in place it could reach the caller's tensor
+    if not bool(share.sum(1).max() > _ONE):  # NaN goes its way
+        return share, None, logs
+    logs = logs.clamp(min=IMPOSSIBLE)
+    scale = logs.logsumexp(2)  # (n, m)
+    share = torch.where(logs > IMPOSSIBLE / 2, logs - scale[..., None], -torch.inf)
+    share = share.permute(1, 2, 0).contiguous().exp_()
+    return share, torch.where(scale > IMPOSSIBLE / 2, scale, 0).sum(1), logs
 
 
 def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
@@ -142,10 +159,10 @@ class _LogProbability(torch.autograd.Function):
         weights = weights_of(graph.layers, share)
         sums = forward(graph, weights)
         total = ended(graph, template, sums)
-        result = total.log() + scale
+        result = total.log() if scale is None else total.log() + scale
         ctx.exactly = None
-        if not bool((total > SMALLEST).all()) or not bool((scale > IMPOSSIBLE / 2).all()):
-            ctx.exactly = _in_logarithms(graph, template, logs, (total <= SMALLEST) | (scale <= IMPOSSIBLE / 2))
+        if not bool(total.min() > SMALLEST):
+            ctx.exactly = _in_logarithms(graph, template, logs, total <= SMALLEST)
             small, value, _ = ctx.exactly
             result[small] = value
         if ctx.needs_input_grad[0]:
@@ -169,7 +186,7 @@ class _LogProbability(torch.autograd.Function):
 def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
     ids = small.nonzero()[:, 0]
-    value, posterior = log_posterior(graph, template[ids], logs[ids])
+    value, posterior = log_posterior(graph, template[ids], logs[ids].clamp(min=IMPOSSIBLE))
     return ids, value, posterior
 
 
