@@ -103,6 +103,10 @@ class Lattice(GraphSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
+        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
+            raise InputError(
+                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
+            )
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 
@@ -172,8 +176,10 @@ class Lattice(GraphSamples):
                 f"the lattice holds {total:,} candidates, more than the budget of {budget:,}. Use it as it is, take "
                 "some with sample() or top_k(), or raise budget= if memory and time allow"
             )
-        labels, sample = listed(self.graph, self.template, self._columns)
-        return self._rows(labels, torch.bincount(sample, minlength=self.samples))
+        columns = self._columns
+        parts = [listed(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
+        counts = [torch.bincount(sample, minlength=1) for _, sample in parts]
+        return self._rows(torch.cat([labels for labels, _ in parts]), torch.cat(counts))
 
     @cached_property
     def first(self) -> Tensor:
