@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, Task
-from clipper.candidates import Candidates
+from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
+from clipper.candidates import Candidates, CandidateSet
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pixels, embed, pretrained
@@ -22,15 +22,34 @@ NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "DigitsMlp": networks.DigitsMlp,
     "DigitsCnn": networks.DigitsCnn,
     "MnistCnn": networks.MnistCnn,
+    "CifarResNet18": networks.CifarResNet18,
+    "HwfCnn": networks.HwfCnn,
 }
-_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn"}
-_SCALE = {"digits": (0.3, 0.38), "mnist": (0.1307, 0.3081)}
+_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn"}
+_SCALE = {"digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0)}
 """Mean and deviation of the training images' pixels."""
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+_ENCODER_SIZE = 96
+"""To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
+_MOST_OUTPUTS = 100_000
+"""Candidates of all outputs together, past which an engine sees those of the target alone."""
+
+
+def task_of(config: TrainConfig, images: Images) -> Task | LatticeTask:
+    """The samples that the run learns from; a lattice holds their candidates where these are too many to list."""
+    if holds_lattice(config, images.classes):
+        return draw_lattice(images, config.rule, config.samples, config.slots, config.seed)
+    per_sample = config.per_sample or None
+    return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample)
+
+
+def holds_lattice(config: TrainConfig, classes: int) -> bool:
+    """Whether a run learns from all candidates, and these are too many to list."""
+    return not config.per_sample and needs_lattice(config.rule, config.slots, classes)
 
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:
@@ -71,8 +90,10 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
         raise InputError(f"the engine {config.engine!r} does not take the options {options}: {error}") from error
 
 
-def outputs_of(config: TrainConfig, classes: int) -> Candidates:
-    """The candidates of every value of the rule; a value is its own place among them."""
+def outputs_of(config: TrainConfig, classes: int) -> Candidates | None:
+    """The candidates of every value of the rule, a value being its own place; None where they are too many to list."""
+    if config.rule == "hwf" or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
+        return None
     highest = (classes - 1) * (config.slots if config.rule == "sum" else 1)
     return Candidates.from_rule(RULES[config.rule], range(highest + 1), config.slots, classes)
 
@@ -84,18 +105,18 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     return Clipper(k=config.k, objective=config.objective)
 
 
-def candidates_of(config: TrainConfig, task: Task) -> Candidates:
+def candidates_of(config: TrainConfig, task: Task | LatticeTask) -> CandidateSet:
     """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
     if config.objective != "gold":
         return task.candidates
     return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), task.candidates.classes)
 
 
-def embeddings_of(config: TrainConfig, task: Task) -> Tensor | None:
+def embeddings_of(config: TrainConfig, task: Task | LatticeTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if config.encoder == "trainable" or clip_of(config) is None:
         return None
-    encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder)
+    encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder, size=_ENCODER_SIZE)
     return embed(encoder, task.inputs)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
@@ -15,9 +16,9 @@ from clipper.benchmarks.parts import (
     network_of,
     normalised,
     optimiser_of,
+    task_of,
 )
-from clipper.benchmarks.tasks import draw
-from clipper.training import Record, TrainConfig, Watch, train
+from clipper.training import Record, Samples, TrainConfig, Watch, train
 
 
 def run(
@@ -43,12 +44,13 @@ def run(
         (2, True)
     """
     images, test = train_and_test(config.data, data_root)
-    task = draw(images, config.rule, config.samples, config.slots, config.seed)
+    task = task_of(config, images)
     network = network_of(config, images.classes)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     clip = clip_of(config)
     history = train(
         network,
-        replace(task, inputs=normalised(task.inputs, config.data), candidates=candidates_of(config, task)),
+        Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets),
         engine_of(config, images.classes),
         clip=clip,
         embeddings=embeddings_of(config, task),

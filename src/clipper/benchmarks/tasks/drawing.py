@@ -76,12 +76,22 @@ def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, 
         Candidates(10 samples, 500 candidates, 30 slots, 10 classes)
     """
     chosen, gold, targets, domains = _drawn(images, rule, samples, slots, seed)
-    combinations = math.prod(map(len, domains or [range(images.classes)] * slots))
-    if per_sample is not None and combinations > BUDGET and rule in MACHINES:
+    if per_sample is not None and needs_lattice(rule, slots, images.classes):
         candidates = lattice_of(rule, targets, slots, images.classes, domains).sample(per_sample, seed)
     else:
         candidates = candidates_of(rule_named(rule), targets, slots, images.classes, domains, per_sample, seed)
     return Task(images.pixels[chosen], gold, torch.tensor(targets), candidates)
+
+
+def needs_lattice(rule: str, slots: int, classes: int) -> bool:
+    """Whether a rule has too many label combinations to try them all, and a state machine that spares it.
+
+    Examples:
+        >>> needs_lattice("sum", slots=4, classes=10), needs_lattice("sum", slots=30, classes=10)
+        (False, True)
+    """
+    domains = DOMAINS[rule](slots) if rule in DOMAINS else [range(classes)] * slots
+    return rule in MACHINES and math.prod(map(len, domains)) > BUDGET
 
 
 def draw_lattice(images: Images, rule: str, samples: int, slots: int, seed: int = 0) -> LatticeTask:
