@@ -41,6 +41,9 @@ def graph_of(
 
 def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
     """The kind of label in each slot of each template, `(templates, m)`; -1 where the slot is unused."""
+    if len(kinds) == 1:
+        used = torch.arange(graph.slots, device=graph.lengths.device) < graph.lengths[:, None]
+        return used.long() - 1
     kind = kind_of_label(torch.arange(graph.classes, device=graph.lengths.device), kinds)  # (c,)
     lowest = torch.where(graph.support, kind, len(kinds)).amin(2)
     highest = torch.where(graph.support, kind, -1).amax(2)

@@ -108,14 +108,6 @@ def masked(log_probs: Tensor, mask: Tensor | None, forbidden: float = IMPOSSIBLE
     return logs if mask is None else torch.where(mask, logs, forbidden)
 
 
-def posterior(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
-    """The probability of each label given that the formula holds, `(n, m, c)`; 0 for impossible samples."""
-    with torch.enable_grad():
-        logs = log_probs.detach().requires_grad_()
-        value = log_probability(graph, template, logs, mask)
-        return torch.autograd.grad(value.sum(), logs)[0]
-
-
 def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
     """Probabilities, `(m, c, n)`, no slot's adding up to more than 1; the log of the scale, `(n,)`; and the logarithms.
 

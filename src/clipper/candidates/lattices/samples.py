@@ -1,0 +1,176 @@
+"""Samples of a state graph: which ways through it are a sample's candidates, before any probability comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from clipper.candidates.checks import check_nonempty
+from clipper.candidates.kinds import Kind
+from clipper.candidates.lattices.building import kind_of_slots
+from clipper.candidates.lattices.counting import count, whole_numbers, words_for
+from clipper.candidates.lattices.graph import StateGraph
+from clipper.candidates.lattices.reach import support, viable
+from clipper.candidates.lattices.rows import followed
+from clipper.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSamples:
+    """What is known of a lattice's samples without a classifier: counts, support, restrictions, batches."""
+
+    graph: StateGraph
+    """The states of the rule, shared by all samples."""
+    template: Tensor
+    """`(n,)`: which target and length each sample has."""
+    kinds: tuple[Kind, ...]
+    """The kinds of label; one, unless several classifiers are trained."""
+    allowed: Tensor | None = None
+    """`(n, m, c)` bool: the labels that a restriction has left to each instance; None for all."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are, `n`."""
+        return len(self.template)
+
+    @property
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+        return self.graph.slots
+
+    @property
+    def classes(self) -> int:
+        """The length of the label axis, `c`."""
+        return self.graph.classes
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.template.device
+
+    def prepare(self) -> None:
+        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
+        _ = self.kind, self._mask
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell this lattice from others."""
+        layers = [layer.next for layer in self.graph.layers]
+        return self.template, *layers, *self.graph.ends, *(() if self.allowed is None else (self.allowed,))
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return self.graph.ragged and bool((self.lengths < self.slots).any())
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many slots each sample has, `(n,)`."""
+        return self.graph.lengths[self.template]
+
+    @property
+    def targets(self) -> list[Hashable]:
+        """What the rule gives for each sample."""
+        return [self.graph.targets[i] for i in self.template.tolist()]
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many candidates each sample has, exactly, however many."""
+        if self.allowed is None:
+            return whole_numbers(self.graph.counts[self.template])
+        return whole_numbers(self.count_words())
+
+    def count(self) -> list[int]:
+        """How many candidates each sample has, exactly: the same as `counts`."""
+        return list(self.counts)
+
+    def count_words(self) -> Tensor:
+        """As `counts`, in words of 38 bits, the lowest first, `(n, words)`: numbers that tensors can compare."""
+        pieces, columns = self.graph.pieces(self.samples, each=words_for(self.graph)), self._columns
+        return torch.cat([count(self.graph, self.template[part], columns[..., part]) for part in pieces])
+
+    @cached_property
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+        if self.allowed is None:
+            return self.graph.support.index_select(0, self.template).flatten(0, 1)
+        columns = self._columns
+        parts = [support(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
+        return torch.cat(parts).flatten(0, 1)
+
+    @cached_property
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+        return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        if gold.shape != (self.samples, self.slots):
+            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        inside = followed(self.graph, self.template, gold)
+        if self.allowed is None:
+            return inside
+        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1).long()[..., None])[..., 0]
+        return inside & (taken | (self.kind < 0)).all(1)
+
+    def restrict(self, allowed: Tensor) -> Self:
+        """Only the candidates whose every label is in `allowed (n*m, c)` bool; every sample must keep one."""
+        restricted = self.narrowed(allowed)
+        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
+        return restricted
+
+    def narrowed(self, allowed: Tensor) -> Self:
+        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        if allowed.shape != (self.samples * self.slots, self.classes) or allowed.dtype != torch.bool:
+            raise InputError(
+                f"expected allowed of shape ({self.samples * self.slots}, {self.classes}) bool, "
+                f"got {tuple(allowed.shape)} of {allowed.dtype}"
+            )
+        narrowed = allowed.view(self.samples, self.slots, self.classes)
+        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
+
+    def possible(self) -> Tensor:
+        """Whether each sample has a candidate, `(n,)` bool."""
+        columns = self._columns
+        return torch.cat([viable(self.graph, self.template[p], columns[..., p])[0][0] for p in self._pieces()])
+
+    def batch(self, samples: Tensor | Sequence[int]) -> Self:
+        """The lattice of the given samples, in the given order; a sample may come twice."""
+        ids = torch.as_tensor(samples, dtype=torch.long, device=self.device)
+        if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
+            raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
+        allowed = None if self.allowed is None else self.allowed.index_select(0, ids)
+        return replace(self, template=self.template.index_select(0, ids), allowed=allowed)
+
+    def span(self, first: int, last: int) -> Self:
+        """The lattice of the samples `first` to `last - 1`."""
+        allowed = None if self.allowed is None else self.allowed[first:last]
+        return replace(self, template=self.template[first:last], allowed=allowed)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same lattice on another device."""
+        allowed = None if self.allowed is None else self.allowed.to(device)
+        return replace(self, graph=self.graph.to(device), template=self.template.to(device), allowed=allowed)
+
+    @cached_property
+    def _mask(self) -> Tensor | None:
+        """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
+        if not self.graph.ragged:
+            return self.allowed
+        used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
+        return used.expand(-1, -1, self.classes) if self.allowed is None else used & self.allowed
+
+    @property
+    def _columns(self) -> Tensor:
+        """As `_mask`, `(m, c, n)`."""
+        if self._mask is not None:
+            return self._mask.permute(1, 2, 0)
+        return torch.ones(self.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
+
+    def _pieces(self) -> list[slice]:
+        return self.graph.pieces(self.samples)
