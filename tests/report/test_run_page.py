@@ -15,7 +15,7 @@ from clipper.benchmarks.parts import clip_of, embeddings_of, held_out_of, networ
 from clipper.benchmarks.runs import run
 from clipper.errors import FileError
 from clipper.report.nearness import nearness
-from clipper.report.replay import replay
+from clipper.report.replay import glimpse, replay
 from clipper.report.run_page import write_run_page
 from clipper.training import Record, TrainConfig, accuracy
 from clipper.training.checkpoint import load_weights
@@ -49,6 +49,19 @@ def test_the_replay_finds_each_batchs_own_neighbours():
     for ids in samples_of(task).batches(10, SMALL.seed, epoch=1):
         kept = clip_of(SMALL)(task.candidates.batch(ids), vectors[ids])
         assert torch.equal(seen.pruning.candidates.batch(ids).labels, kept.labels)
+
+
+def test_a_glimpse_of_many_samples_is_pruned_as_the_runs_first_batches():
+    task = task_of(SMALL, train_and_test("digits")[0])
+    few, notes = glimpse(SMALL, task, samples=15)
+    batches = samples_of(task).batches(SMALL.batch, SMALL.seed, epoch=1)
+    assert len(few.gold) == 20 < len(task.gold)
+    assert notes
+    vectors = embeddings_of(SMALL, task)
+    seen = replay(SMALL, few, embeddings_of(SMALL, few))
+    for place, ids in enumerate(batches[:2]):
+        kept = clip_of(SMALL)(task.candidates.batch(ids), vectors[ids])
+        assert torch.equal(seen.pruning.candidates.span(10 * place, 10 * place + 10).labels, kept.labels)
 
 
 def test_the_random_control_strikes_out_as_many_as_the_run():

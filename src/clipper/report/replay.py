@@ -38,13 +38,46 @@ def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
         (40, ['Neighbours were sought among all samples, once, as in the run.'])
     """
     clip = clip_of(config) or Clipper(k=config.k)
-    every = torch.arange(len(task.gold))
-    batches = [every] if config.when == "once" else samples_of(task).batches(config.batch, config.seed, epoch=1)
-    graph = _within(clip, task, embeddings, batches)
+    graph = _within(clip, task, embeddings, _batches(config, task))
     pruning = prune(task.candidates, graph, "exact" if clip.objective == "random" else clip.objective, clip.solver)
     if clip.objective == "random":
         pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
     return Replay(graph, pruning, _notes(config))
+
+
+def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[str]]:
+    """Of a task with many samples as many whole batches as hold `samples`, so that looking does not take hours.
+
+    A pool that was pruned once stays whole: all its samples are one another's neighbours.
+
+    Examples:
+        >>> from clipper.benchmarks.datasets import digits
+        >>> from clipper.benchmarks.tasks import draw
+        >>> task = draw(digits(), "sum", samples=300, slots=2)
+        >>> few, notes = glimpse(TrainConfig(), task, samples=100)
+        >>> len(few.gold), notes
+        (128, ['Of 300 samples the first 2 batches are here, in the order of the first epoch.'])
+    """
+    taken = -(-samples // config.batch)
+    batches = samples_of(task).batches(config.batch, config.seed, epoch=1)
+    if len(batches) <= taken or config.when == "once":
+        return task, []
+    ids = torch.cat(batches[:taken])
+    few = Task(task.inputs[ids], task.gold[ids], task.targets[ids], task.candidates.batch(ids))
+    return few, [f"Of {len(task.gold):,} samples the first {taken} batches are here, in the order of the first epoch."]
+
+
+def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
+    """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
+    every = torch.arange(len(task.gold))
+    if config.when == "once":
+        return [every]
+    whole = len(task.gold) == config.samples
+    return (
+        samples_of(task).batches(config.batch, config.seed, epoch=1)
+        if whole
+        else list(torch.split(every, config.batch))
+    )
 
 
 def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:

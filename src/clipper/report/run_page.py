@@ -16,7 +16,7 @@ from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
-from clipper.report.replay import replay
+from clipper.report.replay import glimpse, replay
 from clipper.training import Record, TrainConfig
 
 _PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -122,6 +122,9 @@ def inspector_of(
     """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
     images, _ = train_and_test(config.data, data_root)
     task, notes = _listed(config, images)
+    if embeddings is None:
+        task, left_out = glimpse(config, task, samples)
+        notes += left_out
     vectors, source = nearness(config, task, embeddings, checkpoint)
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
