@@ -17,7 +17,7 @@ from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
 from clipper.errors import InputError
 from clipper.report.table_files import RECORDS, write_table
-from clipper.report.table_text import columns_of, rows_of
+from clipper.report.table_text import by_task
 
 
 def register(app: typer.Typer) -> None:
@@ -64,8 +64,9 @@ def table(
     if json:
         print_json(written.document)
     else:
-        title = f"{chosen.title}; ours, and the paper's"
-        output.print(console_table(title, columns_of(chosen), rows_of(chosen, entries)))
+        output.print(chosen.title, style="bold")
+        for task, heads, rows in by_task(chosen, entries):
+            output.print(console_table(task, heads, rows))
         output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()))
     for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
         errors.print(f"not run: {problem}", markup=False)

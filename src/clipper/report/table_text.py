@@ -61,6 +61,23 @@ def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
     return [row for row in rows if any(text != NOTHING for text in row[1:])]
 
 
+def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """For narrow screens: of each task its name, the heads and the rows; the paper's figure below ours."""
+    heads = ["row", *(NAMES[measure] for measure in table.measures)]
+    tasks = []
+    for column in table.columns:
+        found = [entry for entry in entries if entry.place.column == column and (entry.records or entry.published)]
+        rows = [[entry.place.row.name, *(_stacked(entry, measure) for measure in table.measures)] for entry in found]
+        if any(entry.records for entry in found):
+            tasks.append((column.name, heads, rows))
+    return tasks
+
+
+def _stacked(entry: Entry, measure: Measure) -> str:
+    lines, paper = ours(entry, measure).replace(" [", "\n["), papers(entry, measure)
+    return lines if paper == NOTHING else f"{lines}\npaper {paper}"
+
+
 def markdown(table: Table, entries: Sequence[Entry]) -> str:
     """The table in Markdown."""
     return markdown_table(columns_of(table), rows_of(table, entries))
