@@ -186,6 +186,13 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     assert deviations(entry) == "3 epochs, n=5,000, pixels"
 
 
+def test_a_run_of_one_column_never_stands_in_another(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    place = next(place for place in SUM.places() if place.column.name == "CIFAR-10 SUM-3, n=10K")
+    ledger.add(record_of(place.config))
+    assert [entry.place for entry in gather(SUM, ledger) if entry.records] == [place]
+
+
 def test_few_samples_never_stand_for_other_few_samples(tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
     ledger.add(record_of(replace(next(SUM.places()).config, samples=50)))

@@ -46,19 +46,19 @@ def columns_of(table: Table) -> list[str]:
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
     """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
     if len(table.measures) > 1:
-        return [
+        rows = [
             [f"{entry.place.column.name}: {entry.place.row.name}", *_pairs([entry], table.measures)]
             for entry in entries
         ]
-    by_row: dict[str, dict[str, Entry]] = {row.name: {} for row in table.rows}
-    for entry in entries:
-        by_row[entry.place.row.name][entry.place.column.name] = entry
-    (measure,) = table.measures
-    rows = [
-        [name, *(text for column in table.columns for text in _pair(found.get(column.name), measure))]
-        for name, found in by_row.items()
-    ]
+    else:
+        rows = [_across(row.name, table, entries) for row in table.rows]
     return [row for row in rows if any(text != NOTHING for text in row[1:])]
+
+
+def _across(row: str, table: Table, entries: Sequence[Entry]) -> list[str]:
+    found = {entry.place.column.name: entry for entry in entries if entry.place.row.name == row}
+    (measure,) = table.measures
+    return [row, *(text for column in table.columns for text in _pair(found.get(column.name), measure))]
 
 
 def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
@@ -24,8 +24,9 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
         by_task[_essence(record.config)].append(record)
+    sizes = {column.base.samples for column in table.columns}
     return [
-        Entry(place, _nearest(place, by_task[_essence(place.config)]), published_of(table, place))
+        Entry(place, _nearest(place, by_task[_essence(place.config)], sizes), published_of(table, place))
         for place in table.places()
     ]
 
@@ -49,10 +50,12 @@ def deviations(entry: Entry) -> str:
     return ", ".join(parts)
 
 
-def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
+def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> tuple[Record, ...]:
+    """The best group of runs for a place; runs with the `sizes` of another column belong there."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        if place.row.variant == "frozen" or record.config.encoder == place.config.encoder:
+        here = record.config.samples == place.config.samples or record.config.samples not in sizes
+        if here and (place.row.variant == "frozen" or record.config.encoder == place.config.encoder):
             groups[json.dumps(record.config.as_dict() | {"seed": 0}, sort_keys=True)].append(record)
     if not groups:
         return ()
