@@ -4,7 +4,9 @@ from clipper import engines
 from clipper.candidates import Candidates
 from clipper.errors import ClipperError
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Pruning, prune
+from clipper.pruning import Clipper, Posterior, Pruning, infer, prune
 
-__all__ = ["Candidates", "Clipper", "ClipperError", "ProximityGraph", "Pruning", "engines", "prune"]
+__all__ = [
+    "Candidates", "Clipper", "ClipperError", "Posterior", "ProximityGraph", "Pruning", "engines", "infer", "prune",
+]  # fmt: skip
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
-"""What survives: exact and printed objectives, closed forms and solvers, and the random control."""
+"""What survives: exact, printed and joint objectives, closed forms and solvers, and the random control."""
 
 from clipper.pruning.clipper import Clipper
+from clipper.pruning.joint import Posterior, infer
 from clipper.pruning.objectives import prune
 from clipper.pruning.result import Pruning, inside
 
-__all__ = ["Clipper", "Pruning", "inside", "prune"]
+__all__ = ["Clipper", "Posterior", "Pruning", "infer", "inside", "prune"]

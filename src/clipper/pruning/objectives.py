@@ -60,7 +60,7 @@ def prune(
     """
     if objective not in ("exact", "paper", "random"):
         raise InputError(f'expected the objective "exact", "paper" or "random", got {objective!r}')
-    _check_edges(candidates, graph, pool or candidates)
+    check_edges(candidates, graph, pool or candidates)
     if objective == "random":
         return _random(candidates, graph, count, imitate, seed)
     return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
@@ -165,7 +165,8 @@ def _random(
     return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)
 
 
-def _check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:
+def check_edges(candidates: Candidates, graph: ProximityGraph, pool: Candidates) -> None:
+    """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
     if candidates.labels.device != graph.source.device:
         raise InputError(
             f"expected candidates and graph on one device, got {candidates.labels.device} and {graph.source.device}; "
