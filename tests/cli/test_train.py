@@ -84,3 +84,17 @@ def test_tensorboard_writes_event_files(tmp_path):
     pytest.importorskip("tensorboard")
     run("--out", tmp_path / "one.json", "--tensorboard", tmp_path / "board")
     assert list((tmp_path / "board").glob("events*"))
+
+
+def test_a_report_is_written_beside_the_record(tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "pages" / "one.html"
+    document = json.loads(run("--out", tmp_path / "one.json", "--report", page, "--json"))
+    assert document["report"] == str(page)
+    assert "What struck out what" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_training(tmp_path):
+    with pytest.raises(ClipperError, match=r"\.html"):
+        run("--out", tmp_path / "one.json", "--report", tmp_path / "one.pdf")
+    assert not (tmp_path / "one.json").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,20 +10,9 @@ import pytest
 
 from clipper.report.demo import pruned_sample
 from clipper.report.page import figure, html_table, write_page
+from tests.report.browser import CHROMIUM, FLAGS
 
 pytest.importorskip("matplotlib")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-]
 
 
 @pytest.fixture
@@ -50,9 +38,8 @@ def test_the_same_figure_gives_the_same_text() -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 def test_a_browser_shows_the_page_without_errors(page: Path, tmp_path: Path) -> None:
     profile = f"--user-data-dir={tmp_path / 'profile'}"
-    run = subprocess.run(
-        [str(CHROMIUM), *FLAGS, profile, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True
-    )
+    options = [*FLAGS, "--enable-logging=stderr", profile, "--dump-dom"]
+    run = subprocess.run([str(CHROMIUM), *options, page.as_uri()], capture_output=True, text=True, check=True)
     assert "<h1>A title</h1>" in run.stdout
     assert "<svg" in run.stdout
     assert "CONSOLE" not in run.stderr

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, Task
+from clipper.benchmarks.tasks import RULES, Task, draw
 from clipper.candidates import Candidates
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
@@ -22,15 +22,27 @@ NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "DigitsMlp": networks.DigitsMlp,
     "DigitsCnn": networks.DigitsCnn,
     "MnistCnn": networks.MnistCnn,
+    "CifarResNet18": networks.CifarResNet18,
+    "HwfCnn": networks.HwfCnn,
 }
-_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn"}
-_SCALE = {"digits": (0.3, 0.38), "mnist": (0.1307, 0.3081)}
+_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn"}
+_SCALE = {"digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0)}
 """Mean and deviation of the training images' pixels."""
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+_ENCODER_SIZE = 96
+"""To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
+_MOST_OUTPUTS = 100_000
+"""Candidates of all outputs together, past which an engine sees those of the target alone."""
+
+
+def task_of(config: TrainConfig, images: Images) -> Task:
+    """The samples that the run learns from."""
+    per_sample = config.per_sample or None
+    return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample)
 
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:
@@ -71,8 +83,10 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
         raise InputError(f"the engine {config.engine!r} does not take the options {options}: {error}") from error
 
 
-def outputs_of(config: TrainConfig, classes: int) -> Candidates:
-    """The candidates of every value of the rule; a value is its own place among them."""
+def outputs_of(config: TrainConfig, classes: int) -> Candidates | None:
+    """The candidates of every value of the rule, a value being its own place; None where they are too many to list."""
+    if config.rule == "hwf" or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
+        return None
     highest = (classes - 1) * (config.slots if config.rule == "sum" else 1)
     return Candidates.from_rule(RULES[config.rule], range(highest + 1), config.slots, classes)
 
@@ -95,7 +109,7 @@ def embeddings_of(config: TrainConfig, task: Task) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if config.encoder == "trainable" or clip_of(config) is None:
         return None
-    encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder)
+    encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder, size=_ENCODER_SIZE)
     return embed(encoder, task.inputs)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
     candidates_of,
@@ -15,8 +17,8 @@ from clipper.benchmarks.parts import (
     network_of,
     normalised,
     optimiser_of,
+    task_of,
 )
-from clipper.benchmarks.tasks import draw
 from clipper.training import Record, TrainConfig, Watch, train
 
 
@@ -43,8 +45,9 @@ def run(
         (2, True)
     """
     images, test = train_and_test(config.data, data_root)
-    task = draw(images, config.rule, config.samples, config.slots, config.seed)
+    task = task_of(config, images)
     network = network_of(config, images.classes)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     clip = clip_of(config)
     history = train(
         network,

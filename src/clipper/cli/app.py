@@ -35,11 +35,13 @@ def _root(
 
 def main() -> None:
     """Run the command line; a ClipperError becomes one message and exit code 1."""
-    from clipper.cli import bench, data, demo, prune, train
+    from clipper.cli import bench, data, demo, prune, results, table, train
 
     prune.register(app)
     train.register(app)
     bench.register(app)
+    table.register(app)
+    results.register(app)
     demo.register(app)
     data.register(app)
     try:

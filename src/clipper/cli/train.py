@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.errors import FileError, InputError
+from clipper.errors import FileError, InputError, require
+from clipper.report.run_page import last_rows, write_run_page
 from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
 from clipper.training.record import check_record
@@ -26,14 +27,15 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule, typer.Option(help="What is known of a sample: the sum or the maximum of its labels.")
+        Rule, typer.Option(help="What is known of a sample: sum or maximum of its labels, or a formula's value.")
     ] = "sum",
     slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
+    per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet, typer.Option(help="The digits are embedded; mnist is looked for in --data-root.")
+        DataSet, typer.Option(help="The digits are embedded; the others are looked for in --data-root.")
     ] = "digits",
-    network: Annotated[str, typer.Option(help="DigitsMlp, DigitsCnn, MnistCnn; auto for what fits the data.")] = "auto",
+    network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
@@ -60,25 +62,35 @@ def train(
         int | None, typer.Option(help="Checkpoint every so many steps, not only epochs.")
     ] = None,
     tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page there, PATH.html: curves, configuration, pruning inspector.")
+    ] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
 ) -> None:
-    """Train a classifier on samples of which only the sum, or the maximum, of the labels is known.
+    """Train a classifier on samples of which only a function of the labels, such as their sum, is known.
 
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
     config = TrainConfig(
-        rule=rule, slots=slots, samples=samples, data=data, network=network, engine=engine,
+        rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, network=network, engine=engine,
         engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder, when=when, bank=bank,
         epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy, seed=seed,
         evaluate_every=evaluate_every,
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"
+    if report is not None:
+        _check_report(report)  # before the hours of training, not after them
     record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
+    written = {"output": str(path)}
+    if report is not None:
+        with errors.status("writing the report"):
+            write_run_page(record, report, data_root=data_root, checkpoint=path.with_suffix(".pt"))
+        written["report"] = str(report)
     if json:
-        print_json({"output": str(path), **record.as_dict()})
+        print_json({**written, **record.as_dict()})
     else:
-        _show(record, path)
+        _show(record, written)
 
 
 def _run(
@@ -87,10 +99,7 @@ def _run(
     if path.suffix != ".json":
         raise InputError(f"expected --out to end in .json, got {path}")
     check_record(path, config)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot create the folder {path.parent} ({error})") from error
+    _make_folder(path.parent)
     checkpoint = path.with_suffix(".pt")
     with ExitStack() as stack:
         watches = [stack.enter_context(_bar(config.epochs))]
@@ -105,6 +114,20 @@ def _run(
             raise
     record.write(path)
     return record
+
+
+def _check_report(path: Path) -> None:
+    if path.suffix != ".html":
+        raise InputError(f"expected --report to end in .html, got {path}")
+    require("matplotlib", extra="report")
+    _make_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot create the folder {folder} ({error})") from error
 
 
 def _name(config: TrainConfig) -> str:
@@ -166,15 +189,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
-def _show(record: Record, path: Path) -> None:
-    last = record.last
-    rows = [
-        ["accuracy on the held-out set", _percent(last.accuracy)],
-        ["loss", f"{last.loss:.4f}"],
-        ["candidates kept", _percent(last.retained)],
-        ["gold labels kept", _percent(last.gold)],
-        ["seconds per epoch", f"{last.seconds:.3f}"],
-        ["of which pruning", _percent(last.pruning_share)],
-    ]
-    output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], rows))
-    output.print(f"record: {path}")
+def _show(record: Record, written: dict[str, str]) -> None:
+    output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
+    for what, path in written.items():
+        output.print(f"{'record' if what == 'output' else what}: {path}")

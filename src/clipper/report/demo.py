@@ -8,11 +8,12 @@ from pathlib import Path
 from clipper.benchmarks.comparison import NAMES, Comparison
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import Retention
-from clipper.benchmarks.tasks import draw
+from clipper.benchmarks.statistics import spread
+from clipper.benchmarks.tasks import Task, draw
 from clipper.proximity import ProximityGraph
-from clipper.pruning import prune
+from clipper.pruning import Pruning, prune
 from clipper.report.figures import learning_figure, retention_figure
-from clipper.report.numbers import spread
+from clipper.report.inspector import inspect
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure
 from clipper.report.verdict import verdict
@@ -76,14 +77,25 @@ def _pruning_sections(rows: Sequence[Retention]) -> list[tuple[str, str]]:
             ),
         ),
         ("One sample", figure(pruned_sample(), "Struck out: contradicts a neighbour. Bold: the gold labels.")),
+        ("Every sample", _every_sample()),
     ]
+
+
+def _pruned() -> tuple[Task, ProximityGraph, Pruning]:
+    task = draw(digits(), "sum", samples=100, slots=3, seed=0)
+    graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=1)
+    return task, graph, prune(task.candidates, graph)
+
+
+def _every_sample() -> str:
+    task, graph, pruning = _pruned()
+    idea = "The same 100 samples to look into, where pruning goes well and where it loses the gold labels."
+    return paragraphs([idea]) + inspect(task.inputs, task.gold, task.targets, graph, pruning)
 
 
 def pruned_sample() -> str:
     """The sample of the embedded digits that loses the most while its gold labels stay."""
-    task = draw(digits(), "sum", samples=100, slots=3, seed=0)
-    graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=1)
-    pruning = prune(task.candidates, graph)
+    task, graph, pruning = _pruned()
     lost = (task.candidates.counts - pruning.candidates.counts) / task.candidates.counts
     size = task.candidates.counts
     readable = pruning.candidates.contains(task.gold) & (size >= 25) & (size <= 60)

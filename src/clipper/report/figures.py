@@ -12,7 +12,8 @@ from clipper.benchmarks.retention import Retention
 from clipper.errors import require
 
 INK, MUTED, ACCENT, PALE = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea"
-COLOURS = {"paper": "#c2703d", "exact": ACCENT, "random": MUTED, "none": INK, "gold": "#b8a24a"}
+ORANGE, OCHRE = "#c2703d", "#a8861f"
+COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "gold": "#b8a24a"}
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clipper.files import written_whole
@@ -15,7 +15,12 @@ body { margin: 3rem auto; max-width: 62rem; padding: 0 1.5rem; color: #1b2733; b
 h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
 p { max-width: 44rem; } .lead { color: #52606d; margin-top: 0; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .35rem .9rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; } th { border-bottom: 2px solid #1b2733; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; white-space: nowrap; }
+dl { display: grid; grid-template-columns: max-content auto; gap: .1rem 1rem; font-size: .9rem; }
+.wide { overflow-x: auto; } .results td, .results th { white-space: nowrap; line-height: 1.3; padding-right: .3rem; }
+.results small { color: #52606d; } .results small.paper { color: #c2703d; }
+dt { font-weight: 600; } dd { margin: 0; color: #52606d; }
+ th { border-bottom: 2px solid #1b2733; font-weight: 600; }
 td { border-bottom: 1px solid #dfe6ea; font-variant-numeric: tabular-nums; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
 figcaption { color: #52606d; font-size: .9rem; max-width: 44rem; }
@@ -32,6 +37,12 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def paragraphs(texts: Sequence[str]) -> str:
     """Text, one paragraph each."""
     return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
+
+
+def terms(meanings: Mapping[str, str]) -> str:
+    """Words and what they mean."""
+    pairs = "".join(f"<dt>{html.escape(word)}</dt><dd>{html.escape(text)}</dd>" for word, text in meanings.items())
+    return f"<dl>{pairs}</dl>"
 
 
 def figure(svg: str, caption: str) -> str:

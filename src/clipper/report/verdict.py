@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from clipper.benchmarks.comparison import Comparison
-from clipper.report.numbers import interval
+from clipper.benchmarks.statistics import interval
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "the ceiling"}
 

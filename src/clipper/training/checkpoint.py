@@ -42,11 +42,15 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
     if not Path(path).exists():
         return None
     content = _read(path)
-    if content.get("format") != FORMAT or not {"identity", "state"} <= content.keys():
-        raise FileError(f"{path} is no checkpoint of this version of Clipper; remove it to start anew")
     _check_identity(path, content["identity"], identity)
     state: dict[str, Any] = content["state"]
     return state
+
+
+def load_weights(path: str | Path) -> dict[str, torch.Tensor]:
+    """The classifier's weights in a run's checkpoint, for those who want to look at them."""
+    weights: dict[str, torch.Tensor] = _read(path)["state"]["classifier"]
+    return weights
 
 
 def _read(path: str | Path) -> dict[str, Any]:
@@ -54,7 +58,10 @@ def _read(path: str | Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, BadZipFile, pickle.UnpicklingError) as error:
         raise FileError(f"{path} cannot be read as a checkpoint ({error}); remove it to start anew") from error
-    return content if isinstance(content, dict) else {}
+    fits = isinstance(content, dict) and content.get("format") == FORMAT and {"identity", "state"} <= content.keys()
+    if not fits:
+        raise FileError(f"{path} is no checkpoint of this version of Clipper; remove it to start anew")
+    return dict(content)
 
 
 def _check_identity(path: str | Path, stored: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

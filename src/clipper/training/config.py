@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.errors import InputError
 
-Rule = Literal["sum", "max"]
-DataSet = Literal["digits", "mnist"]
+Rule = Literal["sum", "max", "hwf"]
+DataSet = Literal["digits", "mnist", "cifar10", "hwf"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "random", "gold"]
 When = Literal["batch", "once"]
@@ -32,6 +32,8 @@ class TrainConfig:
     """Images per sample."""
     samples: int = 100
     """Samples to learn from."""
+    per_sample: int = 0
+    """Candidates drawn at random for each sample before training; 0 for all of them."""
     data: DataSet = "digits"
     """Where the images come from; the digits are embedded."""
     network: str = "auto"
@@ -68,12 +70,16 @@ class TrainConfig:
             hint, value = hints[name], getattr(self, name)
             if get_origin(hint) is Literal and value not in get_args(hint):
                 raise InputError(f"expected {name} to be one of {', '.join(get_args(hint))}, got {value!r}")
-            if hint is int and name not in ("seed", "bank") and value < 1:
+            if hint is int and name not in ("seed", "bank", "per_sample") and value < 1:
                 raise InputError(f"expected {name} of at least 1, got {value}")
-        if self.lr <= 0 or self.entropy < 0 or self.bank < 0 or self.seed < 0:
+        for name in ("entropy", "bank", "seed", "per_sample"):
+            if getattr(self, name) < 0:
+                raise InputError(f"expected {name} of at least 0, got {getattr(self, name)}")
+        if self.lr <= 0:
+            raise InputError(f"expected a positive lr, got {self.lr}")
+        if (self.rule == "hwf") != (self.data == "hwf"):
             raise InputError(
-                f"expected a positive lr, and entropy, bank and seed of at least 0, "
-                f"got {self.lr}, {self.entropy}, {self.bank} and {self.seed}"
+                f"expected the rule hwf with the data set hwf, and only with it, got {self.rule} with {self.data}"
             )
 
     def as_dict(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Tally:
 
 
 @torch.no_grad()
-def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int = 1000) -> float:
+def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int = 250) -> float:
     """The share of held-out instances whose most probable label is the right one.
 
     Args:

@@ -1,0 +1,103 @@
+"""Which part of a table to run, and what to change about it: the flags of `clipper table`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clipper.benchmarks.tables.layout import Column, Row, Table
+from clipper.errors import InputError
+from clipper.training import TrainConfig
+
+QUICK_SEEDS, QUICK_EPOCHS = 3, 30
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Everything by default; names select, numbers change.
+
+    Examples:
+        >>> from clipper.benchmarks.tables.total import SUM
+        >>> small = Selection(engines=("dolphin",), columns=("SUM-3, n=100",), seeds=2).of(SUM)
+        >>> len(list(small.cells()))
+        12
+    """
+
+    engines: Sequence[str] = ()
+    variants: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    """Columns whose name contains one of these."""
+    seeds: int | None = None
+    epochs: int | None = None
+    samples: int | None = None
+    encoder: str | None = None
+    """The frozen encoder of the rows "frozen"."""
+    quick: bool = False
+    """A smaller grid on the embedded digits, where the task allows it."""
+
+    def of(self, table: Table) -> Table:
+        """The table that is left."""
+        rows = [self._row(row) for row in table.rows if self._has(row)]
+        columns = [self._column(column) for column in table.columns if self._covers(column)]
+        if self.quick:
+            columns = _distinct(columns)
+        _check(self, table, rows, columns)
+        seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
+        return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds)
+
+    def _has(self, row: Row) -> bool:
+        engines, variants = self.engines or (row.engine,), self.variants or (row.variant,)
+        return row.engine in engines and row.variant in variants
+
+    def _row(self, row: Row) -> Row:
+        changes: dict[str, Any] = dict(row.changes)
+        if row.variant == "frozen" and (self.encoder or self.quick):
+            changes["encoder"] = self.encoder or "pixels"
+        return replace(row, changes=changes)
+
+    def _covers(self, column: Column) -> bool:
+        return not self.columns or any(part.lower() in column.name.lower() for part in self.columns)
+
+    def _column(self, column: Column) -> Column:
+        base = _quick(column.base) if self.quick else column.base
+        options = {"scallop": {"k": 3}} if self.quick else column.options
+        base = replace(base, epochs=self.epochs or base.epochs, samples=self.samples or base.samples)
+        return replace(column, base=base, options=options)
+
+
+def _quick(base: TrainConfig) -> TrainConfig:
+    """The same task on the embedded digits, as far as 1,198 of them go; formulas have images of their own."""
+    data: Any = base.data if base.rule == "hwf" else "digits"
+    samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
+    return replace(base, data=data, samples=samples, epochs=QUICK_EPOCHS, evaluate_every=1)
+
+
+def _distinct(columns: list[Column]) -> list[Column]:
+    """Columns that became the same task are one."""
+    first: dict[str, Column] = {}
+    for column in columns:
+        first.setdefault(repr(column.base), column)
+    return [replace(column, name=_task(column.base)) for column in first.values()]
+
+
+def _task(config: TrainConfig) -> str:
+    batch = "" if config.batch == 64 else f", batch {config.batch}"
+    return f"{config.data} {config.rule.upper()}-{config.slots}, n={config.samples}{batch}"
+
+
+def _check(selection: Selection, table: Table, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    for what, wanted, known in (
+        ("engines", selection.engines, {row.engine for row in table.rows}),
+        ("variants", selection.variants, {row.variant for row in table.rows}),
+    ):
+        unknown = sorted(set(wanted) - known)
+        if unknown:
+            raise InputError(f"expected {what} of the table {table.name} ({', '.join(sorted(known))}), got {unknown}")
+    if not rows or not columns:
+        names = "; ".join(column.name for column in table.columns)
+        raise InputError(f"nothing of the table {table.name} is left; its columns are: {names}")
+    for name in ("seeds", "epochs", "samples"):
+        value = getattr(selection, name)
+        if value is not None and value < 1:
+            raise InputError(f"expected --{name} of at least 1, got {value}")

@@ -1,0 +1,46 @@
+"""The rows that the tables share: every engine alone, with the paper's prunings, and with what it is compared to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clipper.benchmarks.tables.layout import Row
+
+FROZEN = "mobilenet-v2"
+"""The pretrained encoder of the rows "frozen"; the paper's ResNet-18 where a user has its weights."""
+ENTROPY = 0.1
+"""The weight of the entropy in the rows "entropy"."""
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "none": {"objective": "none"},
+    "frozen": {"objective": "paper", "encoder": FROZEN},
+    "trainable": {"objective": "paper", "encoder": "trainable"},
+    "exact": {"objective": "exact", "encoder": "trainable"},
+    "random": {"objective": "random", "encoder": "trainable"},
+    "entropy": {"objective": "none", "entropy": ENTROPY},
+}
+"""What is done to the candidates: the first three are the paper's, the last two its reviewers'."""
+MEANING = {
+    "none": "all candidates",
+    "frozen": "the printed program, neighbours by a pretrained encoder",
+    "trainable": "the printed program, neighbours by the classifier's own layer",
+    "exact": "the stated problem, neighbours by the classifier's own layer",
+    "random": "as many candidates discarded as by exact, at random",
+    "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
+    "gold": "the ceiling: trained on the gold labels of the same images",
+}
+
+
+def rows_of(engines: Sequence[str], variants: Sequence[str] = tuple(VARIANTS)) -> list[Row]:
+    """Each engine with each variant.
+
+    Examples:
+        >>> [row.name for row in rows_of(["dolphin"], ["none", "exact"])]
+        ['dolphin', 'dolphin + exact']
+    """
+    return [Row(engine, variant, {"engine": engine, **VARIANTS[variant]}) for engine in engines for variant in variants]
+
+
+CEILING = Row("gold labels", "none", {"engine": "semantic", "objective": "gold"})
+"""The same network, trained on the gold labels of the same images."""

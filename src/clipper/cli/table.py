@@ -1,0 +1,94 @@
+"""`clipper table`: the paper's tables, run here and laid beside the paper's figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named
+from clipper.benchmarks.tables.catalogue import TABLES
+from clipper.benchmarks.tables.grid import Outcome, run_cells
+from clipper.cli.console import errors, output, print_json, progress_bars
+from clipper.cli.console import table as console_table
+from clipper.errors import InputError
+from clipper.report.table_files import RECORDS, write_table
+from clipper.report.table_text import columns_of, rows_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="table")(table)
+
+
+def table(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(TABLES)}.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smaller grid on the embedded digits; some minutes.")
+    ] = False,
+    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; may come twice.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help="Only none, frozen, trainable, exact, …; twice.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Only columns with this in their name; twice.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs for each place of the table.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each run; the paper has 50.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Samples of each run instead of the column's.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Frozen encoder: pixels, mobilenet-v2, resnet18 …; default mobilenet-v2.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes, of one thread each; default: one per core.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(
+        "results"
+    ),
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
+    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+) -> None:
+    """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
+
+    Finished runs are kept in the folder's records and never run again: a table that was interrupted goes on when the
+    same command is given again, and several commands may fill one table.
+    """
+    selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
+    chosen = selection.of(table_named(name))
+    if jobs is not None and jobs < 1:
+        raise InputError(f"expected --jobs of at least 1, got {jobs}")
+    ledger = Ledger(out / RECORDS)
+    failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
+    entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
+    with errors.status("writing the table"):
+        written = write_table(chosen, entries, out, data_root=data_root)
+    if json:
+        print_json(written.document)
+        return
+    output.print(console_table(f"{chosen.title}; ours, and the paper's", columns_of(chosen), rows_of(chosen, entries)))
+    for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
+        errors.print(f"not run: {problem}", markup=False)
+    output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()))
+
+
+def _run(chosen: Table, ledger: Ledger, jobs: int, data_root: Path | None) -> list[Outcome]:
+    cells = list(chosen.cells())
+    with _bar(cells, ledger) as watch:
+        try:
+            return run_cells(cells, ledger, jobs=jobs, data_root=data_root, watch=watch)
+        except KeyboardInterrupt:
+            errors.print(f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on")
+            raise
+
+
+@contextmanager
+def _bar(cells: list[Cell], ledger: Ledger) -> Iterator[Callable[[Outcome], None]]:
+    done = sum(ledger.find(cell.config) is not None for cell in cells)
+    with progress_bars() as report:
+        report("runs", done, len(cells))
+
+        def watch(_: Outcome) -> None:
+            nonlocal done
+            done += 1
+            report("runs", done, len(cells))
+
+        yield watch

@@ -1,0 +1,99 @@
+"""The paper's claims one by one: its gain, ours with an interval, and whether it reproduces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clipper.benchmarks.statistics import interval
+from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables.layout import Measure
+
+CLOSE = 3.0
+"""Points within which a share that was kept counts as the paper's."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something the paper reports, and what came out here."""
+
+    what: str
+    paper: str
+    ours: str
+    verdict: str
+
+    def as_row(self) -> list[str]:
+        """For a table."""
+        return [self.what, self.paper, self.ours, self.verdict]
+
+
+CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]
+
+
+def claims_of(table: Table, entries: Sequence[Entry]) -> list[Claim]:
+    """Gains over the same engine without pruning; where shares are in the table, those too."""
+    found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
+    claims = []
+    for entry in entries:
+        row = entry.place.row
+        base = found.get((row.engine, entry.place.column.name))
+        if base is None or base is entry:
+            continue
+        claims += _gain(entry, base)
+        claims += [
+            claim for measure in ("retained", "gold") if measure in table.measures for claim in _kept(entry, measure)
+        ]
+    return claims
+
+
+def _gain(entry: Entry, base: Entry) -> list[Claim]:
+    """What the pruning adds to the engine, seed for seed."""
+    paper, without = entry.paper("accuracy"), base.paper("accuracy")
+    pairs = _paired(entry, base)
+    if paper is None or without is None or len(pairs) < 2 or deviations(entry) != deviations(base) + _encoder(entry):
+        return []
+    published = paper[0] - without[0]
+    low, high = interval(pairs)
+    mean = sum(pairs) / len(pairs)
+    what = f"{entry.place.row.name} over {base.place.row.name}, {entry.place.column.name}"
+    ours = f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)"
+    return [Claim(what, f"{published:+.1f}", ours, verdict_of(published, low, high))]
+
+
+def _encoder(entry: Entry) -> str:
+    """What a frozen encoder of another name adds to the deviations."""
+    asked, done = entry.place.config.encoder, entry.records[0].config.encoder
+    return "" if asked == done else done
+
+
+def verdict_of(published: float, low: float, high: float) -> str:
+    """Whether a published gain is seen here, given the 95 % interval of ours.
+
+    Examples:
+        >>> verdict_of(17.0, 3.0, 12.0), verdict_of(17.0, -4.0, 6.0), verdict_of(0.2, -1.0, 1.0)
+        ('smaller', 'not seen', 'no difference, there or here')
+    """
+    if abs(published) < 1:
+        return "no difference, there or here" if low <= 0 <= high else "a difference only here"
+    if low <= published <= high:
+        return "reproduces" if low > 0 or high < 0 else "undecided"
+    if low * published > 0 and high * published > 0:
+        return "smaller" if abs(published) > max(abs(low), abs(high)) else "larger"
+    return "not seen" if low <= 0 <= high else "the opposite"
+
+
+def _paired(entry: Entry, base: Entry) -> list[float]:
+    ours = {record.config.seed: record.last.accuracy for record in entry.records}
+    theirs = {record.config.seed: record.last.accuracy for record in base.records}
+    return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
+
+
+def _kept(entry: Entry, measure: Measure) -> list[Claim]:
+    paper, values = entry.paper(measure), entry.values(measure)
+    if paper is None or not values:
+        return []
+    mean = sum(values) / len(values)
+    what = {"retained": "candidates kept", "gold": "gold kept"}[measure]
+    verdict = f"{'within' if abs(mean - paper[0]) <= CLOSE else 'not within'} {CLOSE:g} points"
+    name = f"{what} by {entry.place.row.name}, {entry.place.column.name}"
+    return [Claim(name, f"{paper[0]:.1f}", f"{mean:.1f} ({len(values)} seeds)", verdict)]

@@ -1,0 +1,139 @@
+"""A page for one training run: how it ended, its curves, its configuration, and what its pruning struck out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clipper.benchmarks.data.hwf import SYMBOLS
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.parts import task_of
+from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
+from clipper.report.inspector import inspect
+from clipper.report.nearness import nearness
+from clipper.report.page import figure, html_table, paragraphs, write_page
+from clipper.report.replay import replay
+from clipper.training import Record, TrainConfig
+
+_PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+NAMES: dict[str, list[str]] = {
+    "hwf": list(SYMBOLS.replace("*", "×").replace("-", "−").replace("/", "÷")),
+    "cifar10": [f"{label} {name}" for label, name in enumerate(_PHOTOGRAPHS)],  # it is the numbers that are summed
+}
+"""The labels of the data sets whose labels are not their own names."""
+_IDEA = (
+    "Images that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
+    "that neighbour could not have; the chosen edges strike them out."
+)
+
+
+def write_run_page(
+    record: Record,
+    path: Path,
+    *,
+    data_root: str | Path | None = None,
+    embeddings: Tensor | None = None,
+    checkpoint: Path | None = None,
+    samples: int = 100,
+) -> None:
+    """Write the page of a run; it opens from disk, without a network.
+
+    Args:
+        record: the run's.
+        path: where to; an older page is replaced.
+        data_root: the folder with the data sets, if not in the usual places.
+        embeddings: what the inspector judges nearness by, `(n, m, d)`; the run's own encoder if not given.
+        checkpoint: the run's, where its encoder was trained: a record holds no weights. Without it, the raw pixels
+            stand in, and the page says so.
+        samples: how many the inspector shows.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from clipper.benchmarks.runs import run
+        >>> record = run(TrainConfig(samples=10, slots=2, epochs=1))
+        >>> with TemporaryDirectory() as folder:
+        ...     write_run_page(record, Path(folder) / "run.html")
+        ...     "inspector" in (Path(folder) / "run.html").read_text(encoding="utf-8")
+        True
+    """
+    config = record.config
+    curves = [("How it learned", _curves(record))]
+    if config.objective not in ("none", "gold"):
+        caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
+        kept = figure(kept_over_epochs(record), caption + "two is what the neighbours told.")
+        curves.append(("What pruning kept", kept))
+    inspector = inspector_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
+    write_page(
+        path,
+        f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
+        f"{config.samples:,} samples of {config.slots} images; {len(record.epochs)} epochs, seed {config.seed}.",
+        [
+            ("How it ended", html_table(["", "last epoch"], last_rows(record))),
+            *curves,
+            ("What struck out what", inspector),
+            ("Configuration", html_table(["setting", "value"], settings(config.as_dict()))),
+            ("Versions", html_table(["", "version"], settings(record.versions))),
+        ],
+    )
+
+
+def last_rows(record: Record) -> list[list[str]]:
+    """The last epoch's figures in words.
+
+    Examples:
+        >>> from clipper.training import Figures
+        >>> last_rows(Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
+        ['accuracy on the held-out set', '75.0 %']
+    """
+    last = record.last
+    return [
+        ["accuracy on the held-out set", _percent(last.accuracy)],
+        ["loss", f"{last.loss:.4f}"],
+        ["candidates kept", _percent(last.retained)],
+        ["gold labels kept", _percent(last.gold)],
+        ["seconds per epoch", f"{last.seconds:.3f}"],
+        ["of which pruning", _percent(last.pruning_share)],
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _curves(record: Record) -> str:
+    measured = any(figures.accuracy is not None for figures in record.epochs)
+    accuracy = "On images that the run never learned from; nothing was chosen by it."
+    shown = figure(accuracy_figure({record.config.objective: [record]}), accuracy) if measured else ""
+    return shown + figure(loss_figure(record), "Mean over the samples.")
+
+
+def inspector_of(
+    config: TrainConfig,
+    *,
+    data_root: str | Path | None = None,
+    embeddings: Tensor | None = None,
+    checkpoint: Path | None = None,
+    samples: int = 100,
+) -> str:
+    """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+    images, _ = train_and_test(config.data, data_root)
+    task = task_of(config, images)
+    vectors, source = nearness(config, task, embeddings, checkpoint)
+    seen = replay(config, task, vectors)
+    names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
+    shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
+    return paragraphs([_IDEA, " ".join([source, *seen.notes])]) + shown
+
+
+def settings(values: Mapping[str, Any]) -> list[list[str]]:
+    """Names and values as the rows of a table."""
+    return [[name.replace("_", " "), _plain(value)] for name, value in values.items()]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {entry}" for name, entry in value.items()) or "–"
+    return str(value)

@@ -1,0 +1,118 @@
+"""The page of a table: ours beside the paper's, how it learned, what was kept, what it cost, and a look inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables.variants import MEANING
+from clipper.report.claims import CLAIM_COLUMNS, claims_of
+from clipper.report.curves import accuracy_figure
+from clipper.report.page import figure, html_table, terms, write_page
+from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
+from clipper.report.run_page import inspector_of, settings
+from clipper.report.table_html import results_table
+
+FEWEST = 3
+"""Measurements that make a curve."""
+_LEAD = (
+    "Accuracy is the last epoch's on images that no run has seen: mean ± deviation over the seeds, [95 % interval of "
+    "the mean] (seeds). A seed means the same samples and first weights in every row. Nothing was chosen by it."
+)
+
+
+def write_table_page(
+    table: Table, entries: Sequence[Entry], path: Path, *, data_root: str | Path | None = None
+) -> None:
+    """Write the page; it opens from disk, without a network.
+
+    Args:
+        table: what was asked for.
+        entries: what came out at each place of it.
+        path: where to; an older page is replaced.
+        data_root: the folder with the data sets, for the images of the inspector.
+    """
+    sections = [("The table", results_table(table, entries) + _meanings(entries))]
+    sections += _claims(table, entries)
+    for column in table.columns:
+        sections += _column(column.name, [entry for entry in entries if entry.place.column == column and entry.records])
+    sections += _costs(entries)
+    sections += _inspected(entries, data_root)
+    sections.append(("Every seed", html_table(["place", "runs", "accuracy by seed, %"], _seeds(entries))))
+    write_page(path, table.title, _LEAD, sections)
+
+
+def _meanings(entries: Sequence[Entry]) -> str:
+    variants = dict.fromkeys("gold" if e.place.config.objective == "gold" else e.place.row.variant for e in entries)
+    return terms({variant: MEANING[variant] for variant in variants if variant in MEANING})
+
+
+def _claims(table: Table, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    claims = claims_of(table, entries)
+    return [("What reproduces", html_table(CLAIM_COLUMNS, [claim.as_row() for claim in claims]))] if claims else []
+
+
+def _column(name: str, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Figures of one task."""
+    if not entries:
+        return []
+    published = {e.place.row.name: paper for e in entries if (paper := e.paper("accuracy")) is not None}
+    rows = _records(entries)
+    shown = figure(forest_figure(rows, published), "Each dot is a seed.")
+    for engine in dict.fromkeys(entry.place.row.engine for entry in entries):
+        shown += _curves(engine, [entry for entry in entries if entry.place.row.engine == engine])
+    return [(name, shown)]
+
+
+def _curves(engine: str, entries: Sequence[Entry]) -> str:
+    measured = sum(figures.accuracy is not None for figures in entries[0].records[0].epochs)
+    if measured < FEWEST:
+        return ""
+    return figure(accuracy_figure(_records(entries)), f"{engine}: mean over the seeds, bands of one deviation.")
+
+
+def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """What pruning keeps and costs, over all tasks."""
+    pruned = {
+        f"{entry.place.column.name}: {entry.place.row.name}": entry.records
+        for entry in entries
+        if entry.records and entry.values("retained")
+    }
+    if not pruned:
+        return []
+    caption = "Candidates that stay, and samples whose gold labels stay. The gap is what the neighbours told."
+    return [
+        ("What pruning keeps", figure(kept_figure(pruned), caption)),
+        (
+            "What pruning costs",
+            figure(overhead_figure(pruned), "Neighbour search and pruning, of the time of all steps."),
+        ),
+    ]
+
+
+def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[tuple[str, str]]:
+    """The pruning of the first row that prunes, to look into."""
+    for entry in entries:
+        if entry.records and entry.values("retained"):
+            record = entry.records[0]
+            head = f"What struck out what: {entry.place.row.name}, {entry.place.column.name}, seed {record.config.seed}"
+            rows = html_table(["setting", "value"], settings(record.config.as_dict()))
+            return [(head, inspector_of(record.config, data_root=data_root)), ("Its configuration", rows)]
+    return []
+
+
+def _records(entries: Sequence[Entry]) -> Records:
+    return {entry.place.row.name: entry.records for entry in entries}
+
+
+def _seeds(entries: Sequence[Entry]) -> list[list[str]]:
+    return [
+        [
+            f"{entry.place.column.name}: {entry.place.row.name}",
+            f"{len(entry.records)}{f', {deviations(entry)}' if deviations(entry) else ''}",
+            ", ".join(f"{value:.1f}" for value in entry.values("accuracy")),
+        ]
+        for entry in entries
+        if entry.records
+    ]

@@ -1,0 +1,207 @@
+"""Tables: which runs they are made of, what is noted of them, and what is made of the notes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from dataclasses import replace
+
+import pytest
+
+from clipper.benchmarks.tables import TABLES, Cell, Entry, Ledger, Selection, deviations, gather, summarise, table_named
+from clipper.benchmarks.tables.ablation import ABLATION
+from clipper.benchmarks.tables.grid import run_cells
+from clipper.benchmarks.tables.total import SUM
+from clipper.errors import FileError, InputError
+from clipper.report.claims import claims_of, verdict_of
+from clipper.training import Figures, Record, TrainConfig
+
+TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
+
+
+def record_of(config: TrainConfig, accuracy: float = 0.5) -> Record:
+    epochs = [Figures(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), Figures(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
+    return Record(config, epochs, {"torch": "2"})
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
+    places = list(table.places())
+    assert len({repr(place.config) for place in places}) == len(places)
+    known = {(place.row.name, place.column.name) for place in places}
+    assert set(table.published) <= known
+
+
+def test_the_ablation_shares_its_runs_with_the_first_table():
+    shared = {repr(cell.config) for cell in SUM.cells()} & {repr(cell.config) for cell in ABLATION.cells()}
+    assert len(shared) >= 10 * 2 * 4  # ten seeds, two engines: none, frozen, trainable, exact
+
+
+def test_the_paper_trains_the_same_baseline_in_tables_1_and_5():
+    assert (
+        SUM.published["dolphin", "MNIST SUM-3, n=100"]["accuracy"]
+        == ABLATION.published["dolphin", "batch 64"]["accuracy"]
+    )
+
+
+def test_every_row_of_a_column_has_a_seed_before_any_has_two():
+    cells = list(Selection(seeds=2).of(SUM).cells())
+    first = [cell for cell in cells if cell.place.column == cells[0].place.column]
+    assert [cell.seed for cell in first] == [0] * len(SUM.rows) + [1] * len(SUM.rows)
+
+
+def test_a_selection_names_what_it_does_not_know():
+    with pytest.raises(InputError, match=r"semantic.*got \['sematic'\]"):
+        Selection(engines=("sematic",)).of(SUM)
+    with pytest.raises(InputError, match="MNIST SUM-3, n=100"):
+        Selection(columns=("SUM-5",)).of(SUM)
+    with pytest.raises(InputError, match="one of the tables sum, scale"):
+        table_named("sums")
+
+
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES.values() if table.name != "hwf"], ids=lambda table: table.name
+)
+def test_quick_tables_need_no_data_and_few_images(table):
+    for place in Selection(quick=True).of(table).places():
+        assert place.config.data == "digits"
+        assert place.config.samples * place.config.slots <= 1_198
+        assert place.row.variant != "frozen" or place.config.encoder == "pixels"
+
+
+def test_a_ledger_gives_back_what_was_noted(tmp_path):
+    ledger = Ledger(tmp_path / "deep" / "records.jsonl")
+    records = [record_of(TrainConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
+    for record in records:
+        ledger.add(record)
+    again = Ledger(ledger.path)
+    assert [again.find(record.config) for record in records] == records
+    assert again.find(TrainConfig(seed=0)) is None
+
+
+@pytest.mark.parametrize("cut", [1, 20, 300])
+def test_a_line_that_was_cut_off_costs_that_run_and_no_other(tmp_path, cut):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    for seed in range(3):
+        ledger.add(record_of(TrainConfig(seed=seed)))
+    ledger.path.write_bytes(ledger.path.read_bytes()[:-cut])
+    after = Ledger(ledger.path)
+    assert [after.find(TrainConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
+    after.add(record_of(TrainConfig(seed=2), accuracy=0.7))
+    last = Ledger(ledger.path)
+    assert len(last) == 3
+    assert last.find(TrainConfig(seed=2)).last.accuracy == 0.7
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"format": "something else"}) + "\n")
+    with pytest.raises(FileError, match=r"line 1 of .*records\.jsonl"):
+        Ledger(path)
+
+
+def _add_many(path, first):
+    ledger = Ledger(path)
+    for seed in range(first, first + 40):
+        ledger.add(record_of(TrainConfig(seed=seed)))
+
+
+@pytest.mark.slow
+def test_several_processes_may_write_to_one_ledger(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_add_many, args=(tmp_path / "records.jsonl", first)) for first in (0, 1000, 2000)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(Ledger(tmp_path / "records.jsonl")) == 120
+
+
+@pytest.mark.slow
+def test_cells_run_in_processes_and_only_once(tmp_path):
+    table, ledger, told = replace(TINY, seeds=2).of(SUM), Ledger(tmp_path / "records.jsonl"), []
+    assert run_cells(table.cells(), ledger, jobs=2, watch=told.append) == []
+    assert len(told) == len(ledger) == 4
+    lines = ledger.path.read_bytes()
+    run_cells(table.cells(), Ledger(ledger.path), jobs=2, watch=told.append)
+    assert len(told) == 4
+    assert ledger.path.read_bytes() == lines
+
+
+@pytest.mark.slow
+def test_a_cell_that_cannot_run_is_named_and_stops_no_other(tmp_path):
+    table = replace(TINY, seeds=1).of(SUM)
+    broken = replace(table, rows=(table.rows[0], replace(table.rows[1], changes={"network": "NoSuchNet"})))
+    ledger = Ledger(tmp_path / "records.jsonl")
+    (failed,) = run_cells(broken.cells(), ledger, jobs=1)
+    assert "NoSuchNet" in failed.problem
+    assert len(ledger) == 1
+
+
+def test_figures_are_the_last_epochs_accuracy_and_means_of_what_was_kept(tmp_path):
+    table, ledger = replace(TINY, seeds=2).of(SUM), Ledger(tmp_path / "records.jsonl")
+    for cell, accuracy in zip(table.cells(), (0.2, 0.4, 0.3, 0.8), strict=True):
+        ledger.add(record_of(cell.config, accuracy))
+    none, exact = summarise(table, ledger)
+    assert none.values("accuracy") == [20.0, 30.0]
+    assert none.values("retained") == []
+    assert exact.values("accuracy") == [40.0, 80.0]
+    assert exact.values("retained") == pytest.approx([70.0, 70.0])
+    assert exact.values("gold") == pytest.approx([95.0, 95.0])
+    assert exact.values("pruning_share") == pytest.approx([3.0, 3.0])
+    assert exact.as_dict(["accuracy"])["measures"]["accuracy"]["mean"] == 60
+
+
+def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    column = next(column for column in SUM.columns if column.name == "MNIST SUM-3, all")
+    place = next(place for place in SUM.places() if place.column == column and place.row.name == "dolphin + frozen")
+    for seed, epochs, encoder in ((0, 9, "pixels"), (0, 3, "pixels"), (1, 3, "pixels"), (0, 3, "trainable")):
+        ledger.add(record_of(replace(place.config, seed=seed, epochs=epochs, encoder=encoder, samples=5_000)))
+    (entry,) = [entry for entry in gather(SUM, ledger) if entry.records and entry.place == place]
+    assert [(record.config.seed, record.config.epochs) for record in entry.records] == [(0, 3), (1, 3)]
+    assert deviations(entry) == "3 epochs, n=5,000, pixels"
+
+
+def test_few_samples_never_stand_for_other_few_samples(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    ledger.add(record_of(replace(next(SUM.places()).config, samples=50)))
+    assert not any(entry.records for entry in gather(SUM, ledger))
+
+
+def entries_with(gains: list[float]) -> list[Entry]:
+    table = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("SUM-3, n=100",)).of(SUM)
+    none, pruned = table.places()
+    return [
+        Entry(
+            place,
+            tuple(
+                record_of(Cell(place, seed).config, 0.3 + (gain / 100 if place is pruned else 0))
+                for seed, gain in enumerate(gains)
+            ),
+            tuple(SUM.published[place.row.name, place.column.name].items()),
+        )
+        for place in (none, pruned)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ([17.0, 16.0, 18.0, 17.5], "reproduces"),
+        ([30.0, -10.0, 20.0, 10.0], "undecided"),
+        ([1.0, -1.0, 2.0, -2.0], "not seen"),
+        ([5.0, 6.0, 5.5, 5.2], "smaller"),
+        ([-5.0, -6.0, -5.5, -5.2], "the opposite"),
+    ],
+)
+def test_a_claim_is_judged_by_the_interval_of_the_paired_gains(gains, verdict):
+    (claim,) = claims_of(SUM, entries_with(gains))
+    assert claim.what == "dolphin + trainable over dolphin, MNIST SUM-3, n=100"
+    assert claim.paper == "+17.2"
+    assert claim.verdict == verdict
+
+
+def test_one_seed_supports_no_claim():
+    assert claims_of(SUM, entries_with([17.0])) == []
+    assert verdict_of(10.0, 20.0, 30.0) == "larger"
