@@ -10,8 +10,8 @@ from clipper import Candidates, ProximityGraph
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
+from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
-from clipper.pruning.joint.posterior import heaviest
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.trust import Trust, disagreement
 from tests.pruning.pools import brute_force_marginals, clustered

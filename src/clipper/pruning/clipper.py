@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
+from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
 
@@ -29,7 +30,7 @@ class Clipper:
     """
 
     k: int | None = 1
-    """Neighbours per instance; None for all within `radius`."""
+    """Neighbours per instance; None for all within `radius`. One is too few for "joint", which then takes eight."""
     radius: float | None = None
     """Neighbours must be nearer than this."""
     mutual: bool = False
@@ -39,9 +40,11 @@ class Clipper:
     metric: Metric = "l2"
     """"l2", "cosine" or a distance function."""
     objective: Objective = "exact"
-    """"exact", "paper", or "random" for the control that discards as many as "exact" would."""
+    """"exact", "paper", "joint", or "random" for the control that discards as many as "exact" would."""
     solver: Solver = "closed-form"
     """"closed-form", "highs" or "cp-sat"."""
+    mass: float = 0.95
+    """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
     search: NeighbourSearch | None = None
@@ -62,6 +65,8 @@ class Clipper:
     ) -> Pruning:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
+        if self.objective == "joint":
+            return prune(candidates, graph, "joint", pool=pool_candidates, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
@@ -71,6 +76,10 @@ class Clipper:
             return prune(candidates, graph, "random", imitate=pruning, pool=pool_candidates, seed=seed)
         return pruning
 
+    def joint(self) -> Clipper:
+        """The same, with the whole pool deciding."""
+        return replace(self, objective="joint")
+
     def graph(self, candidates: Candidates, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
         embeddings = inputs
@@ -79,7 +88,7 @@ class Clipper:
         _check_samples(embeddings, candidates)
         return ProximityGraph.from_embeddings(
             embeddings,
-            k=self.k,
+            k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
             radius=self.radius,
             mutual=self.mutual,
             metric=self.metric,

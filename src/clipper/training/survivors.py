@@ -141,6 +141,10 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
             "pruning once, before training, needs a frozen encoder: pass clip=Clipper(encoder=...) or embeddings=; "
             "the classifier's own embedding means something only while it is trained"
         )
+    if clip is not None and clip.objective == "joint" and not once:
+        raise InputError(
+            "joint inference looks at the whole pool, not at a batch: pass once=True and a frozen encoder's embeddings"
+        )
     if bank and (once or (clip is not None and clip.mutual)):
         raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")
     if embeddings is not None and tuple(embeddings.shape[:2]) != tuple(samples.inputs.shape[:2]):

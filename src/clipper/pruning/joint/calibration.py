@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.pruning.joint.mass import heaviest
 
 MASSES = (0.5, 0.8, 0.9, 0.95, 0.99)
 _BINS = 10
@@ -54,7 +55,5 @@ def calibration_of(candidates: Candidates, probability: Tensor, marginals: Tenso
 
 
 def _retained(candidates: Candidates, probability: Tensor, gold: Tensor, mass: float) -> float:
-    from clipper.pruning.joint.posterior import heaviest  # which shows calibrations
-
     kept = candidates.subset(heaviest(candidates, probability, mass))
     return float(kept.contains(gold).double().mean())

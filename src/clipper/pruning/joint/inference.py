@@ -15,6 +15,7 @@ from clipper.pruning.joint.posterior import Posterior, Verdict
 from clipper.pruning.joint.search import Plan, search
 from clipper.pruning.joint.settling import Settled, errors, settle
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
+from clipper.pruning.objectives import check_edges
 
 NEIGHBOURS = 8
 """Neighbours per instance where the number is chosen automatically; far ones are trusted little."""
@@ -65,13 +66,11 @@ def infer(
         >>> posterior.probability.shape, posterior.marginals.shape
         (torch.Size([5]), torch.Size([3, 2, 3]))
     """
-    from clipper.pruning.objectives import check_edges  # which knows this file
-
     check_edges(candidates, graph, candidates)
     curve = _checked_trust(trust)
     factor = CandidateFactor(candidates)
     model = model_of(candidates, graph, factor, log_probs)
-    with torch.inference_mode():
+    with torch.no_grad():
         settled = _settled(model, curve, _plan(candidates, starts), torch.Generator().manual_seed(seed))
     return _posterior(graph, factor, model, settled)
 

@@ -13,8 +13,10 @@ from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
+from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.settling import Verification
 from clipper.pruning.joint.trust import Trust
+from clipper.pruning.objectives import prune_against
 from clipper.pruning.result import Pruning
 
 Verdict = Literal["joint", "unsettled", "uninformative"]
@@ -71,8 +73,6 @@ class Posterior:
         return calibration_of(self.candidates, self.probability, self.marginals, gold)
 
     def _by_nearest(self) -> Pruning:
-        from clipper.pruning.objectives import prune_against  # which knows this file
-
         nearest = self._nearest
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
         pruning = prune_against(self.candidates, graph, self.candidates.support, "exact")
@@ -93,24 +93,6 @@ class Posterior:
             f"Posterior({self.candidates.samples:,} samples, {self.verdict}, "
             f"{float(self.marginals.amax(2).mean()):.0%} sure of a label on average)"
         )
-
-
-def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:
-    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool; the earlier one of equals.
-
-    Examples:
-        >>> candidates = Candidates.from_lists([[(0,), (1,), (2,)], [(1,)]], classes=3)
-        >>> heaviest(candidates, torch.tensor([0.1, 0.3, 0.6, 1.0]), mass=0.8).tolist()
-        [False, True, True, True]
-    """
-    order = probability.argsort(descending=True, stable=True)
-    order = order[candidates.sample[order].argsort(stable=True)]
-    sorted_mass = probability[order].double()
-    before = sorted_mass.cumsum(0) - sorted_mass
-    before = before - before[candidates.offsets[:-1]][candidates.sample]
-    enough = before >= mass * (1 - 1e-9)
-    enough[candidates.offsets[:-1]] = False  # the first one always stays
-    return torch.empty_like(enough).scatter_(0, order, ~enough)
 
 
 def _support(candidates: Candidates, keep: Tensor) -> Tensor:
