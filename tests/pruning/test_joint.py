@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from tests.pruning.pools import clustered, shuffled
 from tests.strategies import as_tensors, problems
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(kinds=True), st.sampled_from([0.3, 0.95, 1.0]), st.integers(0, 3))
 def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, seed: int) -> None:
@@ -126,3 +129,26 @@ def test_a_mass_of_nothing_and_edges_to_nowhere_are_refused() -> None:
         clipper.infer(candidates, ProximityGraph.from_edges([0], [2]), starts=1).prune(0)
     with pytest.raises(InputError, match="instances"):
         clipper.infer(candidates, ProximityGraph.from_edges([0], [9]))
+
+
+def test_prune_and_clipper_know_the_joint_objective() -> None:
+    candidates, embeddings, _ = clustered(30, slots=2, classes=5)
+    clip = clipper.Clipper(objective="joint", mass=0.9)
+    graph = clip.graph(candidates, embeddings)
+    assert len(graph) == 8 * embeddings.shape[0] * embeddings.shape[1], "one neighbour would be too few"
+    expected = clipper.infer(candidates, graph).prune(0.9)
+    assert torch.equal(clip.prune(candidates, embeddings).keep, expected.keep)
+    assert torch.equal(clipper.prune(candidates, graph, "joint", mass=0.9).keep, expected.keep)
+    with pytest.raises(InputError, match="leave pool out"):
+        clipper.prune(candidates, graph, "joint", pool=candidates.batch(range(30)))
+
+
+def test_an_unsettled_posterior_prunes_by_nearest_neighbours() -> None:
+    candidates, embeddings, _ = clustered(20, slots=2, classes=5)
+    graph = ProximityGraph.from_embeddings(embeddings, k=4)
+    posterior = replace(clipper.infer(candidates, graph, starts=2), verdict="unsettled")
+    nearest = clipper.prune(candidates, ProximityGraph.from_embeddings(embeddings, k=1))
+    pruning = posterior.prune()
+    assert torch.equal(pruning.keep, nearest.keep)
+    assert int(pruning.edges.sum()) == int(nearest.edges.sum())
+    assert not posterior.converged

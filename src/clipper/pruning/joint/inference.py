@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Verdict
-from clipper.pruning.joint.search import Plan, search
+from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
 from clipper.pruning.objectives import check_edges
@@ -22,10 +24,14 @@ NEIGHBOURS = 8
 _SEARCHED = 3
 """Of these, the ones that the search looks at: with more, the good states are harder to reach."""
 _AT_ONCE = 1 << 22
-"""Candidates times starts held at a time."""
+"""Numbers held at a time: candidates and messages, times starts."""
 _FEWEST, _MOST = 4, 64
 """Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
 _FINALISTS = 4
+_SMALL = 16
+"""Starts that must fit at once for offspring to be cheap; a larger pool has some only where it cannot do without."""
+_ATTEMPTS = 3
+"""Searches at most, where the formulas do not bear out what the first one found."""
 _SIGNIFICANT = 3.0
 """Standard errors by which the formulas must bear out the neighbours for the graph to count as informative."""
 _EXPLAINED = 1 / 3
@@ -71,7 +77,7 @@ def infer(
     factor = CandidateFactor(candidates)
     model = model_of(candidates, graph, factor, log_probs)
     with torch.no_grad():
-        settled = _settled(model, curve, _plan(candidates, starts), torch.Generator().manual_seed(seed))
+        settled = _settled(model, curve, _plan(model, len(candidates), starts), torch.Generator().manual_seed(seed))
     return _posterior(graph, factor, model, settled)
 
 
@@ -105,19 +111,29 @@ def _checked_trust(trust: Trust | float | None) -> Trust | None:
     return Trust.constant(max(float(trust), SMALLEST_ERROR))
 
 
-def _plan(candidates: Candidates, starts: int | None) -> Plan:
+def _plan(model: Model, candidates: int, starts: int | None) -> Plan:
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")
-    fitting = max(1, _AT_ONCE // len(candidates))
+    messages = 2 * int((model.edges.rank < _SEARCHED).sum()) * model.unary.shape[1]
+    fitting = max(1, _AT_ONCE // (candidates + messages))
     wanted = starts or min(_MOST, max(_FEWEST, fitting))
     return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
 
 
 def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:
+    """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
     near = model.restricted(model.edges.rank < _SEARCHED)
     guess = trust or Trust.by_rank(near.edges.length, farthest=0.35)
-    found = search(near, near.weight(errors(near, guess)), plan, generator)
-    return settle(model, trust or Trust.by_rank(model.edges.length), found.labels[:, :_FINALISTS], fit=trust is None)
+    found: States | None = None
+    for attempt in range(_ATTEMPTS):
+        how = replace(plan, generations=0) if attempt == 0 and plan.together < _SMALL else plan
+        again = search(near, near.weight(errors(near, guess)), how, generator)
+        found = again if found is None else found.joined(again)
+        whole = trust or Trust.by_rank(model.edges.length)
+        settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
+        if _verdict(settled) != "unsettled":
+            break
+    return settled
 
 
 def _posterior(graph: ProximityGraph, factor: CandidateFactor, model: Model, settled: Settled) -> Posterior:

@@ -32,8 +32,8 @@ class Plan:
     """Generations of offspring, at most."""
     patience: int = 3
     """Generations without a better state before the search ends."""
-    witnesses: int = 3
-    """Starts of the first generation that must meet in the best state for it to need no offspring."""
+    witnesses: float = 0.25
+    """Share of the first generation, three starts at least, that must meet in the best state to need no offspring."""
     elite: int = 16
     """States that have offspring."""
     rounds: int = 160
@@ -88,7 +88,7 @@ def search(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator)
     """
     first = annealed(model, weight, plan, generator)
     found, waited = first.best(plan.elite), 0
-    for _ in range(0 if first.meeting() >= plan.witnesses else plan.generations):
+    for _ in range(0 if first.meeting() >= max(3, plan.witnesses * plan.starts) else plan.generations):
         if waited == plan.patience or len(found.energy) == 1:
             break
         offspring = annealed(model, weight, plan, generator, found)
