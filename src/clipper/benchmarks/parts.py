@@ -109,16 +109,19 @@ def candidates_of(config: TrainConfig, task: Task) -> Candidates:
 
 def embeddings_of(config: TrainConfig, task: Task) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
-    if clip_of(config) is None or (config.encoder == "trainable" and config.objective != "joint"):
+    if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
-    return embed(_frozen(config.encoder), task.inputs)
+    return embed(_encoder(encoder_name(config)), task.inputs)
 
 
-def _frozen(name: str) -> Encoder:
-    if name == "pixels":
-        return Pixels()
-    if name in ("blurred", "trainable"):  # what is trained later begins with what needs no training
-        return Pixels(blur=_BLUR)
+def encoder_name(config: TrainConfig) -> str:
+    """The encoder that the run prunes with; before training, the trained one is yet to come."""
+    return "blurred" if config.objective == "joint" and config.encoder == "trainable" else config.encoder
+
+
+def _encoder(name: str) -> Encoder:
+    if name in ("pixels", "blurred"):
+        return Pixels(blur=_BLUR if name == "blurred" else 0.0)
     return pretrained(name, size=_ENCODER_SIZE)
 
 

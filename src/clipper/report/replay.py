@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.parts import clip_of
+from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Pruning, prune
@@ -39,9 +39,10 @@ def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
     """
     clip = clip_of(config) or Clipper(k=config.k)
     every = torch.arange(len(task.gold))
-    batches = [every] if config.when == "once" else samples_of(task).batches(config.batch, config.seed, epoch=1)
+    batches = [every] if _whole(config) else samples_of(task).batches(config.batch, config.seed, epoch=1)
     graph = _within(clip, task, embeddings, batches)
-    pruning = prune(task.candidates, graph, "exact" if clip.objective == "random" else clip.objective, clip.solver)
+    objective = "exact" if clip.objective == "random" else clip.objective
+    pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
     if clip.objective == "random":
         pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
     return Replay(graph, pruning, _notes(config))
@@ -58,10 +59,15 @@ def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor
     return ProximityGraph.joined(parts)
 
 
+def _whole(config: TrainConfig) -> bool:
+    """Whether the pool was pruned as a whole, or would have been."""
+    return config.when == "once" or once_of(config)
+
+
 def _notes(config: TrainConfig) -> list[str]:
     notes = [
         "Neighbours were sought among all samples, once, as in the run."
-        if config.when == "once"
+        if _whole(config)
         else f"Neighbours were sought within the first epoch's batches of {config.batch}, as in the run."
     ]
     if config.objective in ("none", "gold"):
