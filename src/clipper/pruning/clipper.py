@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -75,10 +75,6 @@ class Clipper:
         if self.objective == "random":
             return prune(candidates, graph, "random", imitate=pruning, pool=pool_candidates, seed=seed)
         return pruning
-
-    def joint(self) -> Clipper:
-        """The same, with the whole pool deciding."""
-        return replace(self, objective="joint")
 
     def graph(self, candidates: Candidates, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""

@@ -1,10 +1,10 @@
-"""Iterated training: infer, prune, train, look through the trained encoder, and infer again."""
+"""Iterated training: infer, prune, train, ask the trained classifier about samples it has not seen, infer again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,9 +16,11 @@ from clipper.pruning import Clipper, Posterior, infer
 from clipper.training.calling import classify
 from clipper.training.loop import train
 from clipper.training.metrics import Figures
-from clipper.training.samples import Samples, SampleSource, samples_of
+from clipper.training.samples import Samples, SampleSource, mixed, samples_of
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
+Learn = Callable[..., list[Figures]]
+"""From samples and the options of `train` to the figures of every epoch; the classifier begins anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,28 +41,29 @@ def train_iterated(
     embeddings: Tensor,
     *,
     passes: int = 3,
+    folds: int = 2,
     still: float = 0.01,
     clip: Clipper | None = None,
-    evidence: bool = False,
     make_optimiser: MakeOptimiser | None = None,
     seed: int = 0,
     **options: Any,
 ) -> list[Pass]:
-    """Train a classifier, in place, on what the pool as a whole makes probable; then let it look again.
+    """Train a classifier, in place, on what the pool as a whole makes probable; then give it a say, and train again.
 
-    Each pass trains from the classifier's first weights, so that no pass learns from an earlier one's mistakes except
-    through what is inferred. It ends when a pass changes hardly any label, when the posterior abstains, or when the
-    formulas bear out the new embeddings less than the old ones: then the last pass's training stands.
+    A classifier repeats what it was taught, right or wrong, so each sample is judged by one that learned from the
+    others only: a classifier per fold. Every training begins with the first weights. It ends when a pass would change
+    hardly any label, when the posterior abstains, or when the formulas are borne out less than before: the last
+    training stands.
 
     Args:
-        classifier: maps `(instances, *shape)` to `log_probs (instances, c)` and the embedding `(instances, d)`.
+        classifier: maps `(instances, *shape)` to `log_probs (instances, c)`, alone or with an embedding.
         data: a task, or inputs `(n, m, *shape)` and candidates.
         engine: turns `log_probs` and candidates into a loss per sample.
-        embeddings: a frozen encoder's, to begin with, `(n, m, d)`.
+        embeddings: a frozen encoder's, `(n, m, d)`.
         passes: at most.
+        folds: parts of the pool, each judged by a classifier that was trained on the rest.
         still: the share of labels below which a change is none.
         clip: how to build the graph and how much mass to keep; its objective is "joint" whatever it says.
-        evidence: let the trained classifier's log-probabilities enter the inference, too.
         make_optimiser: from the classifier to its optimiser; AdamW by default.
         seed: of all that is random.
         options: for `train`, such as `epochs`, `batch` and `held_out`.
@@ -74,55 +77,64 @@ def train_iterated(
         >>> len(done), len(done[0].history)
         (1, 2)
     """
-    if passes < 1:
-        raise InputError(f"expected at least one pass, got {passes}")
-    samples, clip = samples_of(data), clip or Clipper(objective="joint")
+    samples, clip = samples_of(data), replace(clip or Clipper(), objective="joint")
+    if passes < 1 or not 2 <= folds <= max(2, len(samples)):
+        raise InputError(f"expected at least one pass and 2 to {len(samples)} folds, got {passes} and {folds}")
+    graph = clip.graph(samples.candidates, embeddings)
     first_weights = deepcopy(classifier.state_dict())
-    done: list[Pass] = []
-    log_probs: Tensor | None = None
-    for _ in range(passes):
-        posterior = _inferred(clip, samples, embeddings, log_probs, seed)
-        changed = _changed(posterior, done)
-        if done and (changed < still or not _better(posterior, done[-1].posterior)):
-            break
+
+    def learn(what: Samples, **how: Any) -> list[Figures]:
         classifier.load_state_dict(first_weights)
-        kept = Samples(samples.inputs, posterior.prune(clip.mass).candidates, samples.gold, samples.targets)
         optimiser = make_optimiser(classifier) if make_optimiser else None
-        done.append(
-            Pass(posterior, changed, train(classifier, kept, engine, optimiser=optimiser, seed=seed, **options))
-        )
-        if not posterior.converged or len(done) == passes:
-            break
-        said, embeddings = look(classifier, samples.inputs)
-        log_probs = said if evidence else None
-    return done
+        return train(classifier, what, engine, optimiser=optimiser, seed=seed, **how)
+
+    posterior, changed, done = infer(samples.candidates, graph, seed=seed), 1.0, list[Pass]()
+    while True:
+        kept = replace(samples, candidates=posterior.prune(clip.mass).candidates)
+        done.append(Pass(posterior, changed, learn(kept, **options)))
+        if len(done) == passes or not posterior.converged:
+            return done
+        weights = deepcopy(classifier.state_dict())
+        log_probs = _said_by_others(classifier, kept, learn, _folds(len(samples), folds, seed), options)
+        classifier.load_state_dict(weights)
+        posterior = infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
+        changed = _changed(posterior, done[-1].posterior)
+        if changed < still or not _better(posterior, done[-1].posterior):
+            return done
+
+
+def _folds(samples: int, folds: int, seed: int) -> list[Tensor]:
+    """The sample ids of each part."""
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, samples)))
+    return list(order.tensor_split(folds))
+
+
+def _said_by_others(
+    classifier: nn.Module, kept: Samples, learn: Learn, parts: list[Tensor], options: Mapping[str, Any]
+) -> Tensor:
+    """What a classifier says of each sample that learned from the samples of other parts only, `(n, m, c)`."""
+    silent = {name: value for name, value in options.items() if name not in ("held_out", "checkpoint", "watch")}
+    said: list[Tensor] = []
+    for part in parts:
+        rest = torch.cat([other for other in parts if other is not part])
+        learn(kept.subset(rest), **silent)
+        said.append(look(classifier, kept.inputs[part.to(kept.inputs.device)]))
+    return torch.cat(said)[torch.cat(parts).argsort()]
 
 
 @torch.no_grad()
-def look(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> tuple[Tensor, Tensor]:
-    """What a trained classifier says of all samples: `log_probs (n, m, c)` and embeddings `(n, m, d)`."""
+def look(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
+    """What a trained classifier says of samples: `log_probs (n, m, c)`."""
     training = classifier.training
     classifier.eval()
     try:
-        parts = [classify(classifier, part) for part in torch.split(inputs, chunk)]
+        return torch.cat([classify(classifier, part)[0] for part in torch.split(inputs, chunk)])
     finally:
         classifier.train(training)
-    vectors = [embedding for _, embedding in parts if embedding is not None]
-    if len(vectors) < len(parts):
-        raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone; use passes=1")
-    return torch.cat([log_probs for log_probs, _ in parts]), torch.cat(vectors)
 
 
-def _inferred(clip: Clipper, samples: Samples, embeddings: Tensor, log_probs: Tensor | None, seed: int) -> Posterior:
-    graph = clip.joint().graph(samples.candidates, embeddings)
-    return infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
-
-
-def _changed(posterior: Posterior, done: list[Pass]) -> float:
-    if not done:
-        return 1.0
-    used = posterior.labels >= 0
-    return float((posterior.labels != done[-1].posterior.labels)[used].double().mean())
+def _changed(new: Posterior, old: Posterior) -> float:
+    return float((new.labels != old.labels)[new.labels >= 0].double().mean())
 
 
 def _better(new: Posterior, old: Posterior) -> bool:

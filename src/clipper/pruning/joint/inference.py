@@ -15,7 +15,7 @@ from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Verdict
 from clipper.pruning.joint.search import Plan, States, search
-from clipper.pruning.joint.settling import Settled, errors, settle
+from clipper.pruning.joint.settling import Settled, errors, settle, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
 from clipper.pruning.objectives import check_edges
 
@@ -58,7 +58,8 @@ def infer(
         candidates: what the labels could be.
         graph: which instances may share a label, five to ten neighbours each; the direction of an edge is of no
             matter, nor is how often it comes.
-        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph.
+        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
+            learned from these very samples, or it repeats what it was told. How far to believe it, the formulas say.
         trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given.
         starts: states in a generation of the search; by the size of the pool if not given.
         seed: of the noise.
@@ -85,12 +86,14 @@ def model_of(candidates: Candidates, graph: ProximityGraph, factor: Factor, log_
     """The pool as a graphical model."""
     instances = candidates.samples * candidates.slots
     unary = torch.zeros(instances, candidates.classes, 1, device=candidates.labels.device)
-    if log_probs is not None:
-        expected = (candidates.samples, candidates.slots, candidates.classes)
-        if tuple(log_probs.shape) != expected or bool(torch.isnan(log_probs).any()):
-            raise InputError(f"expected log_probs of shape {expected} without NaN, got {tuple(log_probs.shape)}")
-        unary = log_probs.detach().to(unary).clamp(min=_LEAST_LOG_PROB).view_as(unary)
-    return Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
+    model = Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
+    if log_probs is None:
+        return model
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if tuple(log_probs.shape) != expected or bool(torch.isnan(log_probs).any()):
+        raise InputError(f"expected log_probs of shape {expected} without NaN, got {tuple(log_probs.shape)}")
+    said = log_probs.detach().to(unary).clamp(min=_LEAST_LOG_PROB).reshape(unary.shape)
+    return replace(model, unary=said * verified(model, said).sharpness)
 
 
 def _labels_of_kind(candidates: Candidates) -> Tensor:

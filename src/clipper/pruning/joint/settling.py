@@ -70,10 +70,10 @@ def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> S
         trust = _refitted(model, trust, messages)
         messages, _ = _continued(model, trust, messages, 20)
     messages, still = _continued(model, trust, messages, _LAST)
-    field = model.field(messages)
-    verification = verified(model, field)
+    heard = model.field(messages) - model.unary
+    verification = verified(model, heard)
     weight = model.weight(errors(model, trust))
-    return Settled(field * verification.sharpness, weight, trust, verification, still)
+    return Settled(model.unary + heard * verification.sharpness, weight, trust, verification, still)
 
 
 def errors(model: Model, trust: Trust) -> Tensor:
@@ -82,28 +82,35 @@ def errors(model: Model, trust: Trust) -> Tensor:
     return torch.minimum(trust.error(model.edges.length).clamp(min=SMALLEST_ERROR), chance)
 
 
-def verified(model: Model, field: Tensor) -> Verification:
-    """Hold what was heard, `field (n*m, c, 1)`, against the samples' own formulas.
+def verified(model: Model, heard: Tensor) -> Verification:
+    """Hold what was heard, `(n*m, c, 1)`, beside what was known beforehand, against the samples' own formulas.
 
     What a sample's neighbours say about it, they say without knowing its formula: so the formula can judge them, and
     say how sure of themselves they should be. Pairs that share neighbours repeat one another, so that propagated
     beliefs are too sure by far.
     """
-    trials = torch.tensor(_SHARPNESS).to(field)
-    scaled = field * trials  # (n*m, c, trials)
-    chance = scaled.masked_fill(~model.possible[:, :, None], -torch.inf).logsumexp(1)
-    chance = chance.masked_fill(~model.possible.any(1)[:, None], 0)  # an unused slot has no part in it
-    samples = model.factor.shape[0]
-    log_odds = model.factor.evidence(scaled) - chance.view(samples, -1, len(trials)).sum(1)  # (n, trials)
+    trials = torch.tensor(_SHARPNESS).to(heard)
+    scaled = model.unary + heard * trials  # (n*m, c, trials)
+    log_odds = _log_odds(model, scaled)  # (n, trials)
     best = int(log_odds.sum(0).argmax())
-    gain = (log_odds[:, best] - log_odds[:, 0]).double()
+    samples = len(log_odds)
+    nothing = _log_odds(model, torch.zeros_like(heard))[:, 0]
+    gain = (log_odds[:, best] - nothing).double()
     spread = float(gain.std()) if samples > 1 else 0.0
     return Verification(
         sharpness=_SHARPNESS[best],
         gain=float(gain.mean()),
-        explained=float(gain.sum()) / max(-float(log_odds[:, 0].double().sum()), 1e-9),
+        explained=float(gain.sum()) / max(-float(nothing.double().sum()), 1e-9),
         significance=float(gain.mean()) * samples**0.5 / spread if spread > 0 else 0.0,
     )
+
+
+def _log_odds(model: Model, field: Tensor) -> Tensor:
+    """How probable each sample's formula is if its slots were labelled independently by the field, `(n, trials)`."""
+    chance = field.masked_fill(~model.possible[:, :, None], -torch.inf).logsumexp(1)
+    chance = chance.masked_fill(~model.possible.any(1)[:, None], 0)  # an unused slot has no part in it
+    samples, slots, _ = model.factor.shape
+    return model.factor.evidence(field) - chance.view(samples, slots, -1).sum(1)
 
 
 def _from_labels(model: Model, trust: Trust, labels: Tensor) -> Tensor:
