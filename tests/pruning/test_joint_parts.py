@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipper import Candidates, ProximityGraph
+from clipper import Candidates, ProximityGraph, infer
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
@@ -48,6 +49,15 @@ def test_on_trees_messages_give_the_marginals_of_the_joint_distribution(
     marginals = model.factor.marginals(model.field(propagated(model, error, rounds=8)))
     expected = brute_force_marginals(candidates, graph, error)
     assert torch.allclose(marginals[:, :, 0].double(), expected.flatten(0, 1), atol=1e-4)
+
+
+@pytest.mark.slow
+@settings(max_examples=15)
+@given(trees(), st.sampled_from([0.05, 0.2, 0.6]))
+def test_on_trees_a_posterior_of_given_trust_is_exact(tree: tuple[Candidates, ProximityGraph], error: float) -> None:
+    candidates, graph = tree
+    posterior = infer(candidates, graph, trust=error, starts=2)
+    assert torch.allclose(posterior.marginals.double(), brute_force_marginals(candidates, graph, error), atol=2e-3)
 
 
 def test_a_factor_names_the_best_candidate_and_weighs_all() -> None:

@@ -60,7 +60,8 @@ def infer(
             matter, nor is how often it comes.
         log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
             learned from these very samples, or it repeats what it was told. How far to believe it, the formulas say.
-        trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given.
+        trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given; where it is,
+            the posterior is the model's own, exact where no cycle of samples is.
         starts: states in a generation of the search; by the size of the pool if not given.
         seed: of the noise.
 

@@ -20,7 +20,10 @@ _FITS = 8
 _LAST = 400
 """Rounds at most until the messages stand still."""
 _STILL = 1e-3
-"""Largest change of a message that counts as standing still."""
+"""The largest change of a message that counts as none."""
+_STRAGGLERS = 1e-3
+"""The share of the messages that may still move in a pool at rest."""
+_TRIALS = 4
 _SHARPNESS = (0.0, *torch.logspace(-1.3, 0.3, 33).tolist())
 
 
@@ -29,12 +32,11 @@ class Settled:
     """The state that won."""
 
     field: Tensor
-    """`(n*m, c, 1)`: what each instance hears from all others, in log-odds, sharpened or blunted as it deserves."""
+    """`(n*m, c, 1)`: what each instance knows and hears, in log-odds, as sharp as it should be."""
     weight: Tensor
     """`(P,)`: by how much each pair favours agreement."""
     trust: Trust
     verification: Verification
-    """What the field was multiplied by, and what the formulas say of it."""
     still: bool
     """Whether the messages came to rest."""
 
@@ -60,7 +62,7 @@ def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> S
         model: the pool.
         trust: to begin with.
         finalists: labellings to begin from.
-        fit: whether trust may be changed.
+        fit: whether trust may be changed, and confidence with it.
     """
     messages = _from_labels(model, trust, finalists)
     weight = model.weight(errors(model, trust))
@@ -72,8 +74,9 @@ def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> S
     messages, still = _continued(model, trust, messages, _LAST)
     heard = model.field(messages) - model.unary
     verification = verified(model, heard)
+    sharpness = verification.sharpness if fit else 1.0  # who says how far to trust is taken at their word
     weight = model.weight(errors(model, trust))
-    return Settled(model.unary + heard * verification.sharpness, weight, trust, verification, still)
+    return Settled(model.unary + heard * sharpness, weight, trust, verification, still)
 
 
 def errors(model: Model, trust: Trust) -> Tensor:
@@ -90,8 +93,8 @@ def verified(model: Model, heard: Tensor) -> Verification:
     beliefs are too sure by far.
     """
     trials = torch.tensor(_SHARPNESS).to(heard)
-    scaled = model.unary + heard * trials  # (n*m, c, trials)
-    log_odds = _log_odds(model, scaled)  # (n, trials)
+    parts = torch.split(trials, _TRIALS)  # so that memory stays bounded
+    log_odds = torch.cat([_log_odds(model, model.unary + heard * part) for part in parts], dim=1)  # (n, trials)
     best = int(log_odds.sum(0).argmax())
     samples = len(log_odds)
     nothing = _log_odds(model, torch.zeros_like(heard))[:, 0]
@@ -129,9 +132,9 @@ def _continued(model: Model, trust: Trust, messages: Tensor, rounds: int) -> tup
     for step in range(rounds):
         # Heavier damping calms what oscillates.
         following = round_of_messages(model, messages, error, 0.5 if step < rounds // 2 else 0.8)
-        still = bool((following - messages).abs().max() < _STILL) if len(following) else True
+        moving = ((following - messages).abs() > _STILL).float().mean() if len(following) else 0.0
         messages = following
-        if still:
+        if float(moving) <= _STRAGGLERS:
             return messages, True
     return messages, False
 
