@@ -36,7 +36,7 @@ def test_the_same_command_again_takes_up_the_finished_run(tmp_path):
     assert first["epochs"] == second["epochs"]
 
 
-@pytest.mark.parametrize("objective", ["none", "paper", "exact", "random"])
+@pytest.mark.parametrize("objective", ["none", "paper", "exact", "joint", "random"])
 def test_every_objective_runs_from_the_command_line(objective, tmp_path):
     assert "accuracy" in run("--out", tmp_path / "one.json", "--objective", objective)
     assert Record.read(tmp_path / "one.json").config.objective == objective

@@ -16,6 +16,7 @@ NAMES = {
     "none": "baseline",
     "paper": "paper",
     "exact": "exact",
+    "joint": "joint",
     "random": "random control",
     "gold": "ceiling",
 }

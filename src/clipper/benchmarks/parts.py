@@ -35,6 +35,8 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
+_BLUR = 1.0
+"""Pixels by which handwriting is blurred, so that a small shift is a small distance."""
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
@@ -114,10 +116,25 @@ def candidates_of(config: TrainConfig, task: Task | LatticeTask) -> CandidateSet
 
 def embeddings_of(config: TrainConfig, task: Task | LatticeTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
-    if config.encoder == "trainable" or clip_of(config) is None:
+    if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
-    encoder: Encoder = Pixels() if config.encoder == "pixels" else pretrained(config.encoder, size=_ENCODER_SIZE)
-    return embed(encoder, task.inputs)
+    return embed(_encoder(encoder_name(config)), task.inputs)
+
+
+def encoder_name(config: TrainConfig) -> str:
+    """The encoder that the run prunes with; before training, the trained one is yet to come."""
+    return "blurred" if config.objective == "joint" and config.encoder == "trainable" else config.encoder
+
+
+def _encoder(name: str) -> Encoder:
+    if name in ("pixels", "blurred"):
+        return Pixels(blur=_BLUR if name == "blurred" else 0.0)
+    return pretrained(name, size=_ENCODER_SIZE)
+
+
+def once_of(config: TrainConfig) -> bool:
+    """Whether the pool is pruned as a whole before training."""
+    return clip_of(config) is not None and (config.when == "once" or config.objective == "joint")
 
 
 def optimiser_of(config: TrainConfig, network: torch.nn.Module) -> torch.optim.Optimizer:

@@ -15,6 +15,7 @@ from clipper.benchmarks.parts import (
     held_out_of,
     network_of,
     normalised,
+    once_of,
     optimiser_of,
     task_of,
 )
@@ -54,7 +55,7 @@ def run(
         engine_of(config, images.classes),
         clip=clip,
         embeddings=embeddings_of(config, task),
-        once=config.when == "once" and clip is not None,
+        once=once_of(config),
         bank=config.bank if clip else 0,
         optimiser=optimiser_of(config, network),
         epochs=config.epochs,

@@ -3,9 +3,7 @@
 from clipper.candidates.beam import beam_search
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattice import Lattice
+from clipper.candidates.listing import CandidateSet
 from clipper.candidates.table import Candidates
-
-CandidateSet = Candidates | Lattice
-"""What engines, prunings and training loops take."""
 
 __all__ = ["CandidateSet", "Candidates", "Kind", "Lattice", "beam_search"]

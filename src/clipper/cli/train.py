@@ -40,11 +40,12 @@ def train(
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
         TrainObjective,
-        typer.Option(help="Problem 3.6, equation (1) as printed, the random control, nothing, or the ceiling."),
+        typer.Option(help="Problem 3.6, equation (1) as printed, the whole pool, the control, nothing, the ceiling."),
     ] = "exact",
-    k: Annotated[int, typer.Option("-k", help="Neighbours per instance.")] = 1,
+    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
     encoder: Annotated[
-        str, typer.Option(help="trainable: the classifier's own layer. Frozen: pixels, mobilenet-v2, resnet18 …")
+        str,
+        typer.Option(help="trainable: the network's own layer. Frozen: pixels, blurred, resnet18, mobilenet-v2 …"),
     ] = "trainable",
     when: Annotated[
         When, typer.Option(help="Prune each batch, or the pool once before training (frozen only).")

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.checks import check_log_probs
+from clipper.candidates.listing import must_be_listed
 from clipper.engines.base import Engine
 from clipper.engines.beam import Beam
-from clipper.engines.evidence import must_be_listed
 from clipper.engines.packed import candidate_log_probs, segment_max
 from clipper.errors import InputError
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.engines.packed import candidate_log_probs, cross_log_probs, segment_logsumexp, segment_sum, segment_top
-from clipper.errors import InputError
 
 
 def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
@@ -58,13 +57,3 @@ def paired(log_probs: Tensor, outputs: CandidateSet) -> tuple[CandidateSet, Tens
 def with_the_best(log_probs: Tensor, candidates: CandidateSet, k: int) -> Candidates:
     """Listed candidates that hold the `k` most probable ones of each sample: all of them, or a lattice's `k` best."""
     return candidates.top_k(log_probs.detach(), k) if isinstance(candidates, Lattice) else candidates
-
-
-def must_be_listed(candidates: CandidateSet, what: str) -> Candidates:
-    """The candidates, unless they are a lattice: `what` has to look at them one by one."""
-    if isinstance(candidates, Lattice):
-        raise InputError(
-            f"{what} looks at candidates one by one, but got {candidates!r}; list them with to_candidates() where "
-            "they are few, or take some with sample() or top_k()"
-        )
-    return candidates

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.checks import check_log_probs
+from clipper.candidates.listing import must_be_listed
 from clipper.engines.base import Engine
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
-from clipper.engines.evidence import must_be_listed, paired, with_the_best
+from clipper.engines.evidence import paired, with_the_best
 from clipper.engines.outputs import check_targets, cost_of_others, on_device
 from clipper.engines.packed import candidate_log_probs, segment_top
 from clipper.engines.restriction import allowed_only, is_restriction

@@ -8,10 +8,12 @@ from typing import TypeVar, overload
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
+from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
@@ -33,7 +35,7 @@ class Clipper:
     """
 
     k: int | None = 1
-    """Neighbours per instance; None for all within `radius`."""
+    """Neighbours per instance; None for all within `radius`. One is too few for "joint", which then takes eight."""
     radius: float | None = None
     """Neighbours must be nearer than this."""
     mutual: bool = False
@@ -43,9 +45,11 @@ class Clipper:
     metric: Metric = "l2"
     """"l2", "cosine" or a distance function."""
     objective: Objective = "exact"
-    """"exact", "paper", or "random" for the control that discards as many as "exact" would."""
+    """"exact", "paper", "joint", or "random" for the control that discards as many as "exact" would."""
     solver: Solver = "closed-form"
     """"closed-form", "highs" or "cp-sat"."""
+    mass: float = 0.95
+    """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
     search: NeighbourSearch | None = None
@@ -94,6 +98,9 @@ class Clipper:
     ) -> Pruning | LatticePruning:
         """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
         listed = isinstance(candidates, Candidates)
+        if self.objective == "joint":
+            listed_all = must_be_listed(candidates, "joint inference")
+            return prune(listed_all, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" and listed else self.objective
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
@@ -111,7 +118,7 @@ class Clipper:
         _check_samples(embeddings, candidates)
         return ProximityGraph.from_embeddings(
             embeddings,
-            k=self.k,
+            k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
             radius=self.radius,
             mutual=self.mutual,
             metric=self.metric,

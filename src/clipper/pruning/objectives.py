@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
@@ -21,7 +22,7 @@ from clipper.pruning.program import program
 from clipper.pruning.result import Pruning
 from clipper.pruning.solvers import solve
 
-Objective = Literal["exact", "paper", "random"]
+Objective = Literal["exact", "paper", "joint", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
 
 _PIECE = 1 << 18
@@ -38,6 +39,7 @@ def prune(
     pool: CandidateSet | None = ...,
     count: int | None = ...,
     imitate: Pruning | None = ...,
+    mass: float = ...,
     seed: int = ...,
 ) -> Pruning: ...
 @overload
@@ -58,6 +60,7 @@ def prune(
     pool: CandidateSet | None = None,
     count: int | None = None,
     imitate: Pruning | None = None,
+    mass: float = 0.95,
     seed: int = 0,
 ) -> Pruning | LatticePruning:
     """Discard the candidates that contradict what lies near, without ever taking a sample's last one.
@@ -67,12 +70,14 @@ def prune(
             for which samples it is proved that no choice discards more.
         graph: which instances should share a label.
         objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
-            stricter about edges (docs/mathematics.md); "random" is the control.
+            stricter about edges (docs/mathematics.md); "joint" lets the whole pool decide (docs/joint.md);
+            "random" is the control.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         pool: the candidates that the graph's targets belong to, if not `candidates` themselves.
         count: with "random": how many candidates to discard.
         imitate: with "random": discard as many of each sample as this pruning did.
-        seed: with "random".
+        mass: with "joint": how much of the probability the survivors hold.
+        seed: with "joint" and "random".
 
     Examples:
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
@@ -82,9 +87,11 @@ def prune(
         >>> prune(candidates, graph, objective="paper")
         Pruning(0 of 15 candidates discarded, 0 of 2 edges chosen)
     """
-    if objective not in ("exact", "paper", "random"):
-        raise InputError(f'expected the objective "exact", "paper" or "random", got {objective!r}')
-    _check_edges(candidates, graph, pool or candidates)
+    if objective not in ("exact", "paper", "joint", "random"):
+        raise InputError(f'expected the objective "exact", "paper", "joint" or "random", got {objective!r}')
+    check_edges(candidates, graph, pool or candidates)
+    if objective == "joint":
+        return _joint(must_be_listed(candidates, "joint inference"), graph, pool, mass, seed)
     if objective == "random" and isinstance(candidates, Candidates):
         return _random(candidates, graph, count, imitate, seed)
     return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
@@ -108,6 +115,8 @@ def prune_against(
     """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
     if isinstance(candidates, Lattice):
         return prune_lattice(candidates, graph, support, objective, solver)
+    if objective not in ("exact", "paper"):
+        raise InputError(f'expected the objective "exact" or "paper" for pruning sample by sample, got {objective!r}')
     if solver != "closed-form":
         return _by_solver(candidates, graph, support, objective, solver)
     if len(candidates) <= _PIECE:
@@ -173,6 +182,14 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
         first += size
 
 
+def _joint(candidates: Candidates, graph: ProximityGraph, pool: CandidateSet | None, mass: float, seed: int) -> Pruning:
+    from clipper.pruning.joint import infer  # which prunes by single edges where it abstains
+
+    if pool is not None and pool is not candidates:
+        raise InputError("joint inference is about all samples at once: leave pool out, and infer for the whole pool")
+    return infer(candidates, graph, seed=seed).prune(mass)
+
+
 def _random(
     candidates: Candidates, graph: ProximityGraph, count: int | None, imitate: Pruning | None, seed: int
 ) -> Pruning:
@@ -189,7 +206,8 @@ def _random(
     return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)
 
 
-def _check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
+def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
+    """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
     if candidates.device != graph.source.device:
         raise InputError(
             f"expected candidates and graph on one device, got {candidates.device} and {graph.source.device}; "

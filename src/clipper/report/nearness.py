@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from clipper.benchmarks.parts import embeddings_of, network_of, normalised
+from clipper.benchmarks.parts import embeddings_of, encoder_name, network_of, normalised
 from clipper.benchmarks.tasks import Task
 from clipper.errors import FileError
 from clipper.proximity import Pixels, embed
@@ -37,7 +37,7 @@ def nearness(
         return embeddings, f"{judged} the embeddings given for this page."
     frozen = embeddings_of(config, task)
     if frozen is not None:
-        return frozen, f"{judged} the run's frozen encoder, {config.encoder}."
+        return frozen, f"{judged} the run's frozen encoder, {encoder_name(config)}."
     if checkpoint is not None and checkpoint.exists():
         return trained(config, task, checkpoint), f"{judged} the run's own network as its last epoch left it."
     return embed(Pixels(), task.inputs), f"The run's own network is not at hand: {judged.lower()} the raw pixels."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.parts import clip_of
+from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Pruning, prune
@@ -39,7 +39,8 @@ def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
-    pruning = prune(task.candidates, graph, "exact" if clip.objective == "random" else clip.objective, clip.solver)
+    objective = "exact" if clip.objective == "random" else clip.objective
+    pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
     if clip.objective == "random":
         pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
     return Replay(graph, pruning, _notes(config))
@@ -60,7 +61,7 @@ def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[s
     """
     taken = -(-samples // config.batch)
     batches = samples_of(task).batches(config.batch, config.seed, epoch=1)
-    if len(batches) <= taken or config.when == "once":
+    if len(batches) <= taken or _whole(config):
         return task, []
     ids = torch.cat(batches[:taken])
     few = Task(task.inputs[ids], task.gold[ids], task.targets[ids], task.candidates.batch(ids))
@@ -70,7 +71,7 @@ def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[s
 def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
     every = torch.arange(len(task.gold))
-    if config.when == "once":
+    if _whole(config):
         return [every]
     whole = len(task.gold) == config.samples
     return (
@@ -91,10 +92,15 @@ def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor
     return ProximityGraph.joined(parts)
 
 
+def _whole(config: TrainConfig) -> bool:
+    """Whether the pool was pruned as a whole, or would have been."""
+    return config.when == "once" or once_of(config)
+
+
 def _notes(config: TrainConfig) -> list[str]:
     notes = [
         "Neighbours were sought among all samples, once, as in the run."
-        if config.when == "once"
+        if _whole(config)
         else f"Neighbours were sought within the first epoch's batches of {config.batch}, as in the run."
     ]
     if config.objective in ("none", "gold"):

@@ -2,6 +2,7 @@
 
 from clipper.training.bank import MemoryBank
 from clipper.training.config import TrainConfig
+from clipper.training.iterated import Pass, train_iterated
 from clipper.training.loop import Watch, train
 from clipper.training.metrics import Figures, accuracy
 from clipper.training.record import Record
@@ -10,5 +11,6 @@ from clipper.training.tensorboard import tensorboard
 from clipper.training.trainer import Moment
 
 __all__ = [
-    "Figures", "MemoryBank", "Moment", "Record", "Samples", "TrainConfig", "Watch", "accuracy", "tensorboard", "train",
+    "Figures", "MemoryBank", "Moment", "Pass", "Record", "Samples", "TrainConfig", "Watch", "accuracy", "tensorboard",
+    "train", "train_iterated",
 ]  # fmt: skip

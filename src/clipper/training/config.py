@@ -11,7 +11,7 @@ from clipper.errors import InputError
 Rule = Literal["sum", "max", "hwf"]
 DataSet = Literal["digits", "mnist", "cifar10", "hwf"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
-TrainObjective = Literal["none", "paper", "exact", "random", "gold"]
+TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
 
@@ -45,11 +45,12 @@ class TrainConfig:
     objective: TrainObjective = "exact"
     """How to prune; "none" for the baseline, "gold" for the ceiling, where nothing but the gold labels is left."""
     k: int = 1
-    """Neighbours per instance."""
+    """Neighbours per instance; "joint" takes one for an invitation to choose."""
     encoder: str = "trainable"
-    """"trainable" for the classifier's own penultimate layer; "pixels" or a pretrained backbone for a frozen one."""
+    """"trainable" for the classifier's own penultimate layer; "pixels", "blurred" or a pretrained backbone for a frozen
+    one. "joint" prunes before there is a trained layer, and begins with "blurred" then."""
     when: When = "batch"
-    """Prune each batch, or the pool once before training (frozen encoders only)."""
+    """Prune each batch, or the pool once before training (frozen encoders only); "joint" always prunes the pool."""
     bank: int = 0
     """Samples whose earlier embeddings a batch may find neighbours among."""
     epochs: int = 50

@@ -67,6 +67,12 @@ class Samples:
         order = torch.randperm(len(self), generator=generator).to(self.candidates.device)
         return list(torch.split(order, size))
 
+    def subset(self, ids: Tensor) -> Samples:
+        """The samples `ids`, in that order."""
+        ids = ids.to(self.candidates.device)
+        gold, targets = (None if values is None else values[ids] for values in (self.gold, self.targets))
+        return Samples(self.inputs[ids], self.candidates.batch(ids), gold, targets)
+
     def fingerprint(self) -> str:
         """A few letters that differ where inputs or candidates do, so that a checkpoint knows its data."""
         return fingerprint(self.inputs, *self.candidates.contents)

@@ -126,7 +126,8 @@ class Survivors:
         """How this prunes, in words that a checkpoint can compare."""
         if self.clip is None:
             return {"pruning": "none"}
-        names = ("k", "radius", "mutual", "share", "metric", "objective", "solver")
+        names: tuple[str, ...] = ("k", "radius", "mutual", "share", "metric", "objective", "solver")
+        names += ("mass",) if self.clip.objective == "joint" else ()
         how = {name: str(getattr(self.clip, name)) for name in names if not callable(getattr(self.clip, name))}
         bank = self.bank.size if self.bank else 0
         encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
@@ -140,6 +141,10 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
         raise InputError(
             "pruning once, before training, needs a frozen encoder: pass clip=Clipper(encoder=...) or embeddings=; "
             "the classifier's own embedding means something only while it is trained"
+        )
+    if clip is not None and clip.objective == "joint" and not once:
+        raise InputError(
+            "joint inference looks at the whole pool, not at a batch: pass once=True and a frozen encoder's embeddings"
         )
     if bank and (once or (clip is not None and clip.mutual)):
         raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")

@@ -1,0 +1,164 @@
+"""infer: the whole pool decides together which candidates are probable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
+from clipper.pruning.joint.edges import Edges
+from clipper.pruning.joint.factors import CandidateFactor, Factor
+from clipper.pruning.joint.messages import Model
+from clipper.pruning.joint.posterior import Posterior, Verdict
+from clipper.pruning.joint.search import Plan, States, search
+from clipper.pruning.joint.settling import Settled, errors, settle, verified
+from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
+from clipper.pruning.objectives import check_edges
+
+NEIGHBOURS = 8
+"""Neighbours per instance where the number is chosen automatically; far ones are trusted little."""
+_SEARCHED = 3
+"""Of these, the ones that the search looks at: with more, the good states are harder to reach."""
+_AT_ONCE = 1 << 22
+"""Numbers held at a time: candidates and messages, times starts."""
+_FEWEST, _MOST = 4, 64
+"""Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
+_FINALISTS = 4
+_SMALL = 16
+"""Starts that must fit at once for offspring to be cheap; a larger pool has some only where it cannot do without."""
+_ATTEMPTS = 3
+"""Searches at most, where the formulas do not bear out what the first one found."""
+_SIGNIFICANT = 3.0
+"""Standard errors by which the formulas must bear out the neighbours for the graph to count as informative."""
+_EXPLAINED = 1 / 3
+"""The share of the formulas' surprise that must be explained; states that got stuck explain 0.1 to 0.3."""
+_LEAST_LOG_PROB = -8.0
+"""A classifier's certainty counts this much at most, so that the pool can outvote it."""
+
+
+def infer(
+    candidates: Candidates,
+    graph: ProximityGraph,
+    *,
+    log_probs: Tensor | None = None,
+    trust: Trust | float | None = None,
+    starts: int | None = None,
+    seed: int = 0,
+) -> Posterior:
+    """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
+
+    A variable per sample (which candidate), a soft equality per edge, and sum-product belief propagation from many
+    noisy starts; the state whose most probable labelling cuts the least wins. No gold label is needed for anything.
+
+    Args:
+        candidates: what the labels could be.
+        graph: which instances may share a label, five to ten neighbours each; the direction of an edge is of no
+            matter, nor is how often it comes.
+        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
+            learned from these very samples, or it repeats what it was told. How far to believe it, the formulas say.
+        trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given; where it is,
+            the posterior is the model's own, exact where no cycle of samples is.
+        starts: states in a generation of the search; by the size of the pool if not given.
+        seed: of the noise.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[3, 1, 4], slots=2, classes=3)
+        >>> graph = ProximityGraph.from_edges([0, 1], [4, 5])
+        >>> posterior = infer(candidates, graph, trust=0.1)
+        >>> posterior.labels.tolist()[0] in ([1, 2], [2, 1])
+        True
+        >>> posterior.probability.shape, posterior.marginals.shape
+        (torch.Size([5]), torch.Size([3, 2, 3]))
+    """
+    check_edges(candidates, graph, candidates)
+    curve = _checked_trust(trust)
+    factor = CandidateFactor(candidates)
+    model = model_of(candidates, graph, factor, log_probs)
+    with torch.no_grad():
+        settled = _settled(model, curve, _plan(model, len(candidates), starts), torch.Generator().manual_seed(seed))
+    return _posterior(graph, factor, model, settled)
+
+
+def model_of(candidates: Candidates, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
+    """The pool as a graphical model."""
+    instances = candidates.samples * candidates.slots
+    unary = torch.zeros(instances, candidates.classes, 1, device=candidates.labels.device)
+    model = Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
+    if log_probs is None:
+        return model
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if tuple(log_probs.shape) != expected or bool(torch.isnan(log_probs).any()):
+        raise InputError(f"expected log_probs of shape {expected} without NaN, got {tuple(log_probs.shape)}")
+    said = log_probs.detach().to(unary).clamp(min=_LEAST_LOG_PROB).reshape(unary.shape)
+    return replace(model, unary=said * verified(model, said).sharpness)
+
+
+def _labels_of_kind(candidates: Candidates) -> Tensor:
+    """The labels of each slot's kind, `(n*m, c)` bool; none where the slot is unused."""
+    device = candidates.labels.device
+    kind = torch.repeat_interleave(
+        torch.arange(len(candidates.kinds), device=device),
+        torch.tensor([kind.stop - kind.start for kind in candidates.kinds], device=device),
+    )  # (c,)
+    return kind == candidates.kind.reshape(-1, 1)
+
+
+def _checked_trust(trust: Trust | float | None) -> Trust | None:
+    if trust is None or isinstance(trust, Trust):
+        return trust
+    if not 0 < trust < 1:
+        raise InputError(f"expected a share of disagreeing pairs between 0 and 1 as trust, got {trust}")
+    return Trust.constant(max(float(trust), SMALLEST_ERROR))
+
+
+def _plan(model: Model, candidates: int, starts: int | None) -> Plan:
+    if starts is not None and starts < 1:
+        raise InputError(f"expected at least one start, got {starts}")
+    messages = 2 * int((model.edges.rank < _SEARCHED).sum()) * model.unary.shape[1]
+    fitting = max(1, _AT_ONCE // (candidates + messages))
+    wanted = starts or min(_MOST, max(_FEWEST, fitting))
+    return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
+
+
+def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:
+    """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
+    near = model.restricted(model.edges.rank < _SEARCHED)
+    guess = trust or Trust.by_rank(near.edges.length, farthest=0.35)
+    found: States | None = None
+    for attempt in range(_ATTEMPTS):
+        how = replace(plan, generations=0) if attempt == 0 and plan.together < _SMALL else plan
+        again = search(near, near.weight(errors(near, guess)), how, generator)
+        found = again if found is None else found.joined(again)
+        whole = trust or Trust.by_rank(model.edges.length)
+        settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
+        if _verdict(settled) != "unsettled":
+            break
+    return settled
+
+
+def _posterior(graph: ProximityGraph, factor: CandidateFactor, model: Model, settled: Settled) -> Posterior:
+    n, m, c = factor.shape
+    score = factor.scores(settled.field) - factor.evidence(settled.field)[factor.candidates.sample]  # (Ω, 1)
+    labels = factor.best(settled.field)
+    cut = float(model.edges.cut(labels, settled.weight))
+    return Posterior(
+        factor.candidates,
+        graph,
+        probability=score.exp()[:, 0],
+        labels=labels.view(n, m),
+        marginals=factor.marginals(settled.field).view(n, m, c),
+        energy=cut / max(float(settled.weight.sum()), 1e-9),
+        trust=settled.trust,
+        verification=settled.verification,
+        verdict=_verdict(settled),
+    )
+
+
+def _verdict(settled: Settled) -> Verdict:
+    if settled.verification.significance < _SIGNIFICANT:
+        return "uninformative"
+    return "joint" if settled.still and settled.verification.explained >= _EXPLAINED else "unsettled"

@@ -1,0 +1,154 @@
+"""Joint inference: what holds for every pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clipper
+from clipper import Candidates, ProximityGraph
+from clipper.errors import InputError
+from clipper.pruning.result import inside
+from tests.oracles import Problem
+from tests.pruning.pools import clustered, shuffled
+from tests.strategies import as_tensors, problems
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(problems(kinds=True), st.sampled_from([0.3, 0.95, 1.0]), st.integers(0, 3))
+def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, seed: int) -> None:
+    candidates, graph = as_tensors(problem)
+    posterior = clipper.infer(candidates, graph, starts=2, seed=seed)
+    pruning = posterior.prune(mass)
+    assert bool((pruning.candidates.counts >= 1).all())
+    totals = torch.zeros(candidates.samples).index_add_(0, candidates.sample, posterior.probability)
+    assert torch.allclose(totals, torch.ones(candidates.samples), atol=1e-4)
+    assert bool(inside(candidates, pruning.allowed)[pruning.keep].all())
+    assert pruning.edges.shape == graph.source.shape
+    assert bool(candidates.contains(posterior.labels).all()), "the most probable labels are a candidate"
+
+
+def test_a_single_sample_without_edges_keeps_everything() -> None:
+    candidates = Candidates.from_rule(sum, targets=[3], slots=2, classes=4)
+    posterior = clipper.infer(candidates, ProximityGraph.from_edges([], []))
+    assert posterior.probability.tolist() == pytest.approx([0.25] * 4)
+    assert posterior.prune().discarded == 0
+    assert not posterior.converged
+
+
+def test_a_pool_of_duplicates_is_inferred_all_the_same() -> None:
+    candidates = Candidates.from_rule(sum, targets=[4] * 12, slots=2, classes=5)
+    graph = ProximityGraph.from_embeddings(torch.zeros(12, 2, 3), k=4)
+    posterior = clipper.infer(candidates, graph)
+    assert bool(torch.isfinite(posterior.probability).all())
+    assert bool((posterior.prune().candidates.counts >= 1).all())
+
+
+def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
+    candidates = Candidates.from_lists([[(0,), (1,)], [(2,)], [(3,)]], classes=4)
+    graph = ProximityGraph.from_edges([0, 0, 1], [1, 2, 2])
+    posterior = clipper.infer(candidates, graph, trust=0.01)
+    assert posterior.probability.tolist() == pytest.approx([0.5, 0.5, 1.0, 1.0], abs=1e-3)
+    assert bool((posterior.prune(0.5).candidates.counts >= 1).all())
+
+
+def test_the_same_seed_gives_the_same_posterior() -> None:
+    candidates, embeddings, _ = clustered(30)
+    graph = ProximityGraph.from_embeddings(embeddings, k=5)
+    first, second = (clipper.infer(candidates, graph, starts=8, seed=3) for _ in range(2))
+    assert torch.equal(first.probability, second.probability)
+    assert first.energy == second.energy
+
+
+def test_direction_and_repetition_of_edges_are_of_no_matter() -> None:
+    candidates, embeddings, _ = clustered(20)
+    graph = ProximityGraph.from_embeddings(embeddings, k=3)
+    source, target, distance = (
+        torch.cat(ends)
+        for ends in ((graph.source, graph.target), (graph.target, graph.source), (graph.distance, graph.distance))
+    )
+    both = ProximityGraph.from_edges(source, target, distance)
+    again = ProximityGraph.from_edges(source.repeat(2), target.repeat(2), distance.repeat(2))
+    first, second = (clipper.infer(candidates, g, starts=4, trust=0.2) for g in (both, again))
+    assert torch.allclose(first.probability, second.probability, atol=1e-3)
+
+
+def test_a_classifier_may_have_a_say() -> None:
+    candidates = Candidates.from_rule(sum, targets=[3, 3], slots=2, classes=4)
+    says = torch.full((2, 2, 4), -5.0)
+    says[0, 0, 1] = says[0, 1, 2] = says[1, 0, 0] = says[1, 1, 3] = 0.0
+    posterior = clipper.infer(candidates, ProximityGraph.from_edges([], []), log_probs=says)
+    assert posterior.labels.tolist() == [[1, 2], [0, 3]]
+
+
+@pytest.mark.slow
+def test_clusters_are_recovered_and_calibrated() -> None:
+    candidates, embeddings, gold = clustered(80, spread=0.5)
+    posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(embeddings, k=6))
+    assert posterior.converged
+    report = posterior.calibration(gold)
+    assert report.right > 0.9
+    assert report.retained[0.95] >= 0.9
+    assert posterior.prune(0.95).gold_retained(gold) == pytest.approx(report.retained[0.95])
+    assert posterior.prune(0.95).retained < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
+    candidates, embeddings, gold = clustered(60, seed=seed)
+    posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(shuffled(embeddings), k=6))
+    assert posterior.verdict == "uninformative"
+    pruning = posterior.prune()
+    assert pruning.discarded == 0
+    assert pruning.gold_retained(gold) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"trust": 1.5}, "between 0 and 1"),
+        ({"starts": 0}, "at least one start"),
+        ({"log_probs": torch.zeros(2, 2, 3)}, "log_probs of shape"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
+    candidates = Candidates.from_rule(sum, targets=[3, 3], slots=2, classes=4)
+    with pytest.raises(InputError, match=message):
+        clipper.infer(candidates, ProximityGraph.from_edges([0], [2]), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_mass_of_nothing_and_edges_to_nowhere_are_refused() -> None:
+    candidates = Candidates.from_rule(sum, targets=[3, 3], slots=2, classes=4)
+    with pytest.raises(InputError, match="mass above 0"):
+        clipper.infer(candidates, ProximityGraph.from_edges([0], [2]), starts=1).prune(0)
+    with pytest.raises(InputError, match="instances"):
+        clipper.infer(candidates, ProximityGraph.from_edges([0], [9]))
+
+
+def test_prune_and_clipper_know_the_joint_objective() -> None:
+    candidates, embeddings, _ = clustered(30, slots=2, classes=5)
+    clip = clipper.Clipper(objective="joint", mass=0.9)
+    graph = clip.graph(candidates, embeddings)
+    assert len(graph) == 8 * embeddings.shape[0] * embeddings.shape[1], "one neighbour would be too few"
+    expected = clipper.infer(candidates, graph).prune(0.9)
+    assert torch.equal(clip.prune(candidates, embeddings).keep, expected.keep)
+    assert torch.equal(clipper.prune(candidates, graph, "joint", mass=0.9).keep, expected.keep)
+    with pytest.raises(InputError, match="leave pool out"):
+        clipper.prune(candidates, graph, "joint", pool=candidates.batch(range(30)))
+
+
+def test_an_unsettled_posterior_prunes_by_nearest_neighbours() -> None:
+    candidates, embeddings, _ = clustered(20, slots=2, classes=5)
+    graph = ProximityGraph.from_embeddings(embeddings, k=4)
+    posterior = replace(clipper.infer(candidates, graph, starts=2), verdict="unsettled")
+    nearest = clipper.prune(candidates, ProximityGraph.from_embeddings(embeddings, k=1))
+    pruning = posterior.prune()
+    assert torch.equal(pruning.keep, nearest.keep)
+    assert int(pruning.edges.sum()) == int(nearest.edges.sum())
+    assert not posterior.converged

@@ -1,0 +1,147 @@
+"""The parts of joint inference: messages against brute force, trust, search, and what the mass keeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipper import Candidates, ProximityGraph, infer
+from clipper.pruning.joint.edges import Edges
+from clipper.pruning.joint.factors import CandidateFactor
+from clipper.pruning.joint.inference import model_of
+from clipper.pruning.joint.mass import heaviest
+from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
+from clipper.pruning.joint.search import Plan, States, search
+from clipper.pruning.joint.trust import Trust, disagreement
+from tests.pruning.pools import brute_force_marginals, clustered
+
+
+def propagated(model: Model, error: float, rounds: int) -> torch.Tensor:
+    messages = model.silence(1)
+    errors = torch.full((len(model.edges),), error)
+    for _ in range(rounds):
+        messages = round_of_messages(model, messages, errors, damping=0.0)
+    return messages
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[Candidates, ProximityGraph]:
+    """A forest of samples: each is tied to at most one earlier sample."""
+    row = st.lists(st.integers(0, 2), min_size=2, max_size=2).map(tuple)
+    samples = draw(st.lists(st.lists(row, min_size=1, max_size=4), min_size=2, max_size=4))
+    source, target = [], []
+    for i in range(1, len(samples)):
+        if draw(st.booleans()):
+            source.append(2 * i + draw(st.integers(0, 1)))
+            target.append(2 * draw(st.integers(0, i - 1)) + draw(st.integers(0, 1)))
+    return Candidates.from_lists(samples, classes=3), ProximityGraph.from_edges(source, target)
+
+
+@settings(max_examples=50)
+@given(trees(), st.sampled_from([0.05, 0.2, 0.6]))
+def test_on_trees_messages_give_the_marginals_of_the_joint_distribution(
+    tree: tuple[Candidates, ProximityGraph], error: float
+) -> None:
+    candidates, graph = tree
+    model = model_of(candidates, graph, CandidateFactor(candidates))
+    marginals = model.factor.marginals(model.field(propagated(model, error, rounds=8)))
+    expected = brute_force_marginals(candidates, graph, error)
+    assert torch.allclose(marginals[:, :, 0].double(), expected.flatten(0, 1), atol=1e-4)
+
+
+@pytest.mark.slow
+@settings(max_examples=15)
+@given(trees(), st.sampled_from([0.05, 0.2, 0.6]))
+def test_on_trees_a_posterior_of_given_trust_is_exact(tree: tuple[Candidates, ProximityGraph], error: float) -> None:
+    candidates, graph = tree
+    posterior = infer(candidates, graph, trust=error, starts=2)
+    assert torch.allclose(posterior.marginals.double(), brute_force_marginals(candidates, graph, error), atol=2e-3)
+
+
+def test_a_factor_names_the_best_candidate_and_weighs_all() -> None:
+    candidates = Candidates.from_lists([[(0, 2), (1, 1)], [(2,)]], classes=3)
+    factor = CandidateFactor(candidates)
+    field = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    first, second = field[0, 0] + field[1, 2], field[0, 1] + field[1, 1]
+    assert torch.allclose(factor.evidence(field)[0], torch.logaddexp(first, second))
+    assert torch.equal(factor.best(field)[0], (second > first).long())
+    assert factor.best(field)[2:].tolist() == [[2] * 5, [-1] * 5]
+
+
+def test_edges_are_counted_once_and_measured_by_their_neighbourhoods() -> None:
+    graph = ProximityGraph.from_edges([0, 2, 0, 4, 4], [2, 0, 4, 2, 4], torch.tensor([1.0, 1.0, 3.0, 2.0, 0.0]))
+    edges = Edges.of(graph, instances=6)
+    assert list(zip(edges.first.tolist(), edges.second.tolist(), strict=True)) == [(0, 2), (0, 4), (2, 4)]
+    assert edges.rank.tolist() == [0, 1, 0]
+    assert torch.allclose(edges.length[0], torch.tensor(1 / 2**0.5))  # around 0 two is typical, around 2 one
+    labels = torch.tensor([[0, 1], [9, 9], [0, 2], [9, 9], [1, 1], [9, 9]])
+    assert edges.cut(labels, torch.tensor([1.0, 10.0, 100.0])).tolist() == [110.0, 101.0]
+
+
+def test_fitting_recovers_the_errors_of_pairs_whose_labels_are_known() -> None:
+    generator = torch.Generator().manual_seed(0)
+    length = 0.5 + torch.rand(5000, generator=generator)
+    differ = (torch.rand(5000, generator=generator) < torch.sigmoid(-1.5 + 3 * (length - 1))).float()
+    trust = Trust.fitted(length, differ)
+    assert abs(trust.level + 1.5) < 0.15
+    assert abs(trust.slope - 3) < 0.4
+
+
+def test_expectation_and_maximisation_recover_a_known_error() -> None:
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(0, 10, (4000,), generator=generator)
+    differ = torch.rand(4000, generator=generator) < 0.3
+    other = torch.where(differ, (labels + torch.randint(1, 10, (4000,), generator=generator)) % 10, labels)
+    # Each end is believed to be one of two labels, four to one, and that is how often the belief is right.
+    believed = torch.full((8000, 10), 1e-6)
+    ends = torch.cat([labels, other])
+    wrong = (ends + torch.randint(1, 10, (8000,), generator=generator)) % 10
+    right = 0.2 + 0.6 * (torch.rand(8000, generator=generator) < 0.8)
+    believed[torch.arange(8000), ends] += right
+    believed[torch.arange(8000), wrong] += 1 - right
+    trust, length, others = Trust.constant(0.05), torch.ones(4000), torch.full((4000,), 9.0)
+    for _ in range(30):
+        trust = Trust.fitted(length, disagreement(believed, trust.error(length), others))
+    assert abs(float(trust.error(torch.ones(1))) - 0.3) < 0.05
+
+
+def test_trust_never_grows_with_distance() -> None:
+    length = torch.linspace(0.5, 1.5, 100)
+    assert Trust.fitted(length, 1 - length / 2).slope == 0
+    assert Trust.by_rank(length).slope > 0
+    assert Trust.by_rank(torch.empty(0)).slope == 0
+
+
+def test_the_fewest_candidates_hold_the_mass() -> None:
+    candidates = Candidates.from_lists([[(0,), (1,), (2,), (3,)], [(0,), (1,)]], classes=4)
+    probability = torch.tensor([0.1, 0.5, 0.3, 0.1, 1.0, 0.0])
+    assert heaviest(candidates, probability, 0.8).tolist() == [False, True, True, False, True, False]
+    assert heaviest(candidates, probability, 0.81).tolist() == [True, True, True, False, True, False]
+    assert heaviest(candidates, probability, 1e-6).tolist() == [False, True, False, False, True, False]
+
+
+def test_states_come_in_order_and_different() -> None:
+    labels = torch.tensor([[0, 0, 1], [0, 0, 1], [0, 1, 1]])
+    states = States(labels, torch.tensor([1.0, 1.0, 2.0]))
+    assert states.best(5, apart=0.4).labels.tolist() == [[0, 1], [0, 1], [0, 1]]
+    assert states.meeting(apart=0.4) == 2
+
+
+def test_a_search_finds_what_cuts_no_more_than_the_truth() -> None:
+    candidates, embeddings, gold = clustered(30, slots=2, classes=5, spread=0.1)
+    model = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3), CandidateFactor(candidates))
+    weight = torch.ones(len(model.edges))
+    found = search(model, weight, Plan(starts=16, together=5, rounds=40), torch.Generator().manual_seed(0))
+    truth = model.energy(gold.view(-1, 1), weight)
+    assert float(found.energy[0]) <= float(truth)
+    assert bool((found.energy.diff() >= 0).all())
+
+
+def test_what_a_receiver_said_is_not_sent_back_to_it() -> None:
+    candidates = Candidates.from_lists([[(0,), (1,)], [(0,)]], classes=2)
+    model = model_of(candidates, ProximityGraph.from_edges([0], [1]), CandidateFactor(candidates))
+    messages = propagated(model, 0.1, rounds=3)
+    believed = without_reply(model, messages, model.factor.marginals(model.field(messages)))
+    assert torch.allclose(believed[0, :, 0], torch.tensor([0.5, 0.5]), atol=1e-5)
