@@ -65,6 +65,8 @@ def test_what_cannot_be_is_said() -> None:
         train(TinyNet(), data, SemanticLoss(), clip=Clipper(objective="joint"), embeddings=data.inputs)
     with pytest.raises(InputError, match="at least one pass"):
         train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, passes=0)
+    with pytest.raises(InputError, match="belongs to one training"):
+        train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, checkpoint="run.pt")
     with pytest.raises(InputError, match="2 to 10 folds"):
         train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, folds=1)
 

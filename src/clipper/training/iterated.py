@@ -81,6 +81,8 @@ def train_iterated(
     samples, clip = samples_of(data), replace(clip or Clipper(), objective="joint")
     if passes < 1 or not 2 <= folds <= max(2, len(samples)):
         raise InputError(f"expected at least one pass and 2 to {len(samples)} folds, got {passes} and {folds}")
+    if options.get("checkpoint") is not None:
+        raise InputError("a checkpoint belongs to one training, and this is several: leave it out")
     candidates = must_be_listed(samples.candidates, "joint inference")
     graph = clip.graph(candidates, embeddings)
     first_weights = deepcopy(classifier.state_dict())
@@ -115,7 +117,7 @@ def _said_by_others(
     classifier: nn.Module, kept: Samples, learn: Learn, parts: list[Tensor], options: Mapping[str, Any]
 ) -> Tensor:
     """What a classifier says of each sample that learned from the samples of other parts only, `(n, m, c)`."""
-    silent = {name: value for name, value in options.items() if name not in ("held_out", "checkpoint", "watch")}
+    silent = {name: value for name, value in options.items() if name not in ("held_out", "watch")}
     said: list[Tensor] = []
     for part in parts:
         rest = torch.cat([other for other in parts if other is not part])
