@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clipper.benchmarks.tables.layout import Column, Published, Table
+from clipper.benchmarks.tables.layout import Column, Published, Row, Table
 from clipper.benchmarks.tables.scale import PER_SAMPLE
-from clipper.benchmarks.tables.variants import CEILING, EXACT_LOSS, rows_of
+from clipper.benchmarks.tables.variants import CEILING, EXACT_LOSS, VARIANTS, rows_of
 from clipper.training import TrainConfig
 
 FORMULAS = 6_000
@@ -25,6 +25,14 @@ PUBLISHED: Published = {
     ("dolphin + trainable", "HWF-7"): {"accuracy": (32.29, 2.14)},
     ("dolphin + trainable", "HWF-15"): {"accuracy": (22.75, 1.61)},
 }
+_JOINT = Row("semantic", "joint", {"engine": "semantic", **VARIANTS["joint"], "per_sample": 0})
+"""Joint inference looks at all candidates of a sample, not at some."""
 HWF = Table(
-    "hwf", "Table 3: accuracy on HWF-M", (*rows_of(["dolphin"]), EXACT_LOSS, CEILING), COLUMNS, PUBLISHED, seeds=3
+    "hwf",
+    "Table 3: accuracy on HWF-M",
+    (*rows_of(["dolphin"]), EXACT_LOSS, _JOINT, CEILING),
+    COLUMNS,
+    PUBLISHED,
+    seeds=3,
+    absent=frozenset({(_JOINT.name, "HWF-15")}),  # which has too many to list
 )

@@ -11,6 +11,8 @@ from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
+WEIGHTLESS = ("trainable", "pixels", "blurred")
+"""Encoders that need no file of weights."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Selection:
         columns = [self._column(column) for column in table.columns if self._covers(column)]
         if self.quick:
             columns = _distinct(columns)
+            rows = [row for row in rows if row.changes.get("encoder", "trainable") in WEIGHTLESS]
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
         return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds)

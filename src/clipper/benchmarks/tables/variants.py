@@ -19,8 +19,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "exact": {"objective": "exact", "encoder": "trainable"},
     "random": {"objective": "random", "encoder": "trainable"},
     "entropy": {"objective": "none", "entropy": ENTROPY},
+    "joint": {"objective": "joint", "encoder": "blurred"},
 }
-"""What is done to the candidates: the first three are the paper's, the last two its reviewers'."""
+"""What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
+USUAL = tuple(variant for variant in VARIANTS if variant != "joint")
+"""Those that every engine is tried with."""
 MEANING = {
     "none": "all candidates",
     "frozen": "the printed program, neighbours by a pretrained encoder",
@@ -28,11 +31,12 @@ MEANING = {
     "exact": "the stated problem, neighbours by the classifier's own layer",
     "random": "as many candidates discarded as by exact, at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
+    "joint": "the whole pool decides, neighbours by blurred pixels, before training",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }
 
 
-def rows_of(engines: Sequence[str], variants: Sequence[str] = tuple(VARIANTS)) -> list[Row]:
+def rows_of(engines: Sequence[str], variants: Sequence[str] = USUAL) -> list[Row]:
     """Each engine with each variant.
 
     Examples:
