@@ -17,8 +17,8 @@ class Edges:
     """Pairs of instances that may share a label.
 
     A distance says little where instances lie dense and much where they are sparse, so lengths are distances divided
-    by the typical distance around both ends: on handwritten digits the shortest eighth of them errs one time in
-    twenty-five, the longest in three of five; raw distances tell much less.
+    by the typical distance around both ends: in one pool of 400 handwritten digits the shortest eighth of them erred
+    4 times in 100 and the longest 58; by raw distance it was 8 and 44.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 2, 1], [2, 0, 3], torch.tensor([1.0, 1.0, 4.0]))
