@@ -76,8 +76,21 @@ def test_nonsense_is_refused_before_anything_runs(wrong, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+THREE = ["--variant", "none", "--variant", "exact", "--variant", "random"]
+
+
 def begin(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from clipper.cli import main; main()", *QUICK, "--seeds", "2", "--epochs", "30"]
+    command = [
+        sys.executable,
+        "-c",
+        "from clipper.cli import main; main()",
+        *QUICK,
+        *THREE,
+        "--seeds",
+        "4",
+        "--epochs",
+        "30",
+    ]
     return subprocess.Popen([*command, "--jobs", "2", "--out", str(folder)], stderr=subprocess.DEVNULL)
 
 

@@ -21,9 +21,9 @@ class Selection:
 
     Examples:
         >>> from clipper.benchmarks.tables.total import SUM
-        >>> small = Selection(engines=("dolphin",), columns=("SUM-3, n=100",), seeds=2).of(SUM)
-        >>> len(list(small.cells()))
-        12
+        >>> small = Selection(engines=("dolphin",), variants=("none", "exact"), columns=("SUM-3, n=100",), seeds=2)
+        >>> len(list(small.of(SUM).cells()))
+        4
     """
 
     engines: Sequence[str] = ()
