@@ -209,7 +209,7 @@ def entries_with(gains: list[float]) -> list[Entry]:
                 record_of(Cell(place, seed).config, 0.3 + (gain / 100 if place is pruned else 0))
                 for seed, gain in enumerate(gains)
             ),
-            tuple(SUM.published[place.row.name, place.column.name].items()),
+            SUM.published[place.row.name, place.column.name],
         )
         for place in (none, pruned)
     ]

@@ -37,3 +37,11 @@ def smallest_type(kinds: tuple[Kind, ...]) -> torch.dtype:
     """The smallest signed integer type that holds every label."""
     types = (torch.int8, torch.int16, torch.int32)
     return next(t for t in types if kinds[-1].stop <= torch.iinfo(t).max)
+
+
+def shuffled_places(sample: Tensor, offsets: Tensor, seed: int) -> Tensor:
+    """Each row's place when the rows of its sample are shuffled, `(Ω,)`; `sample (Ω,)`, `offsets (n+1,)`."""
+    noise = torch.rand(len(sample), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    order = (sample + noise.to(sample.device)).argsort()
+    place = torch.arange(len(sample), device=order.device) - offsets[sample]
+    return torch.empty_like(order).scatter_(0, order, place)

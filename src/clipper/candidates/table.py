@@ -17,7 +17,7 @@ from torch import Tensor
 from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids, kind_of_label
 from clipper.candidates.kinds import Classes, Kind, kinds_of
-from clipper.candidates.packing import offsets_of, padded, smallest_type
+from clipper.candidates.packing import offsets_of, padded, shuffled_places, smallest_type
 from clipper.errors import InputError
 
 if TYPE_CHECKING:
@@ -280,10 +280,7 @@ class Candidates:
 
     def random_ranks(self, seed: int) -> Tensor:
         """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
-        noise = torch.rand(len(self), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        order = (self.sample + noise.to(self.sample.device)).argsort()
-        place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
-        return torch.empty_like(order).scatter_(0, order, place)
+        return shuffled_places(self.sample, self.offsets, seed)
 
     def distinct(self) -> Candidates:
         """Without repeated candidates; rows come out sorted within each sample."""

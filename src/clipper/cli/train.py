@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
 from clipper.errors import FileError, InputError, require
-from clipper.report.run_page import last_rows, write_run_page
+from clipper.report.run_page import last_rows, percent, write_run_page
 from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
 from clipper.training.record import check_record
@@ -182,12 +182,8 @@ def _bar(epochs: int) -> Iterator[Watch]:
 
 
 def _line(figures: Figures, accuracy: float | None) -> str:
-    parts = [f"loss {figures.loss:.3f}", f"accuracy {_percent(accuracy)}", f"kept {_percent(figures.retained)}"]
-    return "  ".join([*parts, f"gold {_percent(figures.gold)}"])
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
+    parts = [f"loss {figures.loss:.3f}", f"accuracy {percent(accuracy)}", f"kept {percent(figures.retained)}"]
+    return "  ".join([*parts, f"gold {percent(figures.gold)}"])
 
 
 def _show(record: Record, written: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Lattice
+from clipper.pruning.result import share_kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +66,7 @@ class LatticePruning:
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
-        before = self.original.contains(gold)
-        after = self.candidates.contains(gold)
-        return float(after[before].double().mean()) if bool(before.any()) else float("nan")
+        return share_kept(self.original.contains(gold), self.candidates.contains(gold))
 
     def __repr__(self) -> str:
         return (

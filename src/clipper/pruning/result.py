@@ -56,15 +56,18 @@ class Pruning:
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
-        before = self.original.contains(gold)
-        after = self.candidates.contains(gold)
-        return float(after[before].double().mean()) if bool(before.any()) else float("nan")
+        return share_kept(self.original.contains(gold), self.candidates.contains(gold))
 
     def __repr__(self) -> str:
         return (
             f"Pruning({self.discarded:,} of {len(self.keep):,} candidates discarded, "
             f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen)"
         )
+
+
+def share_kept(before: Tensor, after: Tensor) -> float:
+    """Of the samples where `before (n,)` holds, the share where `after (n,)` holds, too."""
+    return float(after[before].double().mean()) if bool(before.any()) else float("nan")
 
 
 def inside(candidates: Candidates, allowed: Tensor) -> Tensor:

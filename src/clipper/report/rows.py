@@ -52,8 +52,8 @@ def kept_figure(records: Records) -> str:
     """
     with _rows(records, "kept, mean over the epochs, %") as (figure, axes):
         for row, runs in enumerate(records.values()):
-            kept = _per_seed(runs, lambda record: statistics.mean(f.retained for f in record.epochs))
-            gold = _per_seed(runs, _gold)
+            kept = _per_seed(runs, lambda record: record.retained)
+            gold = _per_seed(runs, lambda record: record.gold)
             if kept and gold:
                 ends = [statistics.mean(kept), statistics.mean(gold)]
                 axes.plot(ends, [row, row], color=PALE, linewidth=5, solid_capstyle="butt", zorder=0)
@@ -69,7 +69,7 @@ def overhead_figure(records: Records) -> str:
     """Pruning's share of the training time in each row, in per cent, with one deviation over the seeds."""
     with _rows(records, "pruning's share of the training time, %") as (figure, axes):
         for row, runs in enumerate(records.values()):
-            shares = _per_seed(runs, _share)
+            shares = _per_seed(runs, lambda record: record.pruning_share)
             if not shares:
                 continue
             low, high = _deviation(shares)
@@ -86,16 +86,6 @@ def overhead_figure(records: Records) -> str:
 def _per_seed(runs: Sequence[Record], value: Callable[[Record], float | None]) -> list[float]:
     """In per cent, where there is a value."""
     return [100 * number for record in runs if (number := value(record)) is not None]
-
-
-def _gold(record: Record) -> float | None:
-    known = [figures.gold for figures in record.epochs if figures.gold is not None]
-    return statistics.mean(known) if known else None
-
-
-def _share(record: Record) -> float:
-    seconds = sum(figures.seconds for figures in record.epochs)
-    return sum(figures.pruning_seconds for figures in record.epochs) / seconds if seconds else 0.0
 
 
 def _deviation(values: Sequence[float]) -> tuple[float, float]:

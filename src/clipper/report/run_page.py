@@ -91,16 +91,17 @@ def last_rows(record: Record) -> list[list[str]]:
     """
     last = record.last
     return [
-        ["accuracy on the held-out set", _percent(last.accuracy)],
+        ["accuracy on the held-out set", percent(last.accuracy)],
         ["loss", f"{last.loss:.4f}"],
-        ["candidates kept", _percent(last.retained)],
-        ["gold labels kept", _percent(last.gold)],
+        ["candidates kept", percent(last.retained)],
+        ["gold labels kept", percent(last.gold)],
         ["seconds per epoch", f"{last.seconds:.3f}"],
-        ["of which pruning", _percent(last.pruning_share)],
+        ["of which pruning", percent(last.pruning_share)],
     ]
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A share as people write it; a dash where there is none."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -47,6 +48,28 @@ class Record:
     def last(self) -> Figures:
         """The last epoch's figures: the ones to report, never the best epoch's."""
         return self.epochs[-1]
+
+    @property
+    def retained(self) -> float:
+        """The share of the candidates that pruning kept, the mean over the epochs."""
+        return statistics.mean(figures.retained for figures in self.epochs)
+
+    @property
+    def gold(self) -> float | None:
+        """The share of the samples whose gold labels were kept, the mean over the epochs, where gold is known."""
+        known = [figures.gold for figures in self.epochs if figures.gold is not None]
+        return statistics.mean(known) if known else None
+
+    @property
+    def pruning_seconds(self) -> float:
+        """Time of neighbour search and pruning, the mean over the epochs."""
+        return statistics.mean(figures.pruning_seconds for figures in self.epochs)
+
+    @property
+    def pruning_share(self) -> float:
+        """The same as a share of the time of all steps."""
+        seconds = statistics.mean(figures.seconds for figures in self.epochs)
+        return self.pruning_seconds / seconds if seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """As it is written."""

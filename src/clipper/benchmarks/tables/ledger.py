@@ -11,7 +11,7 @@ from clipper.errors import FileError, InputError
 from clipper.files import append
 from clipper.training import Figures, Record, TrainConfig
 
-FORMAT = "clipper run 1"
+FORMAT = "clipper ledger 1"
 DIGITS = 6
 """Significant digits of the figures in the file."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from clipper.benchmarks.statistics import interval
@@ -14,10 +14,10 @@ from clipper.training import Record
 
 OF: dict[Measure, Callable[[Record], float | None]] = {
     "accuracy": lambda record: _percent(record.last.accuracy),
-    "retained": lambda record: 100 * statistics.mean(epoch.retained for epoch in record.epochs),
-    "gold": lambda record: _gold(record),
-    "pruning_seconds": lambda record: statistics.mean(epoch.pruning_seconds for epoch in record.epochs),
-    "pruning_share": lambda record: 100 * _share(record),
+    "retained": lambda record: 100 * record.retained,
+    "gold": lambda record: _percent(record.gold),
+    "pruning_seconds": lambda record: record.pruning_seconds,
+    "pruning_share": lambda record: 100 * record.pruning_share,
 }
 """Accuracy is the last epoch's, the others are means over the epochs; shares in per cent."""
 NAMES: dict[Measure, str] = {
@@ -36,7 +36,7 @@ class Entry:
     place: Place
     records: tuple[Record, ...]
     """One for each seed that is finished, in their order."""
-    published: tuple[tuple[Measure, tuple[float, float]], ...] = ()
+    published: Mapping[Measure, tuple[float, float]] = field(default_factory=dict)
     """The paper's mean and deviation of each measure."""
 
     def values(self, measure: Measure) -> list[float]:
@@ -47,7 +47,7 @@ class Entry:
 
     def paper(self, measure: Measure) -> tuple[float, float] | None:
         """The paper's mean and deviation."""
-        return dict(self.published).get(measure)
+        return self.published.get(measure)
 
     def as_dict(self, measures: Sequence[Measure]) -> dict[str, Any]:
         """For JSON: the figures, every seed's among them."""
@@ -81,9 +81,9 @@ def summarise(table: Table, ledger: Ledger) -> list[Entry]:
     return [Entry(place, _records(place, table.seeds, ledger), published_of(table, place)) for place in table.places()]
 
 
-def published_of(table: Table, place: Place) -> tuple[tuple[Measure, tuple[float, float]], ...]:
+def published_of(table: Table, place: Place) -> Mapping[Measure, tuple[float, float]]:
     """What the paper reports for a place."""
-    return tuple(table.published.get((place.row.name, place.column.name), {}).items())
+    return table.published.get((place.row.name, place.column.name), {})
 
 
 def _records(place: Place, seeds: int, ledger: Ledger) -> tuple[Record, ...]:
@@ -93,13 +93,3 @@ def _records(place: Place, seeds: int, ledger: Ledger) -> tuple[Record, ...]:
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
-
-
-def _gold(record: Record) -> float | None:
-    shares = [epoch.gold for epoch in record.epochs if epoch.gold is not None]
-    return 100 * statistics.mean(shares) if shares else None
-
-
-def _share(record: Record) -> float:
-    seconds = sum(epoch.seconds for epoch in record.epochs)
-    return sum(epoch.pruning_seconds for epoch in record.epochs) / seconds if seconds else 0.0
