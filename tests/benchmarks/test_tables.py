@@ -235,3 +235,9 @@ def test_a_claim_is_judged_by_the_interval_of_the_paired_gains(gains, verdict):
 def test_one_seed_supports_no_claim():
     assert claims_of(SUM, entries_with([17.0])) == []
     assert verdict_of(10.0, 20.0, 30.0) == "larger"
+
+
+def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
+    seeds = {cell.seed for cell in SUM.cells() if cell.place.row.variant == "joint"}
+    assert seeds == set(range(10, 20))
+    assert {cell.seed for cell in SUM.cells() if cell.place.row.variant != "joint"} == set(range(10))
