@@ -11,7 +11,7 @@ from torch import Tensor
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Pruning, prune
+from clipper.pruning import Calibration, Clipper, Pruning, infer, prune
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
 
@@ -24,6 +24,8 @@ class Replay:
     pruning: Pruning
     notes: list[str]
     """Where neighbours were sought, and in what this is not what the run saw."""
+    calibration: Calibration | None = None
+    """How sure joint inference was, and how right; None for other objectives."""
 
 
 def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
@@ -39,6 +41,9 @@ def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
+    if clip.objective == "joint":
+        posterior = infer(task.candidates, graph, seed=config.seed)
+        return Replay(graph, posterior.prune(clip.mass), _notes(config), posterior.calibration(task.gold))
     objective = "exact" if clip.objective == "random" else clip.objective
     pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
     if clip.objective == "random":
