@@ -51,6 +51,8 @@ class TrainConfig:
     one. "joint" prunes before there is a trained layer, and begins with "blurred" then."""
     when: When = "batch"
     """Prune each batch, or the pool once before training (frozen encoders only); "joint" always prunes the pool."""
+    passes: int = 1
+    """Times that "joint" infers and trains, at most; from the second on, trained classifiers have a say."""
     bank: int = 0
     """Samples whose earlier embeddings a batch may find neighbours among."""
     epochs: int = 50
@@ -78,6 +80,10 @@ class TrainConfig:
                 raise InputError(f"expected {name} of at least 0, got {getattr(self, name)}")
         if self.lr <= 0:
             raise InputError(f"expected a positive lr, got {self.lr}")
+        if self.passes > 1 and self.objective != "joint":
+            raise InputError(
+                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+            )
         if (self.rule == "hwf") != (self.data == "hwf"):
             raise InputError(
                 f"expected the rule hwf with the data set hwf, and only with it, got {self.rule} with {self.data}"
