@@ -101,5 +101,5 @@ def test_a_joint_run_of_several_passes_reports_the_last_training() -> None:
 
 
 def test_passes_belong_to_joint_inference() -> None:
-    with pytest.raises(InputError, match="objective joint only, got exact"):
+    with pytest.raises(InputError, match="one pass with the objective exact, got 2"):
         TrainConfig(passes=2)
