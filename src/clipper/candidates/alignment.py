@@ -88,6 +88,7 @@ class Alignments(Lattice):
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """Not for alignments: a text may be read in clips of any length."""
+        del log_probs
         raise InputError(
             "expected the outputs' lattice of a rule, got alignments; build the pairs of clips and texts to compare "
             "with Alignments.from_texts, and ask for their log_probability"

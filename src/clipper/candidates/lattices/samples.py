@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -160,7 +160,8 @@ class GraphSamples:
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
         """The lattice with what is taken of every field that has a row for each sample."""
         found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
-        return replace(self, **{name: take(rows) for name, rows in found if rows is not None})
+        changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
+        return replace(self, **changes)
 
     @cached_property
     def _mask(self) -> Tensor | None:
