@@ -132,7 +132,7 @@ def _classes(bundles: int, ties: Tensor) -> Tensor:
     leader, before = own, None
     while before is None or not torch.equal(leader, before):
         before, leader = leader, torch.where(tied, leader, bundles).amin(1)
-    return leader == leader.unique()[:, None]
+    return leader == torch.unique(leader)[:, None]  # type: ignore[no-any-return]
 
 
 def _subsets(bundles: int) -> Tensor:

@@ -18,13 +18,14 @@ _PALETTE = {
 }  # fmt: skip
 _HEAD = "...DDDD... ..DYYYYD.. .DYYYWWYD. .DYYYWKYD. .DYYYYYYD. ..DYYYYD.."
 _BACK = "...DDDD... ..DYYYYD.. .DYYYYYYD. .DYYYYYYD. .DYYYYYYD. ..DYYYYD.."
+_LEFT, _RIGHT = f"Y.........{_BACK[10:]}", f".........Y{_BACK[10:]}"  # a hand up
 _HURT = "...DDDD... ..DYYYYD.. .DYKYYKYD. .DYYYYYYD. .DYYKKYYD. ..DYYYYD.."
 _PICTURES = {
     "walk1": f"{_HEAD} .DYYYYYYD. DYDYYYYDYD .D.YYYY.D. ..DYYYYD.. ..DYDDYD.. .DYD..DYD. DYD....DYD DD......DD",
     "walk2": f"{_HEAD} .DYYYYYYD. .DYYYYYYD. .DDYYYYDD. ..DYYYYD.. ..DYYYYD.. ...DYYD... ...DYYD... ...DDDDD..",
     "jump": f"{_HEAD} DYYYYYYYYD YD.YYYY.DY D..YYYY..D ..DYYYYD.. .DYYDDYYD. .DYD..DYD. ..DD..DD.. ..........",
-    "climb1": f"Y.........{_BACK[10:]} YDYYYYYYD. .DDYYYYDYD ...YYYY.DY ..DYYYYD.. ..DYDDYD.. ..DYD.DYD. ..DD..DYD. ......DD..",
-    "climb2": f".........Y{_BACK[10:]} .DYYYYYYDY DYDYYYYDD. YD.YYYY... ..DYYYYD.. ..DYDDYD.. .DYD.DYD.. .DYD..DD.. ..DD......",
+    "climb1": f"{_LEFT} YDYYYYYYD. .DDYYYYDYD ...YYYY.DY ..DYYYYD.. ..DYDDYD.. ..DYD.DYD. ..DD..DYD. ......DD..",
+    "climb2": f"{_RIGHT} .DYYYYYYDY DYDYYYYDD. YD.YYYY... ..DYYYYD.. ..DYDDYD.. .DYD.DYD.. .DYD..DD.. ..DD......",
     "hit": f"{_HURT} DDYYYYYYDD YYDYYYYDYY ...YYYY... ..DYYYYD.. .DYYDDYYD. DYYD..DYYD DYD....DYD DD......DD",
     "coin": "..ccc.. .cCCCc. cCCWCCc cCWCCCc cCCCCCc .cCCCc. ..ccc..",
     "gem": "...p... ..pPp.. .pPWPp. pPWPPPp .pPPPp. ..pPp.. ...p...",

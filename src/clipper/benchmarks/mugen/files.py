@@ -53,22 +53,29 @@ def _write_one(clips: Clips, i: int, folder: Path, name: str) -> dict[str, Any]:
 
 
 def read_clips(
-    folder: str | Path, split: str = "train", *, clips: int | None = None, frames: int = 32, side: int = 32
+    folder: str | Path,
+    split: str = "train",
+    *,
+    clips: int | None = None,
+    frames: int = 32,
+    side: int = 32,
+    seed: int | None = None,
 ) -> Clips:
     """Read one split of MUGEN, or of drawn clips.
 
     Args:
         folder: holds `coinrun_dataset_jsons`; videos are sought where the annotations say, then in the folder itself.
         split: `"train"`, `"val"` or `"test"`.
-        clips: at most so many, the first ones; all if not given.
+        clips: at most so many; all if not given.
         frames: of a longer video so many, at equal distances: 32 of MUGEN's 96 are every third.
         side: pixels to which frames are shrunk; drawn clips are 32.
+        seed: draw the clips with it; the first ones if not given.
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
     document = _json(path)
     try:
         home = Path(str(document["metadata"].get("data_folder", "")))
-        entries = document["data"][:clips]
+        entries = _chosen(document["data"], clips, seed)
         told = [actions_of(_automatic(entry, path)) for entry in entries]
         found = [_video(entry["video"], home, Path(folder)) for entry in entries]
     except (KeyError, TypeError) as error:
@@ -86,6 +93,11 @@ def read_clips(
     return pack(videos, told, gold if all((labels >= 0).all() for labels in gold) else None)
 
 
+def _chosen(entries: list[Any], clips: int | None, seed: int | None) -> list[Any]:
+    order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
+    return [entries[i] for i in order[:clips]]
+
+
 def _automatic(entry: dict[str, Any], path: Path) -> str:
     spoken = [note["text"] for note in entry["annotations"] if note.get("type") == "auto"]
     if not spoken:
@@ -97,7 +109,7 @@ def _automatic(entry: dict[str, Any], path: Path) -> str:
 
 
 def _video(video: dict[str, Any], *homes: Path) -> Path:
-    places = [home / video["video_file"] for home in homes]
+    places = [home / str(video["video_file"]) for home in homes]
     for place in places:
         if place.exists():
             return place
@@ -107,8 +119,8 @@ def _video(video: dict[str, Any], *homes: Path) -> Path:
 def _gold(video: dict[str, Any], home: Path, folder: Path, frames: int) -> np.ndarray:
     """The action of each frame where it was noted, -1 elsewhere."""
     unknown = np.full(frames, -1)
-    notes = [place for place in (home / str(video.get("json_file")), folder / str(video.get("json_file")))]
-    noted = next((_json(place).get("actions") for place in notes if place.is_file()), None)
+    notes = str(video.get("json_file"))
+    noted = next((_json(at / notes).get("actions") for at in (home, folder) if (at / notes).is_file()), None)
     if not noted or len(noted) != frames:
         return unknown
     return np.array([ACTIONS.index(action) for action in noted])

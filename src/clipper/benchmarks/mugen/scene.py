@@ -30,12 +30,12 @@ def film(script: Script, art: Art, random: np.random.Generator, distractors: flo
     """
     scale = art.scale
     world = _world(int(script.distance[-1]) + SIDE, art, random, distractors)
-    frames = np.stack([_frame(script, i, world, art) for i in range(len(script.action))])
+    frames: np.ndarray = np.stack([_frame(script, i, world, art) for i in range(len(script.action))])
     if script.left:
         frames = frames[:, :, ::-1]
     if noise:
         frames = frames + random.normal(0, 255 * noise, (len(frames), SIDE * scale, SIDE * scale, 1))
-    return np.clip(frames, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(frames, 0, 255), dtype=np.uint8)
 
 
 def _frame(script: Script, number: int, world: np.ndarray, art: Art) -> np.ndarray:

@@ -68,7 +68,9 @@ def _text(random: np.random.Generator, length: int) -> list[int]:
     text: list[int] = []
     height = 0
     while len(text) < length:
-        able = [a for a, name in enumerate(ACTIONS) if a not in text[-1:] and 0 <= height + _RISE.get(name, 0) + 4 <= 16]
+        able = [
+            a for a, name in enumerate(ACTIONS) if a not in text[-1:] and 0 <= height + _RISE.get(name, 0) + 4 <= 16
+        ]
         text.append(int(random.choice(able)))
         height = int(np.clip(height + _RISE.get(ACTIONS[text[-1]], 0), 0, HIGHEST))
     return text

@@ -10,6 +10,7 @@ from torch import Tensor
 from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.clips import Clips
 from clipper.candidates import Alignments
+from clipper.proximity import Pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,8 @@ class ClipTask:
     gold: Tensor | None
     """`(n, m)`: the action of each frame; -1 past a clip's end."""
     candidates: Alignments
+    targets: None = None
+    """A text's place among all texts would be of no use: no engine goes through all texts."""
 
 
 def task_of(clips: Clips) -> ClipTask:
@@ -32,7 +35,7 @@ def task_of(clips: Clips) -> ClipTask:
         >>> task.inputs.shape[2:], bool(task.candidates.contains(task.gold).all())
         (torch.Size([4, 32, 32]), True)
     """
-    candidates = Alignments.from_texts(clips.texts, _padded_lengths(clips), len(ACTIONS))
+    candidates = Alignments.from_texts(clips.texts, clips.lengths.tolist(), len(ACTIONS))
     return ClipTask(with_motion(clips.frames), clips.gold, candidates)
 
 
@@ -46,6 +49,18 @@ def with_motion(frames: Tensor) -> Tensor:
     return inputs
 
 
-def _padded_lengths(clips: Clips) -> list[int]:
-    lengths: list[int] = clips.lengths.tolist()
-    return lengths
+@dataclass(frozen=True)
+class Middle:
+    """An encoder that needs no training: the blurred middle of a frame, where the camera holds the character.
+
+    Examples:
+        >>> Middle()(torch.rand(7, 4, 32, 32)).shape
+        torch.Size([7, 640])
+    """
+
+    def __call__(self, inputs: Tensor, /) -> Tensor:
+        """`(instances, 4, height, width)` to `(instances, d)`, at half the resolution."""
+        width = inputs.shape[3]
+        blurred = Pixels(blur=1.0)(inputs).view(inputs.shape)
+        middle = blurred[..., 3 * width // 16 : 13 * width // 16]
+        return torch.nn.functional.avg_pool2d(middle, 2).flatten(1)

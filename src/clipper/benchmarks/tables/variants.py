@@ -29,7 +29,7 @@ MEANING = {
     "frozen": "the printed program, neighbours by a pretrained encoder",
     "trainable": "the printed program, neighbours by the classifier's own layer",
     "exact": "the stated problem, neighbours by the classifier's own layer",
-    "random": "as many candidates discarded as by exact, at random",
+    "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
     "joint": "the whole pool decides, neighbours by blurred pixels, before training; its schedule was settled while "
     "looking at seeds 0 to 5 (joint.md), so those are no fresh test of it",
