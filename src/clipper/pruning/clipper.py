@@ -8,7 +8,6 @@ from typing import TypeVar, overload
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
@@ -101,8 +100,7 @@ class Clipper:
         """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
         listed = isinstance(candidates, Candidates)
         if self.objective == "joint":
-            listed_all = must_be_listed(candidates, "joint inference")
-            return prune(listed_all, graph, "joint", pool=pool, mass=self.mass, seed=seed)
+            return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective
         if self.objective == "random" and not listed:
             graph = scattered(graph, candidates.slots, seed)
