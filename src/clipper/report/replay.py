@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
 
+from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Pruning, prune
+from clipper.pruning import Clipper, Pruning
+from clipper.pruning.lattice_result import LatticePruning
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
 
+Result = TypeVar("Result", Pruning, LatticePruning)
+Some = TypeVar("Some", Task, ClipTask)
+
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Generic[Result]):
     """What the run saw, or the nearest to it that a record allows."""
 
     graph: ProximityGraph
-    pruning: Pruning
+    pruning: Result
     notes: list[str]
     """Where neighbours were sought, and in what this is not what the run saw."""
 
 
-def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
+@overload
+def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay[Pruning]: ...
+@overload
+def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
+def replay(config: TrainConfig, task: Task | ClipTask, embeddings: Tensor) -> Replay[Any]:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
@@ -39,14 +49,10 @@ def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
-    objective = "exact" if clip.objective == "random" else clip.objective
-    pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
-    if clip.objective == "random":
-        pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
-    return Replay(graph, pruning, _notes(config))
+    return Replay(graph, clip.along(task.candidates, graph, seed=config.seed), _notes(config))
 
 
-def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[str]]:
+def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[str]]:
     """Of a task with many samples as many whole batches as hold `samples`, so that looking does not take hours.
 
     A pool that was pruned once stays whole: all its samples are one another's neighbours.
@@ -64,16 +70,20 @@ def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[s
     if len(batches) <= taken or _whole(config):
         return task, []
     ids = torch.cat(batches[:taken])
-    few = Task(task.inputs[ids], task.gold[ids], task.targets[ids], task.candidates.batch(ids))
-    return few, [f"Of {len(task.gold):,} samples the first {taken} batches are here, in the order of the first epoch."]
+    rows: dict[str, Any] = {name: getattr(task, name) for name in ("inputs", "gold", "targets")}
+    few: dict[str, Any] = {name: None if values is None else values[ids] for name, values in rows.items()}
+    found = replace(task, **few, candidates=task.candidates.batch(ids))
+    return found, [
+        f"Of {task.candidates.samples:,} samples the first {taken} batches are here, in the order of the first epoch."
+    ]
 
 
-def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
+def _batches(config: TrainConfig, task: Task | ClipTask) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
-    every = torch.arange(len(task.gold))
+    every = torch.arange(task.candidates.samples)
     if _whole(config):
         return [every]
-    whole = len(task.gold) == config.samples
+    whole = len(every) == config.samples
     return (
         samples_of(task).batches(config.batch, config.seed, epoch=1)
         if whole
@@ -81,7 +91,7 @@ def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
     )
 
 
-def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
+def _within(clip: Clipper, task: Task | ClipTask, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
     """The edges within each batch, over the instances of all samples."""
     slots = task.candidates.slots
     parts = []

@@ -10,8 +10,12 @@ from torch import Tensor
 
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.mugen.actions import ACTIONS
+from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.parts import holds_lattice
+from clipper.benchmarks.tables.summary import SCORES
 from clipper.benchmarks.tasks import Task, draw
+from clipper.report.clips import inspect_clips
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
@@ -25,6 +29,7 @@ NAMES: dict[str, list[str]] = {
     "cifar10": [f"{label} {name}" for label, name in enumerate(_PHOTOGRAPHS)],  # it is the numbers that are summed
 }
 """The labels of the data sets whose labels are not their own names."""
+_SHOWN_CLIPS = 16
 _IDEA = (
     "Images that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
     "that neighbour could not have; the chosen edges strike them out."
@@ -70,7 +75,8 @@ def write_run_page(
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
-        f"{config.samples:,} samples of {config.slots} images; {len(record.epochs)} epochs, seed {config.seed}.",
+        f"{config.samples:,} samples of {'up to ' if config.rule == 'align' else ''}{config.slots} "
+        f"{'frames' if config.rule == 'align' else 'images'}; {len(record.epochs)} epochs, seed {config.seed}.",
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
@@ -92,6 +98,7 @@ def last_rows(record: Record) -> list[list[str]]:
     last = record.last
     return [
         ["accuracy on the held-out set", percent(last.accuracy)],
+        *([SCORES.get(name, name), percent(score)] for name, score in last.scores.items()),
         ["loss", f"{last.loss:.4f}"],
         ["candidates kept", percent(last.retained)],
         ["gold labels kept", percent(last.gold)],
@@ -121,6 +128,8 @@ def inspector_of(
     samples: int = 100,
 ) -> str:
     """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+    if config.rule == "align":
+        return _clips(config, data_root, embeddings, checkpoint)
     images, _ = train_and_test(config.data, data_root)
     task, notes = _listed(config, images)
     if embeddings is None:
@@ -131,6 +140,20 @@ def inspector_of(
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
     return paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown
+
+
+def _clips(
+    config: TrainConfig, data_root: str | Path | None, embeddings: Tensor | None, checkpoint: Path | None
+) -> str:
+    """The inspector of a run that aligned clips with texts."""
+    task, _ = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
+    notes: list[str] = []
+    if embeddings is None:
+        task, notes = glimpse(config, task, _SHOWN_CLIPS)
+    vectors, source = nearness(config, task, embeddings, checkpoint)
+    seen = replay(config, task, vectors)
+    shown = inspect_clips(task.inputs, task.gold, seen.graph, seen.pruning, names=ACTIONS, clips=_SHOWN_CLIPS)
+    return paragraphs([_IDEA.replace("Images", "Frames"), " ".join([source, *seen.notes, *notes])]) + shown
 
 
 def _listed(config: TrainConfig, images: Images) -> tuple[Task, list[str]]:

@@ -56,7 +56,7 @@ def draw_clips(
     Examples:
         >>> clips = draw_clips(3, seed=1, frames=(16, 24))
         >>> clips.frames.shape[2:], clips.texts[0]
-        (torch.Size([3, 32, 32]), (5, 3, 2, 6, 2))
+        (torch.Size([3, 32, 32]), (6, 7, 0, 1, 6))
     """
     art = art or own_art()
     made, scripts = [], []

@@ -79,7 +79,7 @@ def read_clips(
         told = [actions_of(_automatic(entry, path)) for entry in entries]
         found = [_video(entry["video"], home, Path(folder)) for entry in entries]
     except (KeyError, TypeError) as error:
-        raise FileError(f"{path} is no list of MUGEN's annotations: {error!r} is missing in it") from error
+        raise FileError(f"{path} is no list of MUGEN's annotations ({error!r})") from error
     if not entries:
         raise FileError(f"{path} lists no clips")
     videos, gold = [], []

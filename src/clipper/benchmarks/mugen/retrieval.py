@@ -59,7 +59,7 @@ def dealt(texts: Sequence[Hashable], choices: int, seed: int = 0) -> Tensor:
 
     Examples:
         >>> dealt([(0,), (0,), (1,), (1,)], choices=2).tolist()
-        [[2, 0], [3, 1]]
+        [[0, 3], [1, 2]]
     """
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
     groups: list[dict[Hashable, int]] = []

@@ -41,7 +41,7 @@ def write_script(random: np.random.Generator, frames: tuple[int, int], actions: 
     Examples:
         >>> script = write_script(np.random.default_rng(0), frames=(16, 64), actions=(3, 6))
         >>> [ACTIONS[action] for action in script.text], len(script.action)
-        (['gem', 'jump', 'kill', 'hit', 'climb'], 48)
+        (['coin', 'jump', 'fall', 'walk', 'jump'], 57)
     """
     _check(frames, actions)
     length = int(random.integers(frames[0], frames[1] + 1))

@@ -35,6 +35,8 @@ NAMES: dict[Measure, str] = {
     "vtr10": "video → text of 10, % (chance 10)",
     "tvr10": "text → video of 10, % (chance 10)",
 }
+SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10")}
+"""What an exam measures besides the accuracy, in words."""
 OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
 """What a run without pruning has no figure for; the others are measured on held-out data."""
 

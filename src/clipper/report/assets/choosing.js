@@ -1,4 +1,4 @@
-// The inspector, part 3: which sample, by list, button, key, number or address.
+// The inspector, part 4: which sample, by list, button, key, number or address.
 const list = el("ol", { class: "samples" });
 const filter = el("select", { "aria-label": "which samples" });
 const find = el("input", { type: "number", min: 0, "aria-label": "go to sample number", placeholder: "number" });
