@@ -25,7 +25,9 @@ _WARM = 2
 Text = tuple[int, ...]
 
 
-def race_alignments(rounds: int, progress: Progress, clips: int = 64, frames: int = 128, actions: int = 12) -> dict[str, Any]:
+def race_alignments(
+    rounds: int, progress: Progress, clips: int = 64, frames: int = 128, actions: int = 12
+) -> dict[str, Any]:
     """Median milliseconds of each method, and how many times as long as alignments it takes, round by round."""
     texts = _texts(clips, actions)
     engine = SemanticLoss()

@@ -119,7 +119,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         read_clips(tmp_path, "test")
     path = _mugen(tmp_path, "a/videos/a.mp4", [AUTOMATIC])
     path.write_text(json.dumps({"metadata": {}}))
-    with pytest.raises(FileError, match="no list of MUGEN's annotations.*'data'"):
+    with pytest.raises(FileError, match=r"no list of MUGEN's annotations.*'data'"):
         read_clips(tmp_path, "test")
 
 

@@ -22,7 +22,7 @@ function buildList() {
     bar.firstChild.style.width = `${(100 * sample.stay) / sample.total}%`;
     const link = el("a", { href: `#${data.key}=${id}`, "data-sample": id },
       el("span", { class: "number" }, String(id)), bar,
-      el("span", { class: "count" }, `${number(sample.stay)} of ${number(sample.total)}`),
+      el("span", { class: "count" }, stayed(sample)),
       sample.verdict === "lost" ? el("span", { class: "lost" }, "gold lost") : null);
     return el("li", {}, link);
   }));
