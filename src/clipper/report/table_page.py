@@ -96,8 +96,8 @@ def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[tuple[str, str]]:
-    """The pruning of the first row that prunes, to look into."""
-    for entry in entries:
+    """The pruning of a row to look into: of the first with exact, else of the first that prunes."""
+    for entry in sorted(entries, key=lambda entry: entry.place.row.variant != "exact"):
         if entry.records and entry.values("retained"):
             record = entry.records[0]
             head = f"What struck out what: {entry.place.row.name}, {entry.place.column.name}, seed {record.config.seed}"

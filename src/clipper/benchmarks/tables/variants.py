@@ -31,8 +31,8 @@ MEANING = {
     "exact": "the stated problem, neighbours by the classifier's own layer",
     "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides, neighbours by blurred pixels (of a clip: its frames' middle), before training; its "
-    "schedule was settled while looking at seeds 0 to 5 (joint.md), so those are no fresh test of it",
+    "joint": "the whole pool decides, neighbours by blurred pixels (of a clip: its frames' middle), before training; "
+    "its schedule was settled while looking at seeds 0 to 5 (joint.md), so those are no fresh test of it",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }
 
