@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from clipper.benchmarks.tables import (
 )
 from clipper.benchmarks.tables.ablation import ABLATION
 from clipper.benchmarks.tables.grid import run_cells
+from clipper.benchmarks.tables.pool import POOL
 from clipper.benchmarks.tables.total import SUM
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
@@ -58,7 +60,8 @@ def test_the_paper_trains_the_same_baseline_in_tables_1_and_5():
 def test_every_row_of_a_column_has_a_seed_before_any_has_two():
     cells = list(Selection(seeds=2).of(SUM).cells())
     first = [cell for cell in cells if cell.place.column == cells[0].place.column]
-    assert [cell.seed for cell in first] == [0] * len(SUM.rows) + [1] * len(SUM.rows)
+    turn = [cell.seed - cell.place.row.first_seed for cell in first]
+    assert turn == [0] * len(SUM.rows) + [1] * len(SUM.rows)
 
 
 def test_a_selection_names_what_it_does_not_know():
@@ -71,7 +74,7 @@ def test_a_selection_names_what_it_does_not_know():
 
 
 @pytest.mark.parametrize(
-    "table", [table for table in TABLES.values() if table.name != "hwf"], ids=lambda table: table.name
+    "table", [table for table in TABLES.values() if table.name not in ("hwf", "joint")], ids=lambda table: table.name
 )
 def test_quick_tables_need_no_data_and_few_images(table):
     for place in Selection(quick=True).of(table).places():
@@ -235,3 +238,20 @@ def test_a_claim_is_judged_by_the_interval_of_the_paired_gains(gains, verdict):
 def test_one_seed_supports_no_claim():
     assert claims_of(SUM, entries_with([17.0])) == []
     assert verdict_of(10.0, 20.0, 30.0) == "larger"
+
+
+def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
+    seeds = {cell.seed for cell in SUM.cells() if cell.place.row.variant == "joint"}
+    assert seeds == set(range(10, 20))
+    assert {cell.seed for cell in SUM.cells() if cell.place.row.variant != "joint"} == set(range(10))
+
+
+def test_a_place_is_filled_with_fewer_samples_but_never_with_more(tmp_path: Path) -> None:
+    place = next(place for place in POOL.places() if place.column.name == "MNIST SUM-3, n=1,000")
+    ledger = Ledger(tmp_path / "records.jsonl")
+    for samples in (20_000, 1_500):
+        ledger.add(record_of(replace(place.config, samples=samples, evaluate_every=1)))
+    entries = {entry.place.column.name: entry for entry in gather(POOL, ledger) if entry.place.row == place.row}
+    assert not entries["MNIST SUM-3, n=1,000"].records
+    many = next(entry for entry in gather(SUM, ledger) if entry.records)
+    assert many.place.column.name == "MNIST SUM-3, all"

@@ -147,7 +147,14 @@ def embeddings_of(config: TrainConfig, task: Task | LatticeTask | ClipTask) -> T
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
-    return embed(_encoder(encoder_name(config)), task.inputs)
+    vectors = embed(_encoder(encoder_name(config)), task.inputs)
+    return _shuffled(vectors, config.seed) if config.encoder == "shuffled" else vectors
+
+
+def _shuffled(vectors: Tensor, seed: int) -> Tensor:
+    """Each instance with another one's vector, `(n, m, d)`: the control that knows nothing."""
+    order = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=torch.Generator().manual_seed(seed))
+    return vectors.flatten(0, 1)[order.to(vectors.device)].view_as(vectors)
 
 
 def encoder_name(config: TrainConfig) -> str:
@@ -160,8 +167,8 @@ def encoder_name(config: TrainConfig) -> str:
 def _encoder(name: str) -> Encoder:
     if name == "middle":
         return Middle()
-    if name in ("pixels", "blurred"):
-        return Pixels(blur=_BLUR if name == "blurred" else 0.0)
+    if name in ("pixels", "blurred", "shuffled"):
+        return Pixels(blur=0.0 if name == "pixels" else _BLUR)
     return pretrained(name, size=_ENCODER_SIZE)
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
+from clipper.candidates import CandidateSet
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Pruning
+from clipper.pruning import Calibration, Clipper, Pruning, infer
 from clipper.pruning.lattice_result import LatticePruning
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
@@ -30,6 +31,8 @@ class Replay(Generic[Result]):
     pruning: Result
     notes: list[str]
     """Where neighbours were sought, and in what this is not what the run saw."""
+    calibration: Calibration | None = None
+    """How sure joint inference was, and how right; None for other objectives."""
 
 
 @overload
@@ -49,7 +52,12 @@ def replay(config: TrainConfig, task: Task | ClipTask, embeddings: Tensor) -> Re
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
-    return Replay(graph, clip.along(task.candidates, graph, seed=config.seed), _notes(config))
+    if clip.objective != "joint":
+        return Replay(graph, clip.along(task.candidates, graph, seed=config.seed), _notes(config))
+    candidates: CandidateSet = task.candidates
+    posterior = infer(candidates, graph, seed=config.seed)
+    known = None if task.gold is None else posterior.calibration(task.gold)
+    return Replay(graph, posterior.prune(clip.mass), _notes(config), known)
 
 
 def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[str]]:

@@ -15,11 +15,13 @@ from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.parts import holds_lattice
 from clipper.benchmarks.tables.summary import SCORES
 from clipper.benchmarks.tasks import Task, draw
+from clipper.pruning import Calibration
 from clipper.report.clips import inspect_clips
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
+from clipper.report.reliability import reliability
 from clipper.report.replay import glimpse, replay
 from clipper.training import Record, TrainConfig
 
@@ -71,7 +73,7 @@ def write_run_page(
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
         kept = figure(kept_over_epochs(record), caption + "two is what the neighbours told.")
         curves.append(("What pruning kept", kept))
-    inspector = inspector_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
+    seen = sections_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
@@ -80,7 +82,7 @@ def write_run_page(
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
-            ("What struck out what", inspector),
+            *seen.items(),
             ("Configuration", html_table(["setting", "value"], settings(config.as_dict()))),
             ("Versions", html_table(["", "version"], settings(record.versions))),
         ],
@@ -119,15 +121,15 @@ def _curves(record: Record) -> str:
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 
-def inspector_of(
+def sections_of(
     config: TrainConfig,
     *,
     data_root: str | Path | None = None,
     embeddings: Tensor | None = None,
     checkpoint: Path | None = None,
     samples: int = 100,
-) -> str:
-    """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+) -> dict[str, str]:
+    """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
     if config.rule == "align":
         return _clips(config, data_root, embeddings, checkpoint)
     images, _ = train_and_test(config.data, data_root)
@@ -139,13 +141,13 @@ def inspector_of(
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
-    return paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown
+    return _sections(paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown, seen.calibration)
 
 
 def _clips(
     config: TrainConfig, data_root: str | Path | None, embeddings: Tensor | None, checkpoint: Path | None
-) -> str:
-    """The inspector of a run that aligned clips with texts."""
+) -> dict[str, str]:
+    """As `sections_of`, for a run that aligned clips with texts."""
     task, _ = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
     notes: list[str] = []
     if embeddings is None:
@@ -153,7 +155,15 @@ def _clips(
     vectors, source = nearness(config, task, embeddings, checkpoint)
     seen = replay(config, task, vectors)
     shown = inspect_clips(task.inputs, task.gold, seen.graph, seen.pruning, names=ACTIONS, clips=_SHOWN_CLIPS)
-    return paragraphs([_IDEA.replace("Images", "Frames"), " ".join([source, *seen.notes, *notes])]) + shown
+    idea = _IDEA.replace("Images", "Frames")
+    return _sections(paragraphs([idea, " ".join([source, *seen.notes, *notes])]) + shown, seen.calibration)
+
+
+def _sections(inspector: str, calibration: Calibration | None) -> dict[str, str]:
+    sections = {"What struck out what": inspector}
+    if calibration is not None:
+        sections["How sure it was, and how right"] = reliability(calibration)
+    return sections
 
 
 def _listed(config: TrainConfig, images: Images) -> tuple[Task, list[str]]:

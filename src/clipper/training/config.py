@@ -50,9 +50,12 @@ class TrainConfig:
     """Neighbours per instance; "joint" takes one for an invitation to choose."""
     encoder: str = "trainable"
     """"trainable" for the classifier's own penultimate layer; "pixels", "blurred" or a pretrained backbone for a frozen
-    one. "joint" prunes before there is a trained layer, and begins with "blurred" then."""
+    one; "shuffled", a control: blurred pixels of other images. "joint" prunes before there is a trained layer, and
+    begins with "blurred" then."""
     when: When = "batch"
     """Prune each batch, or the pool once before training (frozen encoders only); "joint" always prunes the pool."""
+    passes: int = 1
+    """Times that "joint" infers and trains, at most; from the second on, trained classifiers have a say."""
     bank: int = 0
     """Samples whose earlier embeddings a batch may find neighbours among."""
     epochs: int = 50
@@ -80,6 +83,10 @@ class TrainConfig:
                 raise InputError(f"expected {name} of at least 0, got {getattr(self, name)}")
         if self.lr <= 0:
             raise InputError(f"expected a positive lr, got {self.lr}")
+        if self.passes > 1 and self.objective != "joint":
+            raise InputError(
+                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+            )
         for rule, own in _OWN_DATA.items():
             if (self.rule == rule) != (self.data in own):
                 raise InputError(
