@@ -60,6 +60,20 @@ def test_every_engine_has_the_loss_of_the_listed_alignments(both: Pair, seed: in
 
 @settings(max_examples=30, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99))
+def test_dolphins_sum_never_reaches_its_clamp_so_it_is_the_exact_loss(both: Pair, seed: int) -> None:
+    lattice, _ = both
+    found = []
+    for engine in (SemanticLoss(), DolphinLoss()):
+        log_probs = log_probs_for(lattice, seed).requires_grad_()
+        losses = engine(log_probs, lattice)
+        found.append((losses, torch.autograd.grad(losses.sum(), log_probs)[0]))
+    sure = found[0][0] > 1e-12  # a clip that is certain teaches neither
+    assert torch.equal(found[0][0][sure], found[1][0][sure])
+    assert torch.equal(found[0][1][sure], found[1][1][sure])
+
+
+@settings(max_examples=30, deadline=None)
+@given(both=clips(), seed=st.integers(0, 99))
 def test_joint_inference_sees_the_same_formulas_listed_or_not(both: Pair, seed: int) -> None:
     lattice, candidates = both
     starts = 2
