@@ -156,6 +156,8 @@ def test_clips_in_files_are_learned_from(tmp_path: Path) -> None:
         write_clips(draw_clips(24, seed, frames=(12, 16)), tmp_path / "mugen", split)
     record = run(replace(CLIPS, data="mugen"), data_root=tmp_path)
     assert record.last.accuracy is not None
+    with pytest.raises(InputError, match="expected 25 clips to learn from, got 24"):
+        learned_and_held_out("mugen", samples=25, frames=16, seed=0, root=tmp_path)
 
 
 def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

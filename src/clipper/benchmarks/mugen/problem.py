@@ -9,6 +9,7 @@ from clipper.benchmarks.data.sources import Form, Source, find, not_found
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
 from clipper.benchmarks.mugen.files import ANNOTATIONS, read_clips
 from clipper.benchmarks.mugen.task import ClipTask, task_of
+from clipper.errors import InputError
 
 MUGEN = Source(
     "mugen",
@@ -39,6 +40,8 @@ def learned_and_held_out(
     if place is None:
         raise not_found(MUGEN, root)
     learned = read_clips(place.folder, "train", clips=samples, frames=frames, seed=seed)
+    if len(learned) < samples:
+        raise InputError(f"expected {samples} clips to learn from, got {len(learned)} in {place.folder}; ask for fewer")
     return task_of(learned), task_of(read_clips(place.folder, "test", clips=HELD_OUT, frames=frames))
 
 
