@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clipper.benchmarks import networks
-from clipper.benchmarks.datasets import Images
+from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.mugen.problem import learned_and_held_out
+from clipper.benchmarks.mugen.retrieval import ClipExam
+from clipper.benchmarks.mugen.task import ClipTask, Middle
 from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
 from clipper.candidates import Candidates, CandidateSet
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
@@ -17,6 +22,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, Pixels, embed, pretrained
 from clipper.pruning import Clipper
 from clipper.training.config import TrainConfig
+from clipper.training.metrics import HeldOut
 
 NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "DigitsMlp": networks.DigitsMlp,
@@ -24,9 +30,16 @@ NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "MnistCnn": networks.MnistCnn,
     "CifarResNet18": networks.CifarResNet18,
     "HwfCnn": networks.HwfCnn,
+    "ClipCnn": networks.ClipCnn,
 }
-_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn"}
-_SCALE = {"digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0)}
+_NETWORK_OF_DATA = {
+    "digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn",
+    "clips": "ClipCnn", "mugen": "ClipCnn",
+}  # fmt: skip
+_SCALE = {
+    "digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0),
+    "clips": (0.5, 0.25), "mugen": (0.5, 0.25),
+}  # fmt: skip
 """Mean and deviation of the training images' pixels."""
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -39,6 +52,18 @@ _BLUR = 1.0
 """Pixels by which handwriting is blurred, so that a small shift is a small distance."""
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
+
+
+def problem_of(
+    config: TrainConfig, data_root: str | Path | None = None
+) -> tuple[Task | LatticeTask | ClipTask, HeldOut, int]:
+    """The samples that a run learns from, what it is measured on, and how many labels there are."""
+    if config.rule == "align":
+        learned, held_out = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
+        exam = ClipExam(replace(held_out, inputs=normalised(held_out.inputs, config.data)))
+        return learned, exam, learned.candidates.classes
+    images, test = train_and_test(config.data, data_root)
+    return task_of(config, images), held_out_of(config, test), images.classes
 
 
 def task_of(config: TrainConfig, images: Images) -> Task | LatticeTask:
@@ -78,6 +103,8 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
         8
     """
     options: dict[str, Any] = {"entropy": config.entropy, **config.engine_options}
+    if config.rule == "align" and config.engine in ("ised", "abl-sim"):
+        raise InputError(f"expected an engine that takes a lattice of alignments, got {config.engine!r}")
     makers: dict[str, Callable[..., Engine]] = {
         "semantic": SemanticLoss,
         "sampled": lambda per_sample=32, **rest: SampledSemanticLoss(per_sample, seed=config.seed, **rest),
@@ -107,14 +134,16 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     return Clipper(k=config.k, objective=config.objective)
 
 
-def candidates_of(config: TrainConfig, task: Task | LatticeTask) -> CandidateSet:
+def candidates_of(config: TrainConfig, task: Task | LatticeTask | ClipTask) -> CandidateSet:
     """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
     if config.objective != "gold":
         return task.candidates
+    if task.gold is None:
+        raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
     return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), task.candidates.classes)
 
 
-def embeddings_of(config: TrainConfig, task: Task | LatticeTask) -> Tensor | None:
+def embeddings_of(config: TrainConfig, task: Task | LatticeTask | ClipTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
@@ -130,10 +159,14 @@ def _shuffled(vectors: Tensor, seed: int) -> Tensor:
 
 def encoder_name(config: TrainConfig) -> str:
     """The encoder that the run prunes with; before training, the trained one is yet to come."""
-    return "blurred" if config.objective == "joint" and config.encoder == "trainable" else config.encoder
+    if config.objective != "joint" or config.encoder != "trainable":
+        return config.encoder
+    return "middle" if config.rule == "align" else "blurred"
 
 
 def _encoder(name: str) -> Encoder:
+    if name == "middle":
+        return Middle()
     if name in ("pixels", "blurred", "shuffled"):
         return Pixels(blur=0.0 if name == "pixels" else _BLUR)
     return pretrained(name, size=_ENCODER_SIZE)

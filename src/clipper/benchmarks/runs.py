@@ -8,18 +8,16 @@ from typing import Any
 
 import torch
 
-from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
     candidates_of,
     clip_of,
     embeddings_of,
     engine_of,
-    held_out_of,
     network_of,
     normalised,
     once_of,
     optimiser_of,
-    task_of,
+    problem_of,
 )
 from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
 
@@ -47,13 +45,12 @@ def run(
         >>> len(record.epochs), record.last.accuracy is not None
         (2, True)
     """
-    images, test = train_and_test(config.data, data_root)
-    task = task_of(config, images)
-    network = network_of(config, images.classes)
+    task, held_out, classes = problem_of(config, data_root)
+    network = network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
-    engine, clip, embeddings = engine_of(config, images.classes), clip_of(config), embeddings_of(config, task)
-    options = _options(config) | {"held_out": held_out_of(config, test), "watch": watch}
+    engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)
+    options = _options(config) | {"held_out": held_out, "watch": watch}
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
         passes = train_iterated(

@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule, typer.Option(help="What is known of a sample: sum or maximum of its labels, or a formula's value.")
+        Rule,
+        typer.Option(help="What is known of a sample: sum or maximum of its labels, a formula's value, a clip's text."),
     ] = "sum",
     slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,

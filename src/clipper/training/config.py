@@ -8,12 +8,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.errors import InputError
 
-Rule = Literal["sum", "max", "hwf"]
-DataSet = Literal["digits", "mnist", "cifar10", "hwf"]
+Rule = Literal["sum", "max", "hwf", "align"]
+DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
+_OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen")}
+"""Rules that go with data sets of their own, and only with these."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,15 @@ class TrainConfig:
     """
 
     rule: Rule = "sum"
-    """What is known of a sample: this rule's value on its labels."""
+    """What is known of a sample: this rule's value on its labels; with "align", the actions of a clip in order."""
     slots: int = 3
-    """Images per sample."""
+    """Images per sample; frames of the longest clip."""
     samples: int = 100
     """Samples to learn from."""
     per_sample: int = 0
     """Candidates drawn at random for each sample before training; 0 for all, in a lattice where they are too many."""
     data: DataSet = "digits"
-    """Where the images come from; the digits are embedded."""
+    """Where the images come from; the digits are embedded, the clips are drawn."""
     network: str = "auto"
     """A class of `clipper.benchmarks.networks`; "auto" for the one that fits the data."""
     engine: EngineName = "semantic"
@@ -85,10 +87,12 @@ class TrainConfig:
             raise InputError(
                 f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
             )
-        if (self.rule == "hwf") != (self.data == "hwf"):
-            raise InputError(
-                f"expected the rule hwf with the data set hwf, and only with it, got {self.rule} with {self.data}"
-            )
+        for rule, own in _OWN_DATA.items():
+            if (self.rule == rule) != (self.data in own):
+                raise InputError(
+                    f"expected the rule {rule} with the data set {' or '.join(own)}, and only with it, "
+                    f"got {self.rule} with {self.data}"
+                )
 
     def as_dict(self) -> dict[str, Any]:
         """For records and checkpoints."""

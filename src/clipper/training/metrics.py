@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -11,8 +12,10 @@ from torch import Tensor, nn
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.errors import InputError
 
-HeldOut = tuple[Tensor, Tensor]
-"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from."""
+Exam = Callable[[nn.Module], Mapping[str, float]]
+"""From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
+HeldOut = tuple[Tensor, Tensor] | Exam
+"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an exam on such."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Figures:
     """Time of the steps; evaluation and checkpoints are not in it."""
     pruning_seconds: float
     """Of which: neighbour search and pruning."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """What an exam measures besides the accuracy, by name."""
 
     @property
     def pruning_share(self) -> float:
@@ -46,7 +51,7 @@ class Figures:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Figures:
         """The reverse of `as_dict`."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        return cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
 
 
 @dataclass
@@ -71,17 +76,18 @@ class Tally:
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
-    def figures(self, epoch: int, accuracy: float | None = None) -> Figures:
-        """The figures so far."""
-        samples = max(1, self.samples)
+    def figures(self, epoch: int, measured: Mapping[str, float] | None = None) -> Figures:
+        """The figures so far, and what was `measured` on the held-out set."""
+        samples, scores = max(1, self.samples), dict(measured or {})
         return Figures(
             epoch=epoch,
             loss=self.loss / samples,
-            accuracy=accuracy,
+            accuracy=scores.pop("accuracy", None),
             retained=self.kept / self.candidates if self.candidates else 1.0,
             gold=None if self.gold is None else self.gold / samples,
             seconds=self.seconds,
             pruning_seconds=self.pruning_seconds,
+            scores=scores,
         )
 
 
@@ -97,6 +103,11 @@ def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
 def _log_count(candidates: CandidateSet) -> Tensor:
     """`(n,)`, since a lattice may hold more candidates than a float can count."""
     return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
+
+
+def measured(classifier: nn.Module, held_out: HeldOut) -> Mapping[str, float]:
+    """What a classifier is worth on the held-out set, by name."""
+    return held_out(classifier) if callable(held_out) else {"accuracy": accuracy(classifier, *held_out)}
 
 
 @torch.no_grad()

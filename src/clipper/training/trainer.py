@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clipper.training.calling import classify, losses_of, stop_if_broken
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
-from clipper.training.metrics import Figures, HeldOut, Tally, accuracy
+from clipper.training.metrics import Figures, HeldOut, Tally, measured
 from clipper.training.randomness import random_states, set_random_states
 from clipper.training.samples import Samples, mixed
 from clipper.training.survivors import Survivors
@@ -71,7 +71,10 @@ class Trainer:
 
     def learn(self, ids: Tensor, epoch: int) -> None:
         """One step of Algorithm 1 on the samples `ids (n,)`."""
-        log_probs, embedding = classify(self.classifier, self.samples.inputs[ids])  # (n, m, c), (n, m, d)
+        used = self.samples.used
+        log_probs, embedding = classify(
+            self.classifier, self.samples.inputs[ids], None if used is None else used[ids]
+        )  # (n, m, c), (n, m, d)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         before, kept = self.survivors.of_batch(self.step, embedding)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
@@ -85,7 +88,7 @@ class Trainer:
     def end_epoch(self, held_out: HeldOut | None) -> Moment:
         """Close the epoch's books."""
         epoch, steps = len(self.history) + 1, self.step
-        figures = self.tally.figures(epoch, accuracy(self.classifier, *held_out) if held_out else None)
+        figures = self.tally.figures(epoch, measured(self.classifier, held_out) if held_out else None)
         self.history.append(figures)
         self.step, self.tally = 0, Tally()
         return Moment(epoch, steps, steps, figures, ended=True)

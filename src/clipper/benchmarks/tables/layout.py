@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from clipper.training import TrainConfig
 
-Measure = Literal["accuracy", "retained", "gold", "pruning_seconds", "pruning_share"]
+Measure = Literal["accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10"]
 """What is measured of a run: see `clipper.benchmarks.tables.summary`."""
 Published = Mapping[tuple[str, str], Mapping[Measure, tuple[float, float]]]
 """The paper's mean and deviation, by row and column."""

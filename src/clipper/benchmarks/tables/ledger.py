@@ -73,7 +73,8 @@ def _key(config: TrainConfig) -> str:
 def _as_columns(record: Record) -> dict[str, Any]:
     """A record with its epochs as one list a figure: a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
-    columns = {name: [_short(epoch[name]) for epoch in epochs] for name in epochs[0] if name != "pruning_share"}
+    names = [name for name in epochs[0] if name != "pruning_share" and any(epoch[name] != {} for epoch in epochs)]
+    columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
     return {
         "format": FORMAT,
         "config": record.config.as_dict(),
@@ -82,7 +83,9 @@ def _as_columns(record: Record) -> dict[str, Any]:
     }
 
 
-def _short(value: float | None) -> float | None:
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _short(number) for name, number in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 

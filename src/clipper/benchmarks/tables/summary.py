@@ -18,15 +18,27 @@ OF: dict[Measure, Callable[[Record], float | None]] = {
     "gold": lambda record: _percent(record.gold),
     "pruning_seconds": lambda record: record.pruning_seconds,
     "pruning_share": lambda record: 100 * record.pruning_share,
+    "vtr3": lambda record: _percent(record.last.scores.get("vtr3")),
+    "tvr3": lambda record: _percent(record.last.scores.get("tvr3")),
+    "vtr10": lambda record: _percent(record.last.scores.get("vtr10")),
+    "tvr10": lambda record: _percent(record.last.scores.get("tvr10")),
 }
-"""Accuracy is the last epoch's, the others are means over the epochs; shares in per cent."""
+"""Accuracy and retrieval are the last epoch's, the others are means over the epochs; shares in per cent."""
 NAMES: dict[Measure, str] = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
     "gold": "gold kept, %",
     "pruning_seconds": "pruning, s per epoch",
     "pruning_share": "pruning, % of the time",
+    "vtr3": "video → text of 3, % (chance 33.3)",
+    "tvr3": "text → video of 3, % (chance 33.3)",
+    "vtr10": "video → text of 10, % (chance 10)",
+    "tvr10": "text → video of 10, % (chance 10)",
 }
+SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10")}
+"""What an exam measures besides the accuracy, in words."""
+OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
+"""What a run without pruning has no figure for; the others are measured on held-out data."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Entry:
 
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
-        if self.place.config.objective in ("none", "gold") and measure != "accuracy":
+        if self.place.config.objective in ("none", "gold") and measure in OF_PRUNING:
             return []
         return [value for value in map(OF[measure], self.records) if value is not None]
 

@@ -6,6 +6,10 @@ const known = data.samples.some((sample) => sample.verdict !== null);
 
 const number = (value) => value.toLocaleString("en");
 const lost = (sample) => sample.total - sample.stay;
+const MANY = 9999; // candidates past which a share says more
+const stayed = (sample) => (sample.total > MANY ? percent((100 * sample.stay) / sample.total)
+  : `${number(sample.stay)} of ${number(sample.total)}`);
+const percent = (share) => `${share < 10 ? share.toPrecision(2) : share.toFixed(0)} %`;
 const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
 const text = (labels) => labels.map((label) => data.names[label]).join(words ? ", " : " ");
 
