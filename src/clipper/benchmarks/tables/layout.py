@@ -85,6 +85,8 @@ class Table:
     seeds: int = 10
     absent: frozenset[tuple[str, str]] = frozenset()
     """Rows and columns that do not meet."""
+    remark: str = ""
+    """What a reader should know of the paper's figures."""
 
     def places(self) -> Iterator[Place]:
         """Column by column, so that a task is complete before the next begins."""
