@@ -4,6 +4,8 @@ from clipper.candidates.beam import beam_search
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.listing import CandidateSet
+from clipper.candidates.program import Program
+from clipper.candidates.programs.wording import Sentence
 from clipper.candidates.table import Candidates
 
-__all__ = ["CandidateSet", "Candidates", "Kind", "Lattice", "beam_search"]
+__all__ = ["CandidateSet", "Candidates", "Kind", "Lattice", "Program", "Sentence", "beam_search"]
