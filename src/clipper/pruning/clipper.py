@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
@@ -52,8 +53,8 @@ class Clipper:
     """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
-    search: NeighbourSearch | None = None
-    """Another neighbour search than the exact one."""
+    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None
+    """Another neighbour search than the exact one; a mapping for one per kind of label."""
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
@@ -116,6 +117,8 @@ class Clipper:
         if self.encoder is not None and isinstance(inputs, Tensor):
             embeddings = embed(self.encoder, inputs)
         _check_samples(embeddings, candidates)
+        if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
+            embeddings = {kind.name: embeddings for kind in candidates.kinds}
         return ProximityGraph.from_embeddings(
             embeddings,
             k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
@@ -123,7 +126,7 @@ class Clipper:
             mutual=self.mutual,
             metric=self.metric,
             share=self.share,
-            kind=candidates.kind if _needs_kinds(candidates) else None,
+            kind=candidates.kind if _needs_kinds(candidates) or isinstance(embeddings, Mapping) else None,
             pool=pool,
             search=self.search,
             allow_fewer=True,

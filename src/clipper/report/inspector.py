@@ -65,7 +65,8 @@ def inspect(
     shown = [seen.sample(i, candidates) for i in range(min(samples, seen.candidates.samples))]
     images = sheet(inputs.flatten(0, 1)[list(seen.tiles)])
     labels = list(names) if names is not None else [str(label) for label in range(seen.candidates.classes)]
-    return _fragment(key, images, {"names": labels, "of": seen.candidates.samples, "samples": shown})
+    kinds = [[kind.name, kind.start, kind.stop] for kind in seen.candidates.kinds]
+    return _fragment(key, images, {"names": labels, "kinds": kinds, "of": seen.candidates.samples, "samples": shown})
 
 
 def _on_cpu(pruning: Pruning) -> Pruning:

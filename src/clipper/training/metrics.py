@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Kind, Lattice
 from clipper.errors import InputError
 
 HeldOut = tuple[Tensor, Tensor]
@@ -33,6 +34,8 @@ class Figures:
     """Time of the steps; evaluation and checkpoints are not in it."""
     pruning_seconds: float
     """Of which: neighbour search and pruning."""
+    by_kind: Mapping[str, float] | None = None
+    """The accuracy of each kind of label, where there are several."""
 
     @property
     def pruning_share(self) -> float:
@@ -46,7 +49,8 @@ class Figures:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Figures:
         """The reverse of `as_dict`."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclass
@@ -71,7 +75,7 @@ class Tally:
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
-    def figures(self, epoch: int, accuracy: float | None = None) -> Figures:
+    def figures(self, epoch: int, accuracy: float | None = None, by_kind: Mapping[str, float] | None = None) -> Figures:
         """The figures so far."""
         samples = max(1, self.samples)
         return Figures(
@@ -82,6 +86,7 @@ class Tally:
             gold=None if self.gold is None else self.gold / samples,
             seconds=self.seconds,
             pruning_seconds=self.pruning_seconds,
+            by_kind=by_kind,
         )
 
 
@@ -99,7 +104,6 @@ def _log_count(candidates: CandidateSet) -> Tensor:
     return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
 
 
-@torch.no_grad()
 def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int = 250) -> float:
     """The share of held-out instances whose most probable label is the right one.
 
@@ -113,16 +117,37 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
         0.75
     """
+    return float(_right(classifier, inputs, labels, chunk).double().mean())
+
+
+def accuracies(
+    classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind]
+) -> tuple[float, dict[str, float] | None]:
+    """The accuracy on the held-out set, and that of each kind of label where there are several.
+
+    Examples:
+        >>> kinds = Kind("name", 0, 2), Kind("rel", 2, 4)
+        >>> accuracies(nn.Identity(), (torch.eye(4), torch.tensor([0, 1, 3, 3])), kinds)
+        (0.75, {'name': 1.0, 'rel': 0.5})
+    """
+    right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
+    own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds}
+    by_kind = {name: float(part.mean()) for name, part in own.items() if len(part)}
+    return float(right.mean()), by_kind if len(kinds) > 1 else None
+
+
+@torch.no_grad()
+def _right(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int) -> Tensor:
+    """Whether each instance's most probable label is the right one, `(instances,)` bool."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(f"expected as many held-out inputs as labels, got {len(inputs)} and {len(labels)}")
     training = classifier.training
     classifier.eval()
     try:
         parts = zip(torch.split(inputs, chunk), torch.split(labels, chunk), strict=True)
-        right = sum(int((_scores(classifier(part)).argmax(-1) == gold).sum()) for part, gold in parts)
+        return torch.cat([_scores(classifier(part)).argmax(-1) == gold for part, gold in parts])
     finally:
         classifier.train(training)
-    return right / len(labels)
 
 
 def _scores(output: Tensor | tuple[Tensor, Tensor]) -> Tensor:

@@ -73,7 +73,10 @@ def _key(config: TrainConfig) -> str:
 def _as_columns(record: Record) -> dict[str, Any]:
     """A record with its epochs as one list a figure: a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
-    columns = {name: [_short(epoch[name]) for epoch in epochs] for name in epochs[0] if name != "pruning_share"}
+    names = [name for name in epochs[0] if name != "pruning_share"]
+    columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
+    if not any(columns["by_kind"]):
+        del columns["by_kind"]
     return {
         "format": FORMAT,
         "config": record.config.as_dict(),
@@ -82,7 +85,9 @@ def _as_columns(record: Record) -> dict[str, Any]:
     }
 
 
-def _short(value: float | None) -> float | None:
+def _short(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _short(part) for name, part in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 

@@ -33,7 +33,7 @@ function tile(index, label, aim) {
 function edgeCard(edge) {
   const strikes = edge.contradicts ? number(edge.contradicts) : "none";
   const outcome = edge.chosen ? `chosen, strikes ${strikes}` : `dropped, would strike ${strikes}`;
-  const whose = `sample ${edge.sample}, image ${edge.image}`;
+  const whose = `sample ${edge.sample}, ${edge.what} ${edge.image}`;
   const where = byId.has(edge.sample)
     ? el("a", { href: `#${data.key}=${edge.sample}`, "data-sample": edge.sample }, whose) : whose;
   return el("li", { class: `edge ${edge.chosen ? "chosen" : "dropped"}`, "data-edge": edge.name },
@@ -44,9 +44,10 @@ function edgeCard(edge) {
 }
 
 function strip(edge) {
-  if (data.names.length > STRIP) return el("span", { class: "ranges" }, oneOf(edge.support));
-  const labels = data.names.map((name, label) => el("span", {
-    class: edge.could.has(label) ? "can" : "cannot", "data-label": label, "aria-hidden": "true",
+  const [, start, stop] = data.kinds[edge.kind];
+  if (stop - start > STRIP) return el("span", { class: "ranges" }, oneOf(edge.support));
+  const labels = data.names.slice(start, stop).map((name, i) => el("span", {
+    class: edge.could.has(start + i) ? "can" : "cannot", "data-label": start + i, "aria-hidden": "true",
   }, name));
   const kind = words ? "strip words" : "strip";
   return el("span", { class: kind, role: "img", "aria-label": oneOf(edge.support) }, ...labels);
@@ -55,11 +56,12 @@ function strip(edge) {
 function slotColumn(sample, edges, slot) {
   const own = edges.filter((edge) => edge.slot === slot);
   const cards = own.length ? own.map(edgeCard) : [el("li", { class: "hint" }, "no neighbour")];
+  const name = `${noun(sample, slot)} ${slot + 1}`;
   const gold = sample.gold === null ? null : el("b", { class: "gold" }, `gold ${data.names[sample.gold[slot]]}`);
   return el("div", { class: "slot", "data-slot": slot },
-    el("div", { class: "own" }, tile(sample.tiles[slot], `image ${slot + 1} of sample ${sample.id}`, 84),
-      el("div", {}, `image ${slot + 1}`, el("br"), gold)),
-    el("ul", { class: "edges", "aria-label": `neighbours of image ${slot + 1}` }, ...cards));
+    el("div", { class: "own" }, tile(sample.tiles[slot], `${name} of sample ${sample.id}`, 84),
+      el("div", {}, name, el("br"), gold)),
+    el("ul", { class: "edges", "aria-label": `neighbours of ${name}` }, ...cards));
 }
 
 function chip(candidate, index) {
