@@ -9,7 +9,6 @@ from typing import TypeVar, overload
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
@@ -100,8 +99,7 @@ class Clipper:
         """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
         listed = isinstance(candidates, Candidates)
         if self.objective == "joint":
-            listed_all = must_be_listed(candidates, "joint inference")
-            return prune(listed_all, graph, "joint", pool=pool, mass=self.mass, seed=seed)
+            return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" and listed else self.objective
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)

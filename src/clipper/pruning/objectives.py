@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
@@ -50,6 +49,8 @@ def prune(
     solver: Solver = ...,
     *,
     pool: CandidateSet | None = ...,
+    mass: float = ...,
+    seed: int = ...,
 ) -> LatticePruning: ...
 def prune(
     candidates: CandidateSet,
@@ -91,7 +92,7 @@ def prune(
         raise InputError(f'expected the objective "exact", "paper", "joint" or "random", got {objective!r}')
     check_edges(candidates, graph, pool or candidates)
     if objective == "joint":
-        return _joint(must_be_listed(candidates, "joint inference"), graph, pool, mass, seed)
+        return _joint(candidates, graph, pool, mass, seed)
     if objective == "random" and isinstance(candidates, Candidates):
         return _random(candidates, graph, count, imitate, seed)
     return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
@@ -182,7 +183,9 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
         first += size
 
 
-def _joint(candidates: Candidates, graph: ProximityGraph, pool: CandidateSet | None, mass: float, seed: int) -> Pruning:
+def _joint(
+    candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet | None, mass: float, seed: int
+) -> Pruning | LatticePruning:
     from clipper.pruning.joint import infer  # which prunes by single edges where it abstains
 
     if pool is not None and pool is not candidates:

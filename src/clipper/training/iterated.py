@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates
-from clipper.candidates.listing import must_be_listed
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.pruning import Clipper, Posterior, infer
 from clipper.training.calling import classify
@@ -28,7 +27,7 @@ Learn = Callable[..., list[Figures]]
 class Pass:
     """One pass: what was inferred, and how the training on it went."""
 
-    posterior: Posterior
+    posterior: Posterior[CandidateSet]
     changed: float
     """The share of instances whose most probable label differs from the pass before; 1 in the first."""
     history: list[Figures]
@@ -37,7 +36,7 @@ class Pass:
 
 def train_iterated(
     classifier: nn.Module,
-    data: SampleSource | tuple[Tensor, Candidates],
+    data: SampleSource | tuple[Tensor, CandidateSet],
     engine: nn.Module,
     embeddings: Tensor,
     *,
@@ -70,6 +69,7 @@ def train_iterated(
         options: for `train`, such as `epochs`, `batch` and `held_out`.
 
     Examples:
+        >>> from clipper import Candidates
         >>> from clipper.engines import SemanticLoss
         >>> candidates = Candidates.from_rule(sum, targets=[3, 1, 0, 2], slots=2, classes=3)
         >>> network = nn.Sequential(nn.Linear(5, 3), nn.LogSoftmax(-1))
@@ -83,8 +83,7 @@ def train_iterated(
         raise InputError(f"expected at least one pass and 2 to {len(samples)} folds, got {passes} and {folds}")
     if options.get("checkpoint") is not None:
         raise InputError("a checkpoint belongs to one training, and this is several: leave it out")
-    candidates = must_be_listed(samples.candidates, "joint inference")
-    graph = clip.graph(candidates, embeddings)
+    graph = clip.graph(samples.candidates, embeddings)
     first_weights = deepcopy(classifier.state_dict())
 
     def learn(what: Samples, **how: Any) -> list[Figures]:
@@ -92,7 +91,7 @@ def train_iterated(
         optimiser = make_optimiser(classifier) if make_optimiser else None
         return train(classifier, what, engine, optimiser=optimiser, seed=seed, **how)
 
-    posterior, changed, done = infer(candidates, graph, seed=seed), 1.0, list[Pass]()
+    posterior, changed, done = infer(samples.candidates, graph, seed=seed), 1.0, list[Pass]()
     while True:
         kept = replace(samples, candidates=posterior.prune(clip.mass).candidates)
         done.append(Pass(posterior, changed, learn(kept, **options)))
@@ -101,7 +100,7 @@ def train_iterated(
         weights = deepcopy(classifier.state_dict())
         log_probs = _said_by_others(classifier, kept, learn, _folds(len(samples), folds, seed), options)
         classifier.load_state_dict(weights)
-        posterior = infer(candidates, graph, log_probs=log_probs, seed=seed)
+        posterior = infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
         changed = _changed(posterior, done[-1].posterior)
         if changed < still or not _better(posterior, done[-1].posterior):
             return done
@@ -137,9 +136,9 @@ def look(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
         classifier.train(training)
 
 
-def _changed(new: Posterior, old: Posterior) -> float:
+def _changed(new: Posterior[Any], old: Posterior[Any]) -> float:
     return float((new.labels != old.labels)[new.labels >= 0].double().mean())
 
 
-def _better(new: Posterior, old: Posterior) -> bool:
+def _better(new: Posterior[Any], old: Posterior[Any]) -> bool:
     return new.converged and new.verification.explained > old.verification.explained

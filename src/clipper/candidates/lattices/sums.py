@@ -53,7 +53,8 @@ def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
     """The summed weight of all ways from the start to each state, `(states, n)` for each depth."""
     everyone, sums, arcs = _room(graph, weights[0])
     sums[0].fill_(1)
-    for ways, weight, following in zip(sums, weights, graph.following, strict=False):
+    everyone.index_add_(0, graph.following[0], weights[0])  # from the start, an arc weighs what its label does
+    for ways, weight, following in zip(sums[1:], weights[1:], graph.following[1:], strict=False):
         used = arcs[: len(following)]
         torch.mul(ways[:, None], weight, out=used.view(len(ways), len(weight), -1))
         everyone.index_add_(0, following, used)  # dead ends gather in the last row
@@ -70,21 +71,25 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
         seeds: what each state at a depth counts for if a sample ends there, `(states, n)` by depth.
     """
     everyone, behind, room = _room(graph, weights[0])
-    flow = everyone.new_zeros(graph.slots, graph.classes, everyone.shape[1])
+    flow: list[Tensor] = []
     behind[graph.slots].copy_(seeds[graph.slots])
-    for depth in reversed(range(graph.slots)):
+    for depth in reversed(range(1, graph.slots)):
         weight, following = weights[depth], graph.following[depth]
         arcs = torch.index_select(everyone, 0, following, out=room[: len(following)])
         arcs = arcs.view(-1, *weight.shape).mul_(weight)  # (states, a, n)
         torch.sum(arcs, 1, out=behind[depth])
         if depth in seeds:
             behind[depth].add_(seeds[depth])
-        arcs.mul_(sums[depth][:, None])
-        if len(weight) == graph.classes:
-            torch.sum(arcs, 0, out=flow[depth])
-        else:
-            flow[depth].index_copy_(0, graph.layers[depth].labels, arcs.sum(0))
-    return flow
+        flow.append(arcs.mul_(sums[depth][:, None]).sum(0))
+    flow.append(everyone.index_select(0, graph.following[0]).mul_(weights[0]))  # one way leads to the start
+    return torch.stack([_of_all_labels(graph, depth, part) for depth, part in enumerate(reversed(flow))])
+
+
+def _of_all_labels(graph: StateGraph, depth: int, values: Tensor) -> Tensor:
+    """`values (a, n)` of a layer's labels as `(c, n)`; 0 for labels that it does not have."""
+    if len(values) == graph.classes:
+        return values
+    return values.new_zeros(graph.classes, values.shape[1]).index_copy_(0, graph.layers[depth].labels, values)
 
 
 def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:

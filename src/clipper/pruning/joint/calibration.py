@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
-from clipper.pruning.joint.mass import heaviest
+from clipper.candidates import CandidateSet
 
 MASSES = (0.5, 0.8, 0.9, 0.95, 0.99)
 _BINS = 10
@@ -32,8 +32,8 @@ class Calibration:
     """For some masses: the share of samples whose gold labels are among the candidates that hold it."""
 
 
-def calibration_of(candidates: Candidates, probability: Tensor, marginals: Tensor, gold: Tensor) -> Calibration:
-    """Compare `probability (Ω,)` and `marginals (n, m, c)` with `gold (n, m)`."""
+def calibration_of(survivors: Callable[[float], CandidateSet], marginals: Tensor, gold: Tensor) -> Calibration:
+    """Compare the survivors for some masses, and `marginals (n, m, c)`, with `gold (n, m)`."""
     used = gold >= 0
     sure, guess = marginals.max(2)
     sure, right = sure[used].double(), (guess == gold)[used].double()
@@ -50,10 +50,5 @@ def calibration_of(candidates: Candidates, probability: Tensor, marginals: Tenso
         confidence=tuple(confidence.tolist()),
         accuracy=tuple(accuracy.tolist()),
         count=tuple(counts[filled].tolist()),
-        retained={mass: _retained(candidates, probability, gold, mass) for mass in MASSES},
+        retained={mass: float(survivors(mass).contains(gold).double().mean()) for mass in MASSES},
     )
-
-
-def _retained(candidates: Candidates, probability: Tensor, gold: Tensor, mass: float) -> float:
-    kept = candidates.subset(heaviest(candidates, probability, mass))
-    return float(kept.contains(gold).double().mean())

@@ -1,7 +1,6 @@
 """Factors: what a sample's formula says about its slots, given what others say about them.
 
-This is all that belief propagation needs to know of a set of candidates, so that another representation of the same
-set, such as a lattice with its forward–backward pass, can take its place.
+This is all that belief propagation needs to know of a set of candidates, listed or not.
 """
 
 from __future__ import annotations
@@ -24,6 +23,10 @@ class Factor(Protocol):
     @property
     def shape(self) -> tuple[int, int, int]:
         """Samples, slots and labels: `(n, m, c)`."""
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
 
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`, given log-odds `field` of that shape."""
@@ -61,6 +64,15 @@ class CandidateFactor:
         self._rows = order.div_(m, rounding_mode="floor").to(index)  # the candidates of each cell, cell by cell
         counts = torch.bincount(cells.flatten(), minlength=n * m * width)
         self._bags = pad(counts.cumsum(0), (1, 0))[:-1].to(index)
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return len(self.candidates)
+
+    def probability(self, field: Tensor, /) -> Tensor:
+        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        return (self.scores(field) - self.evidence(field).index_select(0, self.candidates.sample)).exp_()
 
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""

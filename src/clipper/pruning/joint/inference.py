@@ -7,13 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import CandidateSet, Lattice
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
+from clipper.pruning.joint.lattice_factor import LatticeFactor
 from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.posterior import Posterior, Verdict
+from clipper.pruning.joint.posterior import Posterior, Set, Verdict
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
@@ -41,21 +42,21 @@ _LEAST_LOG_PROB = -8.0
 
 
 def infer(
-    candidates: Candidates,
+    candidates: Set,
     graph: ProximityGraph,
     *,
     log_probs: Tensor | None = None,
     trust: Trust | float | None = None,
     starts: int | None = None,
     seed: int = 0,
-) -> Posterior:
+) -> Posterior[Set]:
     """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
 
     A variable per sample (which candidate), a soft equality per edge, and sum-product belief propagation from many
     noisy starts; the state whose most probable labelling cuts the least wins. No gold label is needed for anything.
 
     Args:
-        candidates: what the labels could be.
+        candidates: what the labels could be; a lattice may have any number of them.
         graph: which instances may share a label, five to ten neighbours each; the direction of an edge is of no
             matter, nor is how often it comes.
         log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
@@ -66,6 +67,7 @@ def infer(
         seed: of the noise.
 
     Examples:
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[3, 1, 4], slots=2, classes=3)
         >>> graph = ProximityGraph.from_edges([0, 1], [4, 5])
         >>> posterior = infer(candidates, graph, trust=0.1)
@@ -76,17 +78,17 @@ def infer(
     """
     check_edges(candidates, graph, candidates)
     curve = _checked_trust(trust)
-    factor = CandidateFactor(candidates)
+    factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Lattice) else CandidateFactor(candidates)
     model = model_of(candidates, graph, factor, log_probs)
     with torch.no_grad():
-        settled = _settled(model, curve, _plan(model, len(candidates), starts), torch.Generator().manual_seed(seed))
-    return _posterior(graph, factor, model, settled)
+        settled = _settled(model, curve, _plan(model, starts), torch.Generator().manual_seed(seed))
+        return _posterior(candidates, graph, model, settled)
 
 
-def model_of(candidates: Candidates, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
+def model_of(candidates: CandidateSet, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
     """The pool as a graphical model."""
     instances = candidates.samples * candidates.slots
-    unary = torch.zeros(instances, candidates.classes, 1, device=candidates.labels.device)
+    unary = torch.zeros(instances, candidates.classes, 1, device=candidates.device)
     model = Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
     if log_probs is None:
         return model
@@ -97,9 +99,9 @@ def model_of(candidates: Candidates, graph: ProximityGraph, factor: Factor, log_
     return replace(model, unary=said * verified(model, said).sharpness)
 
 
-def _labels_of_kind(candidates: Candidates) -> Tensor:
+def _labels_of_kind(candidates: CandidateSet) -> Tensor:
     """The labels of each slot's kind, `(n*m, c)` bool; none where the slot is unused."""
-    device = candidates.labels.device
+    device = candidates.device
     kind = torch.repeat_interleave(
         torch.arange(len(candidates.kinds), device=device),
         torch.tensor([kind.stop - kind.start for kind in candidates.kinds], device=device),
@@ -115,11 +117,11 @@ def _checked_trust(trust: Trust | float | None) -> Trust | None:
     return Trust.constant(max(float(trust), SMALLEST_ERROR))
 
 
-def _plan(model: Model, candidates: int, starts: int | None) -> Plan:
+def _plan(model: Model, starts: int | None) -> Plan:
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")
     messages = 2 * int((model.edges.rank < _SEARCHED).sum()) * model.unary.shape[1]
-    fitting = max(1, _AT_ONCE // (candidates + messages))
+    fitting = max(1, _AT_ONCE // (model.factor.size + messages))
     wanted = starts or min(_MOST, max(_FEWEST, fitting))
     return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
 
@@ -140,17 +142,16 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     return settled
 
 
-def _posterior(graph: ProximityGraph, factor: CandidateFactor, model: Model, settled: Settled) -> Posterior:
-    n, m, c = factor.shape
-    score = factor.scores(settled.field) - factor.evidence(settled.field)[factor.candidates.sample]  # (Ω, 1)
-    labels = factor.best(settled.field)
+def _posterior(candidates: Set, graph: ProximityGraph, model: Model, settled: Settled) -> Posterior[Set]:
+    n, m, c = model.factor.shape
+    labels = model.factor.best(settled.field)
     cut = float(model.edges.cut(labels, settled.weight))
     return Posterior(
-        factor.candidates,
+        candidates,
         graph,
-        probability=score.exp()[:, 0],
+        log_odds=settled.field.view(n, m, c),
         labels=labels.view(n, m),
-        marginals=factor.marginals(settled.field).view(n, m, c),
+        marginals=model.factor.marginals(settled.field).view(n, m, c),
         energy=cut / max(float(settled.weight.sum()), 1e-9),
         trust=settled.trust,
         verification=settled.verification,

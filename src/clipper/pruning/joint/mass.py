@@ -1,11 +1,15 @@
-"""Mass: the fewest candidates that hold a share of the probability."""
+"""Mass: few candidates that hold a share of the probability."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, Lattice
+
+_HALVINGS = 24
+_LOWEST = 1e-9
+"""A label less probable than this is kept only if nothing may go."""
 
 
 def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:
@@ -24,3 +28,38 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
     enough = before >= mass * (1 - 1e-9)
     enough[candidates.offsets[:-1]] = False  # the first one always stays
     return torch.empty_like(enough).scatter_(0, order, ~enough)
+
+
+def heaviest_labels(lattice: Lattice, log_odds: Tensor, marginals: Tensor, best: Tensor, mass: float) -> Tensor:
+    """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
+
+    A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The most
+    probable candidate always stays.
+
+    Args:
+        lattice: what the labels could be.
+        log_odds: of each label of each slot, without the formula, `(n, m, c)`.
+        marginals: of each label of each slot, with it, `(n, m, c)`.
+        best: the labels of each sample's most probable candidate, `(n, m)`.
+        mass: how much.
+
+    Examples:
+        >>> from clipper.candidates.machines import SUM
+        >>> lattice = Lattice.from_rule(*SUM, targets=[2], slots=2, classes=3)
+        >>> log_odds = torch.tensor([[[0.1, 0.3, 0.6], [1.0, 1.0, 1.0]]]).log()
+        >>> kept = heaviest_labels(lattice, log_odds, lattice.marginals(log_odds), torch.tensor([[2, 0]]), mass=0.8)
+        >>> lattice.restrict(kept).to_candidates().labels.tolist()
+        [[1, 1], [2, 0]]
+    """
+    labels = torch.arange(lattice.classes, device=best.device)
+    certain = (best[..., None] == labels) | (mass >= 1)
+    whole = lattice.log_probability(log_odds.double())
+    low = torch.full_like(whole, _LOWEST).log()  # leaves enough, or as good as
+    high = torch.zeros_like(whole)  # may not
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        kept = certain | (marginals >= middle.exp()[:, None, None])
+        left = lattice.narrowed(kept.flatten(0, 1)).log_probability(log_odds.double()) - whole
+        enough = left.exp() >= mass
+        low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+    return (certain | (marginals >= low.exp()[:, None, None])).flatten(0, 1)

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import Generic, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
-from clipper.pruning.joint.mass import heaviest
+from clipper.pruning.joint.factors import CandidateFactor
+from clipper.pruning.joint.mass import heaviest, heaviest_labels
 from clipper.pruning.joint.settling import Verification
 from clipper.pruning.joint.trust import Trust
+from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import prune_against
 from clipper.pruning.result import Pruning
 
 Verdict = Literal["joint", "unsettled", "uninformative"]
+Set = TypeVar("Set", bound=CandidateSet)
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Posterior(Generic[Set]):
     """What the pool as a whole says about each sample; plain tensors on the candidates' device."""
 
-    candidates: Candidates
+    candidates: Set
     graph: ProximityGraph
-    probability: Tensor
-    """`(Ω,)`: of each candidate; a sample's sum to one."""
+    log_odds: Tensor
+    """`(n, m, c)`: what each instance is told by all others; its sample's formula has no part in it."""
     labels: Tensor
     """`(n, m)`: each sample's most probable candidate; -1 in unused slots."""
     marginals: Tensor
@@ -49,8 +53,22 @@ class Posterior:
         """Whether the posterior is to be believed."""
         return self.verdict == "joint"
 
-    def prune(self, mass: float = 0.95) -> Pruning:
+    @cached_property
+    def probability(self) -> Tensor:
+        """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
+        listed = must_be_listed(self.candidates, "the probability of each candidate")
+        return CandidateFactor(listed).probability(self.log_odds.flatten(0, 1)[..., None])[:, 0]
+
+    @overload
+    def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
+    @overload
+    def prune(self: Posterior[Lattice], mass: float = ...) -> LatticePruning: ...
+    @overload
+    def prune(self, mass: float = ...) -> Pruning | LatticePruning: ...
+    def prune(self, mass: float = 0.95) -> Pruning | LatticePruning:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
+
+        Of a lattice: all candidates without improbable labels, such that they hold it.
 
         A posterior that did not converge abstains. Where it is unsettled, each sample is pruned by its nearest
         neighbours alone ("exact"); where the graph is uninformative, no edge is to be believed and all candidates stay.
@@ -59,24 +77,38 @@ class Posterior:
             raise InputError(f"expected a mass above 0 and at most 1, got {mass}")
         if self.verdict == "unsettled":
             return self._by_nearest()
-        keep = heaviest(self.candidates, self.probability, mass)
-        if self.verdict == "uninformative":
-            keep = torch.ones_like(keep)
-        survivors = partial(_support, self.candidates, keep)
-        chosen = partial(_respected, self.candidates, self.graph, survivors)
-        return Pruning(self.candidates, keep, chosen, lambda _: survivors())
+        mass = 1.0 if self.verdict == "uninformative" else mass
+        if isinstance(self.candidates, Lattice):
+            return self._narrowed(self.candidates, mass)
+        return self._thinned(self.candidates, mass)
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
         if gold.shape != self.labels.shape:
             raise InputError(f"expected gold of shape {tuple(self.labels.shape)}, got {tuple(gold.shape)}")
-        return calibration_of(self.candidates, self.probability, self.marginals, gold)
+        believed = replace(self, verdict="joint")
+        return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
 
-    def _by_nearest(self) -> Pruning:
+    def _thinned(self, candidates: Candidates, mass: float) -> Pruning:
+        keep = heaviest(candidates, self.probability, mass) if mass < 1 else torch.ones_like(candidates.sample).bool()
+        survivors = partial(_support, candidates, keep)
+        chosen = partial(_respected, candidates, self.graph, survivors)
+        return Pruning(candidates, keep, chosen, lambda _: survivors())
+
+    def _narrowed(self, lattice: Lattice, mass: float) -> LatticePruning:
+        allowed = heaviest_labels(lattice, self.log_odds, self.marginals, self.labels, mass)
+        survivors = partial(_narrowed_support, lattice, allowed)
+        unproved = dict.fromkeys(range(lattice.samples), 1)
+        return LatticePruning(lattice, _respected(lattice, self.graph, survivors), allowed, unproved)
+
+    def _by_nearest(self) -> Pruning | LatticePruning:
         nearest = self._nearest
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
-        pruning = prune_against(self.candidates, graph, self.candidates.support, "exact")
-        return Pruning(self.candidates, pruning.keep, partial(_spread, pruning, nearest), lambda _: pruning.allowed)
+        candidates: CandidateSet = self.candidates
+        pruning = prune_against(candidates, graph, candidates.support, "exact")
+        if isinstance(pruning, LatticePruning):
+            return replace(pruning, edges=_spread(pruning, nearest))
+        return Pruning(pruning.original, pruning.keep, partial(_spread, pruning, nearest), lambda _: pruning.allowed)
 
     @cached_property
     def _nearest(self) -> Tensor:
@@ -99,12 +131,16 @@ def _support(candidates: Candidates, keep: Tensor) -> Tensor:
     return candidates.subset(keep).support
 
 
-def _respected(candidates: Candidates, graph: ProximityGraph, survivors: partial[Tensor]) -> Tensor:
+def _narrowed_support(lattice: Lattice, allowed: Tensor) -> Tensor:
+    return lattice.narrowed(allowed).support
+
+
+def _respected(candidates: CandidateSet, graph: ProximityGraph, survivors: partial[Tensor]) -> Tensor:
     """The edges that every survivor is consistent with, `(E,)` bool."""
     return ~(survivors()[graph.source] & ~candidates.support[graph.target]).any(1)
 
 
-def _spread(pruning: Pruning, among: Tensor) -> Tensor:
+def _spread(pruning: Pruning | LatticePruning, among: Tensor) -> Tensor:
     chosen = torch.zeros_like(among)
     chosen[among] = pruning.edges
     return chosen

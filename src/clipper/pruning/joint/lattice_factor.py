@@ -1,0 +1,60 @@
+"""The formulas as a lattice: forward and backward sums instead of a list, so that any number of candidates will do."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Lattice
+
+
+class LatticeFactor:
+    """As `CandidateFactor`, for candidates that nobody lists.
+
+    Examples:
+        >>> from clipper.candidates.machines import SUM
+        >>> factor = LatticeFactor(Lattice.from_rule(*SUM, targets=[2, 4], slots=2, classes=3))
+        >>> field = torch.zeros(4, 3, 1)  # (n*m, c, starts)
+        >>> field[0, 1] = torch.tensor(2.0).log()  # the first slot says 1, two to one to each of the others
+        >>> factor.marginals(field)[0, :, 0]
+        tensor([0.2500, 0.5000, 0.2500])
+        >>> factor.best(field)[:, 0].tolist()
+        [1, 1, 2, 2]
+    """
+
+    def __init__(self, lattice: Lattice) -> None:
+        self.lattice = lattice
+        self.shape = lattice.samples, lattice.slots, lattice.classes
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return self.lattice.samples * self.lattice.graph.states
+
+    def marginals(self, field: Tensor, /) -> Tensor:
+        """The probability of each label of each slot, `(n*m, c, starts)`."""
+        n, m, c = self.shape
+        marginals = self._repeated(field).marginals(self._by_sample(field))  # (n*starts, m, c)
+        return marginals.view(n, -1, m, c).permute(0, 2, 3, 1).reshape(field.shape)
+
+    def best(self, field: Tensor, /) -> Tensor:
+        """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""
+        n, m, _ = self.shape
+        labels = self._repeated(field).top_k(self._by_sample(field), 1).labels.long()  # (n*starts, m)
+        return labels.view(n, -1, m).transpose(1, 2).reshape(n * m, -1)
+
+    def evidence(self, field: Tensor, /) -> Tensor:
+        """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
+        return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], -1)
+
+    def _repeated(self, field: Tensor) -> Lattice:
+        """Each sample once for each start."""
+        starts = field.shape[2]
+        if starts == 1:
+            return self.lattice
+        return self.lattice.batch(torch.arange(self.shape[0], device=field.device).repeat_interleave(starts))
+
+    def _by_sample(self, field: Tensor) -> Tensor:
+        """`(n*starts, m, c)`"""
+        n, m, c = self.shape
+        return field.view(n, m, c, -1).permute(0, 3, 1, 2).reshape(-1, m, c)

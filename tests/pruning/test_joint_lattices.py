@@ -1,0 +1,118 @@
+"""Joint inference on a lattice against the same on its listed candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clipper
+from clipper import Candidates, Clipper, Lattice, ProximityGraph
+from clipper.candidates.machines import SUM
+from clipper.errors import InputError
+from clipper.pruning.joint.factors import CandidateFactor
+from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.mass import heaviest_labels
+from tests.machines import restricted
+from tests.pruning.pools import clustered, shuffled
+
+
+def as_lattice(gold: torch.Tensor, classes: int = 10) -> Lattice:
+    return Lattice.from_rule(*SUM, targets=gold.sum(1), slots=gold.shape[1], classes=classes)
+
+
+@settings(max_examples=50, deadline=None)
+@given(restricted(), st.integers(1, 3), st.integers(0, 9))
+def test_the_factor_says_what_the_listed_one_says(sets: tuple[Lattice, Candidates], starts: int, seed: int) -> None:
+    lattice, candidates = sets
+    shape = lattice.samples * lattice.slots, lattice.classes, starts
+    field = 3 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    factor, listed = LatticeFactor(lattice), CandidateFactor(candidates)
+    assert factor.shape == listed.shape
+    assert torch.allclose(factor.marginals(field), listed.marginals(field), atol=1e-5)
+    assert torch.allclose(factor.evidence(field), listed.evidence(field), atol=1e-4)
+    assert torch.equal(factor.best(field), listed.best(field))
+
+
+@settings(max_examples=50, deadline=None)
+@given(restricted(), st.sampled_from([0.3, 0.8, 0.95, 1.0]), st.integers(0, 9))
+def test_the_labels_kept_hold_the_mass_and_no_higher_threshold_does(
+    sets: tuple[Lattice, Candidates], mass: float, seed: int
+) -> None:
+    lattice, candidates = sets
+    shape = lattice.samples, lattice.slots, lattice.classes
+    log_odds = 2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    marginals, best = lattice.marginals(log_odds), lattice.top_k(log_odds, 1).labels.long()
+    allowed = heaviest_labels(lattice, log_odds, marginals, best, mass)
+    kept = lattice.restrict(allowed)
+    held = (kept.log_probability(log_odds.double()) - lattice.log_probability(log_odds.double())).exp()
+    assert bool((held >= mass - 1e-6).all())
+    assert bool(kept.contains(best).all())
+    dropped_next = _without_the_least(allowed.view(shape), marginals, best)
+    tighter = lattice.restrict(dropped_next.flatten(0, 1))
+    less = (tighter.log_probability(log_odds.double()) - lattice.log_probability(log_odds.double())).exp()
+    smaller = (dropped_next != allowed.view(shape)).flatten(1).any(1)
+    assert bool((less[smaller] < mass + 1e-5).all()), "one more label could have gone"
+
+
+def _without_the_least(allowed: torch.Tensor, marginals: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+    """Without each sample's least probable label that is still allowed, unless the best candidate takes it."""
+    certain = best[..., None] == torch.arange(allowed.shape[2])
+    free = torch.where(allowed & ~certain & (marginals > 1e-8), marginals, torch.inf).flatten(1)
+    least = free.amin(1, keepdim=True)
+    return (allowed.flatten(1) & (free > least * (1 + 1e-6))).view_as(allowed) | (allowed & certain)
+
+
+def test_a_pool_is_inferred_alike_listed_or_not() -> None:
+    candidates, embeddings, gold = clustered(40, slots=2, classes=5)
+    graph = ProximityGraph.from_embeddings(embeddings, k=5)
+    listed = clipper.infer(candidates, graph, starts=4)
+    posterior = clipper.infer(as_lattice(gold, 5), graph, starts=4)
+    assert posterior.verdict == listed.verdict == "joint"
+    assert torch.equal(posterior.labels, listed.labels)
+    assert torch.allclose(posterior.marginals, listed.marginals, atol=1e-3)
+    assert posterior.calibration(gold).right == listed.calibration(gold).right
+    pruning = posterior.prune(0.95)
+    assert pruning.gold_retained(gold) >= 0.9
+    assert pruning.retained < 0.5
+    assert not bool(pruning.certified.any()), "nothing is proved of a joint pruning"
+
+
+@pytest.mark.slow
+def test_sums_too_long_to_list_are_inferred() -> None:
+    _, embeddings, gold = clustered(60, slots=3, classes=10)
+    long_gold = gold.view(15, 12)  # 10^11 combinations a sample
+    posterior = clipper.infer(
+        as_lattice(long_gold), ProximityGraph.from_embeddings(embeddings.view(15, 12, -1), k=6), starts=8
+    )
+    assert bool(posterior.candidates.contains(posterior.labels).all())
+    assert min(posterior.prune(0.95).candidates.counts) >= 1
+
+
+def test_an_abstaining_posterior_prunes_a_lattice_soundly() -> None:
+    _, embeddings, gold = clustered(40, slots=2, classes=5)
+    lattice = as_lattice(gold, 5)
+    posterior = clipper.infer(lattice, ProximityGraph.from_embeddings(shuffled(embeddings), k=4), starts=4)
+    everything = replace(posterior, verdict="uninformative").prune()
+    assert everything.discarded == 0
+    nearest = replace(posterior, verdict="unsettled").prune()
+    assert min(nearest.candidates.counts) >= 1
+    assert len(nearest.edges) == len(posterior.graph)
+    assert int(nearest.edges.sum()) <= 80, "at most the nearest neighbour's edge of each instance"
+
+
+def test_the_probability_of_each_candidate_needs_a_list() -> None:
+    _, embeddings, gold = clustered(8, slots=2, classes=5)
+    posterior = clipper.infer(as_lattice(gold, 5), ProximityGraph.from_embeddings(embeddings, k=2), starts=1)
+    with pytest.raises(InputError, match="to_candidates"):
+        _ = posterior.probability
+
+
+def test_clipper_prunes_a_lattice_jointly() -> None:
+    _, embeddings, gold = clustered(40, slots=2, classes=5)
+    kept = Clipper(objective="joint", k=5)(as_lattice(gold, 5), embeddings)
+    assert isinstance(kept, Lattice)
+    assert float(kept.contains(gold).float().mean()) >= 0.9
