@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from clipper.candidates import Candidates, CandidateSet, Kind, Lattice
 from clipper.errors import InputError
 
-HeldOut = tuple[Tensor, Tensor]
-"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from."""
+Exam = Callable[[nn.Module], Mapping[str, float]]
+"""From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
+HeldOut = tuple[Tensor, Tensor] | Exam
+"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an exam on such."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Figures:
     """Time of the steps; evaluation and checkpoints are not in it."""
     pruning_seconds: float
     """Of which: neighbour search and pruning."""
-    by_kind: Mapping[str, float] | None = None
-    """The accuracy of each kind of label, where there are several."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """What an exam measures besides the accuracy, by name."""
 
     @property
     def pruning_share(self) -> float:
@@ -49,8 +51,7 @@ class Figures:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Figures:
         """The reverse of `as_dict`."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        return cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
 
 
 @dataclass
@@ -75,18 +76,18 @@ class Tally:
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
-    def figures(self, epoch: int, accuracy: float | None = None, by_kind: Mapping[str, float] | None = None) -> Figures:
-        """The figures so far."""
-        samples = max(1, self.samples)
+    def figures(self, epoch: int, measured: Mapping[str, float] | None = None) -> Figures:
+        """The figures so far, and what was `measured` on the held-out set."""
+        samples, scores = max(1, self.samples), dict(measured or {})
         return Figures(
             epoch=epoch,
             loss=self.loss / samples,
-            accuracy=accuracy,
+            accuracy=scores.pop("accuracy", None),
             retained=self.kept / self.candidates if self.candidates else 1.0,
             gold=None if self.gold is None else self.gold / samples,
             seconds=self.seconds,
             pruning_seconds=self.pruning_seconds,
-            by_kind=by_kind,
+            scores=scores,
         )
 
 
@@ -104,6 +105,21 @@ def _log_count(candidates: CandidateSet) -> Tensor:
     return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
 
 
+def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
+    """What a classifier is worth on the held-out set, by name; where there are several kinds of label, each is a name.
+
+    Examples:
+        >>> kinds = Kind("name", 0, 2), Kind("rel", 2, 4)
+        >>> measured(nn.Identity(), (torch.eye(4), torch.tensor([0, 1, 3, 3])), kinds)
+        {'accuracy': 0.75, 'name': 1.0, 'rel': 0.5}
+    """
+    if callable(held_out):
+        return held_out(classifier)
+    right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
+    own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds if len(kinds) > 1}
+    return {"accuracy": float(right.mean())} | {name: float(part.mean()) for name, part in own.items() if len(part)}
+
+
 def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int = 250) -> float:
     """The share of held-out instances whose most probable label is the right one.
 
@@ -118,22 +134,6 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         0.75
     """
     return float(_right(classifier, inputs, labels, chunk).double().mean())
-
-
-def accuracies(
-    classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind]
-) -> tuple[float, dict[str, float] | None]:
-    """The accuracy on the held-out set, and that of each kind of label where there are several.
-
-    Examples:
-        >>> kinds = Kind("name", 0, 2), Kind("rel", 2, 4)
-        >>> accuracies(nn.Identity(), (torch.eye(4), torch.tensor([0, 1, 3, 3])), kinds)
-        (0.75, {'name': 1.0, 'rel': 0.5})
-    """
-    right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
-    own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds}
-    by_kind = {name: float(part.mean()) for name, part in own.items() if len(part)}
-    return float(right.mean()), by_kind if len(kinds) > 1 else None
 
 
 @torch.no_grad()

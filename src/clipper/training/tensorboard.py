@@ -25,6 +25,7 @@ def tensorboard(folder: str | Path) -> Iterator[Watch]:
     def watch(moment: Moment) -> None:
         if moment.ended:
             figures = moment.figures.as_dict()
+            figures |= figures.pop("scores")
             epoch = figures.pop("epoch")
             for name in (name for name, value in figures.items() if value is not None):
                 writer.add_scalar(name, figures[name], epoch)

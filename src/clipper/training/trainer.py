@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clipper.training.calling import classify, losses_of, stop_if_broken
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
-from clipper.training.metrics import Figures, HeldOut, Tally, accuracies
+from clipper.training.metrics import Figures, HeldOut, Tally, measured
 from clipper.training.randomness import random_states, set_random_states
 from clipper.training.samples import Samples, mixed
 from clipper.training.survivors import Survivors
@@ -86,8 +86,7 @@ class Trainer:
         """Close the epoch's books."""
         epoch, steps = len(self.history) + 1, self.step
         kinds = self.samples.candidates.kinds
-        measured = accuracies(self.classifier, held_out, kinds) if held_out else (None, None)
-        figures = self.tally.figures(epoch, *measured)
+        figures = self.tally.figures(epoch, measured(self.classifier, held_out, kinds) if held_out else None)
         self.history.append(figures)
         self.step, self.tally = 0, Tally()
         return Moment(epoch, steps, steps, figures, ended=True)

@@ -73,10 +73,8 @@ def _key(config: TrainConfig) -> str:
 def _as_columns(record: Record) -> dict[str, Any]:
     """A record with its epochs as one list a figure: a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
-    names = [name for name in epochs[0] if name != "pruning_share"]
+    names = [name for name in epochs[0] if name != "pruning_share" and any(epoch[name] != {} for epoch in epochs)]
     columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
-    if not any(columns["by_kind"]):
-        del columns["by_kind"]
     return {
         "format": FORMAT,
         "config": record.config.as_dict(),
@@ -86,8 +84,8 @@ def _as_columns(record: Record) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _short(part) for name, part in value.items()}
+    if isinstance(value, dict):
+        return {name: _short(number) for name, number in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
