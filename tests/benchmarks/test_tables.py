@@ -58,7 +58,8 @@ def test_the_paper_trains_the_same_baseline_in_tables_1_and_5():
 def test_every_row_of_a_column_has_a_seed_before_any_has_two():
     cells = list(Selection(seeds=2).of(SUM).cells())
     first = [cell for cell in cells if cell.place.column == cells[0].place.column]
-    assert [cell.seed for cell in first] == [0] * len(SUM.rows) + [1] * len(SUM.rows)
+    turn = [cell.seed - cell.place.row.first_seed for cell in first]
+    assert turn == [0] * len(SUM.rows) + [1] * len(SUM.rows)
 
 
 def test_a_selection_names_what_it_does_not_know():
@@ -235,3 +236,9 @@ def test_a_claim_is_judged_by_the_interval_of_the_paired_gains(gains, verdict):
 def test_one_seed_supports_no_claim():
     assert claims_of(SUM, entries_with([17.0])) == []
     assert verdict_of(10.0, 20.0, 30.0) == "larger"
+
+
+def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
+    seeds = {cell.seed for cell in SUM.cells() if cell.place.row.variant == "joint"}
+    assert seeds == set(range(10, 20))
+    assert {cell.seed for cell in SUM.cells() if cell.place.row.variant != "joint"} == set(range(10))

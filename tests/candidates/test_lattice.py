@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.machines import MAX, SUM
+from clipper.candidates.lattices import samples
+from clipper.candidates.machines import HWF, MAX, SUM
 from clipper.engines import posterior_entropy
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp
 from clipper.errors import BudgetError, InputError
@@ -258,3 +259,25 @@ def _answers(lattice: Lattice, log_probs: Tensor) -> list[Tensor]:
         lattice.count_words(), lattice.log_probability(log_probs), lattice.marginals(log_probs),
         lattice.entropy(log_probs), lattice.output_probabilities(log_probs),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sum", "hwf"])
+def test_a_batch_of_a_large_graph_walks_its_own_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, targets, classes, domains = {
+        "sum": (SUM, range(19), 10, None),
+        "hwf": (HWF, [5, 7, 11, -3, 0, 24, 81], 12, [range(9), range(9, 12), range(9)]),
+    }[name]
+    slots = 2 if domains is None else 3
+    lattice = Lattice.from_rule(*machine, targets, slots, classes, domains=domains)
+    ids = torch.tensor([3, 1, 3])
+    whole = lattice.batch(ids)
+    monkeypatch.setattr(samples, "_LARGE", 1)
+    part = lattice.batch(ids)
+    assert part.graph.arcs < whole.graph.arcs
+    assert part.targets == whole.targets
+    assert part.counts == whole.counts
+    assert torch.equal(part.support, whole.support)
+    log_probs = torch.randn(3, slots, classes, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    assert torch.allclose(part.log_probability(log_probs), whole.log_probability(log_probs))
+    assert torch.allclose(part.marginals(log_probs), whole.marginals(log_probs))
+    assert part.to_candidates().labels.tolist() == whole.to_candidates().labels.tolist()

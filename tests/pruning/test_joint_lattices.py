@@ -42,7 +42,7 @@ def test_the_factor_says_what_the_listed_one_says(sets: tuple[Lattice, Candidate
 def test_the_labels_kept_hold_the_mass_and_no_higher_threshold_does(
     sets: tuple[Lattice, Candidates], mass: float, seed: int
 ) -> None:
-    lattice, candidates = sets
+    lattice, _ = sets
     shape = lattice.samples, lattice.slots, lattice.classes
     log_odds = 2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     marginals, best = lattice.marginals(log_odds), lattice.top_k(log_odds, 1).labels.long()

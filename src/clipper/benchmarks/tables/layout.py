@@ -24,6 +24,8 @@ class Row:
     """What is done to the candidates: see `clipper.benchmarks.tables.variants`."""
     changes: Mapping[str, Any]
     """The fields of `TrainConfig` that make it so."""
+    first_seed: int = 0
+    """The first of its seeds: not 0 where something was settled while looking at those."""
 
     @property
     def name(self) -> str:
@@ -95,4 +97,4 @@ class Table:
         """Seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
             places = [place for place in self.places() if place.column == column]
-            yield from (Cell(place, seed) for seed in range(self.seeds) for place in places)
+            yield from (Cell(place, place.row.first_seed + i) for i in range(self.seeds) for place in places)

@@ -87,7 +87,7 @@ def published_of(table: Table, place: Place) -> Mapping[Measure, tuple[float, fl
 
 
 def _records(place: Place, seeds: int, ledger: Ledger) -> tuple[Record, ...]:
-    found = (ledger.find(Cell(place, seed).config) for seed in range(seeds))
+    found = (ledger.find(Cell(place, place.row.first_seed + i).config) for i in range(seeds))
     return tuple(record for record in found if record is not None)
 
 

@@ -22,6 +22,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "joint": {"objective": "joint", "encoder": "blurred"},
 }
 """What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
+FRESH = 10
+"""The first seed of the rows "joint": nothing was settled on these."""
 USUAL = tuple(variant for variant in VARIANTS if variant != "joint")
 """Those that every engine is tried with."""
 MEANING = {
@@ -31,8 +33,8 @@ MEANING = {
     "exact": "the stated problem, neighbours by the classifier's own layer",
     "random": "as many candidates discarded as by exact, at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides, neighbours by blurred pixels, before training; its schedule was settled while "
-    "looking at seeds 0 to 5 (joint.md), so those are no fresh test of it",
+    "joint": "the whole pool decides, neighbours by blurred pixels, before training; on seeds from 10 on, because its "
+    "schedule was settled while looking at seeds 0 to 5 (joint.md)",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }
 
@@ -44,7 +46,11 @@ def rows_of(engines: Sequence[str], variants: Sequence[str] = USUAL) -> list[Row
         >>> [row.name for row in rows_of(["dolphin"], ["none", "exact"])]
         ['dolphin', 'dolphin + exact']
     """
-    return [Row(engine, variant, {"engine": engine, **VARIANTS[variant]}) for engine in engines for variant in variants]
+    return [
+        Row(engine, variant, {"engine": engine, **VARIANTS[variant]}, FRESH if variant == "joint" else 0)
+        for engine in engines
+        for variant in variants
+    ]
 
 
 EXACT_LOSS = Row(

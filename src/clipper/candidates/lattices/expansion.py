@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates.lattices.graph import Layer, StateGraph
+from clipper.candidates.lattices.graph import StateGraph
+from clipper.candidates.lattices.trimming import trimmed
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 5_000_000
@@ -48,7 +49,8 @@ def expand(
             table, states, ending = _merged(table, states, ending)
         tables.append(table)
         ends.append(torch.tensor(ending, dtype=torch.long))
-    layers, kept = _trimmed(tables, ends, domains)
+    labels = [torch.tensor(list(domain), dtype=torch.long) for domain in domains]
+    layers, kept = trimmed(labels, tables, ends)
     lengths = torch.tensor([length for length, _ in templates])
     return StateGraph(tuple(layers), tuple(kept), tuple(target for _, target in templates), lengths, classes)
 
@@ -68,22 +70,6 @@ def _merged(table: Tensor, states: list[Hashable], ending: list[int]) -> tuple[T
     place = {end: i for i, end in enumerate(used)}
     number = torch.tensor([*(place.get(end, -1) for end in ending), -1])  # the last for what leads nowhere
     return number[table], [states[ending.index(end)] for end in used], used
-
-
-def _trimmed(
-    tables: list[Tensor], ends: list[Tensor], domains: Sequence[Sequence[int]]
-) -> tuple[list[Layer], list[Tensor]]:
-    """Without the states from which no template can be reached; dead ends point past the last state."""
-    alive = ends[-1] >= 0
-    kept, layers = [ends[-1][alive]], []
-    for table, own_ends, domain in zip(reversed(tables), reversed(ends[:-1]), reversed(domains), strict=True):
-        number = torch.where(alive, alive.cumsum(0) - 1, int(alive.sum()))
-        number = torch.cat([number, alive.sum()[None]])  # for -1, nowhere
-        following = number[table]  # (states, a)
-        alive = (own_ends >= 0) | (following < number[-1]).any(1)
-        layers.append(Layer(torch.tensor(list(domain), dtype=torch.long), following[alive].contiguous()))
-        kept.append(own_ends[alive])
-    return layers[::-1], kept[::-1]
 
 
 def stepped(step: Step, state: Hashable, label: int) -> Hashable:

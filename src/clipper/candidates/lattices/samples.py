@@ -17,7 +17,11 @@ from clipper.candidates.lattices.counting import count, whole_numbers, words_for
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.reach import support, viable
 from clipper.candidates.lattices.rows import followed
+from clipper.candidates.lattices.trimming import only
 from clipper.errors import InputError
+
+_LARGE = 1 << 14
+"""Arcs in a slot from which on a batch gets a graph of its own: to find its part costs less than to walk the rest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +149,16 @@ class GraphSamples:
         if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
             raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
         allowed = None if self.allowed is None else self.allowed.index_select(0, ids)
-        return replace(self, template=self.template.index_select(0, ids), allowed=allowed)
+        return replace(self, template=self.template.index_select(0, ids), allowed=allowed)._trimmed()
+
+    def _trimmed(self) -> Self:
+        """The same samples, on the part of a large graph that leads to their targets."""
+        if self.graph.widest < _LARGE or self.graph.ragged:
+            return self
+        wanted, template = torch.unique(self.template, return_inverse=True)
+        if 2 * len(wanted) > len(self.graph.targets):
+            return self
+        return replace(self, graph=only(self.graph, wanted), template=template)
 
     def span(self, first: int, last: int) -> Self:
         """The lattice of the samples `first` to `last - 1`."""
