@@ -6,19 +6,19 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.parts import (
     candidates_of,
     clip_of,
     embeddings_of,
     engine_of,
-    held_out_of,
     network_of,
     normalised,
     once_of,
     optimiser_of,
-    task_of,
+    problem_of,
+    scene_networks,
 )
+from clipper.benchmarks.vqar.task import SceneTask
 from clipper.training import Record, Samples, TrainConfig, Watch, train
 
 
@@ -44,15 +44,14 @@ def run(
         >>> len(record.epochs), record.last.accuracy is not None
         (2, True)
     """
-    images, test = train_and_test(config.data, data_root)
-    task = task_of(config, images)
-    network = network_of(config, images.classes)
+    task, held_out, classes = problem_of(config, data_root)
+    network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     clip = clip_of(config)
     history = train(
         network,
         Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets),
-        engine_of(config, images.classes),
+        engine_of(config, classes),
         clip=clip,
         embeddings=embeddings_of(config, task),
         once=once_of(config),
@@ -61,7 +60,7 @@ def run(
         epochs=config.epochs,
         batch=config.batch,
         seed=config.seed,
-        held_out=held_out_of(config, test),
+        held_out=held_out,
         evaluate_every=config.evaluate_every,
         checkpoint=checkpoint,
         checkpoint_steps=checkpoint_steps,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.kinds import Kind, kinds_of
+from clipper.candidates.kinds import Kind, kinds_of, sizes_of
 from clipper.candidates.programs.running import Answers, answers
 from clipper.candidates.programs.wording import Sentence
 from clipper.candidates.programs.writing import Labels, Shape, shapes_of
@@ -76,7 +76,7 @@ class Program:
         rows = [np.pad(found[key], ((0, 0), (0, longest - found[key].shape[1])), constant_values=-1) for key in keys]
         labels = torch.from_numpy(np.concatenate(rows)).long()
         counts = torch.tensor([len(part) for part in rows])
-        distinct = Candidates.from_tensors(labels, torch.repeat_interleave(counts), _classes(kinds))
+        distinct = Candidates.from_tensors(labels, torch.repeat_interleave(counts), sizes_of(kinds))
         _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
         place = {key: i for i, key in enumerate(keys)}
         return distinct.batch([place[key] for key in places])
@@ -114,7 +114,3 @@ class Program:
             if len(set(labels)) < len(labels):
                 raise InputError(f"expected different labels of kind {kind!r}, got one twice")
         return kinds_of({kind: len(labels) for kind, labels in self.labels.items()})
-
-
-def _classes(kinds: tuple[Kind, ...]) -> dict[str, int]:
-    return {kind.name: kind.stop - kind.start for kind in kinds}

@@ -18,6 +18,8 @@ OF: dict[Measure, Callable[[Record], float | None]] = {
     "gold": lambda record: _percent(record.gold),
     "pruning_seconds": lambda record: record.pruning_seconds,
     "pruning_share": lambda record: 100 * record.pruning_share,
+    "name": lambda record: _percent(record.last.scores.get("name")),
+    "rel": lambda record: _percent(record.last.scores.get("rel")),
 }
 """Accuracy is the last epoch's, the others are means over the epochs; shares in per cent."""
 NAMES: dict[Measure, str] = {
@@ -26,7 +28,11 @@ NAMES: dict[Measure, str] = {
     "gold": "gold kept, %",
     "pruning_seconds": "pruning, s per epoch",
     "pruning_share": "pruning, % of the time",
+    "name": "names, %",
+    "rel": "relations, %",
 }
+OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
+"""What a run without pruning has no figure for; the others are measured on held-out data."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Entry:
 
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
-        if self.place.config.objective in ("none", "gold") and measure != "accuracy":
+        if self.place.config.objective in ("none", "gold") and measure in OF_PRUNING:
             return []
         return [value for value in map(OF[measure], self.records) if value is not None]
 
