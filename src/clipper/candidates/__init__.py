@@ -1,11 +1,16 @@
 """What the labels could be: candidates, one by one or as a lattice, and the rules they come from."""
 
 from clipper.candidates.beam import beam_search
+from clipper.candidates.formula import Formula
+from clipper.candidates.formulas.writing import Proposition, all_of, any_of, label
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.listing import CandidateSet
+from clipper.candidates.listing import CandidateSet, Implicit
 from clipper.candidates.program import Program
 from clipper.candidates.programs.wording import Sentence
 from clipper.candidates.table import Candidates
 
-__all__ = ["CandidateSet", "Candidates", "Kind", "Lattice", "Program", "Sentence", "beam_search"]
+__all__ = [
+    "CandidateSet", "Candidates", "Formula", "Implicit", "Kind", "Lattice", "Program", "Proposition", "Sentence",
+    "all_of", "any_of", "beam_search", "label",
+]  # fmt: skip

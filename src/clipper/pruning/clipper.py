@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
@@ -18,7 +18,7 @@ from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
 
-Set = TypeVar("Set", Candidates, Lattice)
+Set = TypeVar("Set", Candidates, Implicit)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Clipper:
     @overload
     def prune(
         self,
-        candidates: Lattice,
+        candidates: Implicit,
         inputs: Embeddings,
         *,
         pool: Pool | None = ...,

@@ -12,7 +12,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Lattice
+from clipper.candidates import Implicit
 
 MOST_BUNDLES = 12
 """Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
@@ -60,7 +60,7 @@ Verdict = tuple[list[bool], int | None]
 """Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
 
 
-def best_choices(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+def best_choices(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """Problem 3.6 for each contested sample: proved where the bundles are few, else the best found and its bound."""
     few = [i for i, sample in enumerate(samples) if len(sample.edges) <= MOST_BUNDLES]
     many = [i for i in range(len(samples)) if i not in set(few)]
@@ -71,7 +71,7 @@ def best_choices(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict
     return [verdicts[i] for i in range(len(samples))]
 
 
-def _by_all_sets(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+def _by_all_sets(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """A best choice admits no further bundle, so only such sets are counted."""
     every = [_subsets(len(sample.edges)) for sample in samples]
     tables = [sample.allowed(sets) for sample, sets in zip(samples, every, strict=True)]
@@ -84,7 +84,7 @@ def _by_all_sets(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict
     return verdicts
 
 
-def _nearest_first(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+def _nearest_first(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
     sets = [torch.zeros(1, len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
     for place in range(max(len(sample.edges) for sample in samples)):
@@ -103,7 +103,7 @@ def _nearest_first(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdi
     ]
 
 
-def smallest_blocks(lattice: Lattice, samples: Sequence[Contested]) -> list[Verdict]:
+def smallest_blocks(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
     pairs = [torch.tensor(list(combinations(range(len(s.edges)), 2)), dtype=torch.long).view(-1, 2) for s in samples]
     pairs = [pair.to(lattice.device) for pair in pairs]
@@ -143,19 +143,19 @@ def _maximal(sound: Tensor) -> Tensor:
     return largest
 
 
-def _possible(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
+def _possible(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
     """Whether a candidate is left, for each row of each sample's table of allowed labels, `(rows,)` bool each."""
     parts = [part.possible() for part in _narrowed(lattice, samples, tables)]
     return list(torch.split(torch.cat(parts), [len(table) for table in tables]))
 
 
-def _counts(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
+def _counts(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
     """How many candidates are left, as `_possible`."""
     counts = iter([count for part in _narrowed(lattice, samples, tables) for count in part.counts])
     return [[next(counts) for _ in table] for table in tables]
 
 
-def _narrowed(lattice: Lattice, samples: Sequence[Contested], tables: list[Tensor]) -> list[Lattice]:
+def _narrowed(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[Implicit]:
     """The samples once for each row of their tables, in runs of bounded size."""
     numbers = torch.tensor([sample.sample for sample in samples])
     ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)

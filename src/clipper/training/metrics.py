@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates, CandidateSet, Kind, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit, Kind
 from clipper.errors import InputError
 
 Exam = Callable[[nn.Module], Mapping[str, float]]
@@ -102,7 +102,7 @@ def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
 
 def _log_count(candidates: CandidateSet) -> Tensor:
     """`(n,)`, since a lattice may hold more candidates than a float can count."""
-    return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
+    return candidates.log_count if isinstance(candidates, Implicit) else candidates.counts.double().log()
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
