@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
+from clipper.benchmarks.vqar.task import SceneTask
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Pruning, prune
 from clipper.training import TrainConfig
@@ -26,7 +27,7 @@ class Replay:
     """Where neighbours were sought, and in what this is not what the run saw."""
 
 
-def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay:
+def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
@@ -68,7 +69,7 @@ def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[s
     return few, [f"Of {len(task.gold):,} samples the first {taken} batches are here, in the order of the first epoch."]
 
 
-def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
+def _batches(config: TrainConfig, task: Task | SceneTask) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
     every = torch.arange(len(task.gold))
     if _whole(config):
@@ -81,7 +82,7 @@ def _batches(config: TrainConfig, task: Task) -> Sequence[Tensor]:
     )
 
 
-def _within(clip: Clipper, task: Task, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
+def _within(clip: Clipper, task: Task | SceneTask, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
     """The edges within each batch, over the instances of all samples."""
     slots = task.candidates.slots
     parts = []

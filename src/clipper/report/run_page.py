@@ -17,6 +17,7 @@ from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.replay import glimpse, replay
+from clipper.report.scenes import scene_inspector
 from clipper.training import Record, TrainConfig
 
 _PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -69,8 +70,8 @@ def write_run_page(
     inspector = inspector_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
     write_page(
         path,
-        f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
-        f"{config.samples:,} samples of {config.slots} images; {len(record.epochs)} epochs, seed {config.seed}.",
+        f"{config.rule.upper()}-{config.slots} on {_data(config)}: {config.engine}, {config.objective}",
+        f"{config.samples:,} samples of {config.slots} slots; {len(record.epochs)} epochs, seed {config.seed}.",
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
@@ -79,6 +80,10 @@ def write_run_page(
             ("Versions", html_table(["", "version"], settings(record.versions))),
         ],
     )
+
+
+def _data(config: TrainConfig) -> str:
+    return "generated scenes" if config.data == "scenes" else config.data
 
 
 def last_rows(record: Record) -> list[list[str]]:
@@ -92,6 +97,7 @@ def last_rows(record: Record) -> list[list[str]]:
     last = record.last
     return [
         ["accuracy on the held-out set", percent(last.accuracy)],
+        *([f"accuracy of {name}", percent(share)] for name, share in last.scores.items()),
         ["loss", f"{last.loss:.4f}"],
         ["candidates kept", percent(last.retained)],
         ["gold labels kept", percent(last.gold)],
@@ -121,6 +127,8 @@ def inspector_of(
     samples: int = 100,
 ) -> str:
     """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+    if config.rule == "vqar":
+        return scene_inspector(config, data_root, samples)
     images, _ = train_and_test(config.data, data_root)
     task, notes = _listed(config, images)
     if embeddings is None:

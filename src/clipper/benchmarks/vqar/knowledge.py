@@ -70,6 +70,8 @@ class Knowledge:
     def classes(self, name: str, *, generic: bool = False) -> list[str]:
         """The classes that a name belongs to, as terms, ascending; the name itself where there is none.
 
+        What `oa_rel` says is taken for the name itself; the theory also lets it inherit what is said of its classes.
+
         Args:
             name: a word of the vocabulary.
             generic: only the most generic classes by `is_a`, instead of all of them and what `oa_rel` says.

@@ -22,6 +22,8 @@ RELATIONS = 50
 """The most frequent relations, as in the paper."""
 OVERLAP = 0.8
 """Of the generated names: a nearest neighbour among a thousand objects has the same name nine times in ten."""
+PATIENCE = 600.0
+"""Seconds that the candidates may take; those of a thousand samples take well below a minute."""
 _HELD_OUT = 2**31 - 1
 """Seed of the generated scenes that are held out: no run's own."""
 
@@ -63,7 +65,7 @@ def draw_scenes(
     """
     told = tell(train, knowledge, names, RELATIONS, samples, seed, generic=generic)
     labels = {"name": knowledge.names[:names], "rel": knowledge.relations[:RELATIONS]}
-    candidates = Candidates.from_program(knowledge.theory, told.sentences, labels)
+    candidates = Candidates.from_program(knowledge.theory, told.sentences, labels, time_limit=PATIENCE)
     tables = _inputs(train, told.subject, told.objects)
     scale = {name: _scale(tables[name][candidates.kind == kind]) for kind, name in enumerate(labels)}
     tables = {name: (table - scale[name][0]) / scale[name][1] for name, table in tables.items()}
