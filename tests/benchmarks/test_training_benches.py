@@ -90,3 +90,16 @@ def test_the_ceiling_learns_the_gold_labels(network):
 def test_an_option_that_an_engine_does_not_have_is_refused():
     with pytest.raises(InputError, match="magic"):
         engine_of(TrainConfig(engine_options={"magic": 1}), classes=10)
+
+
+def test_a_joint_run_of_several_passes_reports_the_last_training() -> None:
+    config = TrainConfig(samples=40, slots=2, epochs=2, objective="joint", passes=2)
+    record = run(config)
+    assert len(record.epochs) == 2
+    assert record.last.accuracy is not None
+    assert TrainConfig.from_dict(record.config.as_dict()).passes == 2
+
+
+def test_passes_belong_to_joint_inference() -> None:
+    with pytest.raises(InputError, match="one pass with the objective exact, got 2"):
+        TrainConfig(passes=2)

@@ -140,3 +140,13 @@ def test_a_browser_shows_the_run_without_errors(record: Record, tmp_path: Path) 
         assert window.run("return document.querySelectorAll('figure svg').length") == 3
         assert window.run("return document.body.scrollWidth <= innerWidth")
         assert window.messages() == []
+
+
+def test_a_joint_run_says_how_sure_and_how_right_it_was(tmp_path: Path) -> None:
+    config = TrainConfig(samples=30, slots=2, epochs=1, objective="joint", encoder="blurred")
+    write_run_page(run(config), tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "How sure it was, and how right" in page
+    assert "gold labels kept" in page
+    write_run_page(run(replace(config, objective="exact", encoder="pixels")), tmp_path / "run.html")
+    assert "How sure it was" not in (tmp_path / "run.html").read_text(encoding="utf-8")

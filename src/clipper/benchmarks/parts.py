@@ -153,7 +153,14 @@ def embeddings_of(config: TrainConfig, task: Task | LatticeTask | SceneTask) -> 
         return None
     if isinstance(task, SceneTask):
         return task.embeddings
-    return embed(_encoder(encoder_name(config)), task.inputs)
+    vectors = embed(_encoder(encoder_name(config)), task.inputs)
+    return _shuffled(vectors, config.seed) if config.encoder == "shuffled" else vectors
+
+
+def _shuffled(vectors: Tensor, seed: int) -> Tensor:
+    """Each instance with another one's vector, `(n, m, d)`: the control that knows nothing."""
+    order = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=torch.Generator().manual_seed(seed))
+    return vectors.flatten(0, 1)[order.to(vectors.device)].view_as(vectors)
 
 
 def encoder_name(config: TrainConfig) -> str:
@@ -164,8 +171,8 @@ def encoder_name(config: TrainConfig) -> str:
 
 
 def _encoder(name: str) -> Encoder:
-    if name in ("pixels", "blurred"):
-        return Pixels(blur=_BLUR if name == "blurred" else 0.0)
+    if name in ("pixels", "blurred", "shuffled"):
+        return Pixels(blur=0.0 if name == "pixels" else _BLUR)
     return pretrained(name, size=_ENCODER_SIZE)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +21,7 @@ from clipper.benchmarks.parts import (
     scene_networks,
 )
 from clipper.benchmarks.vqar.task import SceneTask
-from clipper.training import Record, Samples, TrainConfig, Watch, train
+from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
 
 
 def run(
@@ -35,7 +37,8 @@ def run(
     Args:
         config: everything that decides how the run ends.
         data_root: the folder with the data sets, if not in the usual places.
-        checkpoint: where the run's state is kept, and taken up again if it is there.
+        checkpoint: where the run's state is kept, and taken up again if it is there; a run of several passes keeps
+            none.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
 
@@ -47,23 +50,31 @@ def run(
     task, held_out, classes = problem_of(config, data_root)
     network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
-    clip = clip_of(config)
+    samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
+    engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)
+    options = _options(config) | {"held_out": held_out, "watch": watch}
+    if config.passes > 1 and embeddings is not None:
+        make = partial(optimiser_of, config)
+        passes = train_iterated(
+            network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
+        )
+        return Record(config, passes[-1].history)
     history = train(
         network,
-        Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets),
-        engine_of(config, classes),
+        samples,
+        engine,
         clip=clip,
-        embeddings=embeddings_of(config, task),
+        embeddings=embeddings,
         once=once_of(config),
         bank=config.bank if clip else 0,
         optimiser=optimiser_of(config, network),
-        epochs=config.epochs,
-        batch=config.batch,
-        seed=config.seed,
-        held_out=held_out,
-        evaluate_every=config.evaluate_every,
         checkpoint=checkpoint,
         checkpoint_steps=checkpoint_steps,
-        watch=watch,
+        **options,
     )
     return Record(config, history)
+
+
+def _options(config: TrainConfig) -> dict[str, Any]:
+    """What every training of the run is told."""
+    return {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}

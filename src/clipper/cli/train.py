@@ -55,6 +55,7 @@ def train(
     when: Annotated[
         When, typer.Option(help="Prune each batch, or the pool once before training (frozen only).")
     ] = "batch",
+    passes: Annotated[int, typer.Option(help="With joint: infer and train so often, at most.")] = 1,
     bank: Annotated[int, typer.Option(help="Find neighbours among the last embeddings of this many samples too.")] = 0,
     epochs: Annotated[int, typer.Option(help="Passes over the samples.")] = 50,
     batch: Annotated[int, typer.Option(help="Samples per step.")] = 64,
@@ -81,7 +82,8 @@ def train(
     config = TrainConfig(
         rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, names=names, network=network,
         engine=engine, engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder,
-        when=when, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy, seed=seed,
+        when=when, passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy,
+        seed=seed,
         evaluate_every=evaluate_every,
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"

@@ -12,7 +12,7 @@ from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.benchmarks.vqar.task import SceneTask
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Pruning, prune
+from clipper.pruning import Calibration, Clipper, Pruning, infer, prune
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
 
@@ -25,6 +25,8 @@ class Replay:
     pruning: Pruning
     notes: list[str]
     """Where neighbours were sought, and in what this is not what the run saw."""
+    calibration: Calibration | None = None
+    """How sure joint inference was, and how right; None for other objectives."""
 
 
 def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay:
@@ -40,6 +42,9 @@ def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> R
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
+    if clip.objective == "joint":
+        posterior = infer(task.candidates, graph, seed=config.seed)
+        return Replay(graph, posterior.prune(clip.mass), _notes(config), posterior.calibration(task.gold))
     objective = "exact" if clip.objective == "random" else clip.objective
     pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
     if clip.objective == "random":

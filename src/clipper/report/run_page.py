@@ -16,6 +16,7 @@ from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
+from clipper.report.reliability import reliability
 from clipper.report.replay import glimpse, replay
 from clipper.report.scenes import scene_inspector
 from clipper.training import Record, TrainConfig
@@ -67,7 +68,7 @@ def write_run_page(
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
         kept = figure(kept_over_epochs(record), caption + "two is what the neighbours told.")
         curves.append(("What pruning kept", kept))
-    inspector = inspector_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
+    seen = sections_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {_data(config)}: {config.engine}, {config.objective}",
@@ -75,7 +76,7 @@ def write_run_page(
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
-            ("What struck out what", inspector),
+            *seen.items(),
             ("Configuration", html_table(["setting", "value"], settings(config.as_dict()))),
             ("Versions", html_table(["", "version"], settings(record.versions))),
         ],
@@ -118,17 +119,17 @@ def _curves(record: Record) -> str:
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 
-def inspector_of(
+def sections_of(
     config: TrainConfig,
     *,
     data_root: str | Path | None = None,
     embeddings: Tensor | None = None,
     checkpoint: Path | None = None,
     samples: int = 100,
-) -> str:
-    """The inspector of a run's pruning, with what one should know of it; the arguments are those of the page."""
+) -> dict[str, str]:
+    """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
     if config.rule == "vqar":
-        return scene_inspector(config, data_root, samples)
+        return {"What struck out what": scene_inspector(config, data_root, samples)}
     images, _ = train_and_test(config.data, data_root)
     task, notes = _listed(config, images)
     if embeddings is None:
@@ -138,7 +139,10 @@ def inspector_of(
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
-    return paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown
+    sections = {"What struck out what": paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown}
+    if seen.calibration is not None:
+        sections["How sure it was, and how right"] = reliability(seen.calibration)
+    return sections
 
 
 def _listed(config: TrainConfig, images: Images) -> tuple[Task, list[str]]:

@@ -11,7 +11,7 @@ from clipper.report.claims import CLAIM_COLUMNS, claims_of
 from clipper.report.curves import accuracy_figure
 from clipper.report.page import figure, html_table, terms, write_page
 from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
-from clipper.report.run_page import inspector_of, settings
+from clipper.report.run_page import sections_of, settings
 from clipper.report.table_html import results_table
 
 FEWEST = 3
@@ -93,14 +93,24 @@ def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[tuple[str, str]]:
-    """The pruning of the first row that prunes, to look into."""
-    for entry in entries:
-        if entry.records and entry.values("retained"):
-            record = entry.records[0]
-            head = f"What struck out what: {entry.place.row.name}, {entry.place.column.name}, seed {record.config.seed}"
-            rows = html_table(["setting", "value"], settings(record.config.as_dict()))
-            return [(head, inspector_of(record.config, data_root=data_root)), ("Its configuration", rows)]
-    return []
+    """The pruning of the first row that prunes, to look into; and how right the first is that prunes jointly."""
+    pruned = [entry for entry in entries if entry.records and entry.values("retained")]
+    sections: list[tuple[str, str]] = []
+    for entry in pruned[:1]:
+        settings_of = html_table(["setting", "value"], settings(entry.records[0].config.as_dict()))
+        sections += [_section(entry, 0, data_root), (f"Configuration of {_whose(entry)}", settings_of)]
+    joint = [entry for entry in pruned if entry.place.config.objective == "joint"]
+    return sections + [_section(entry, 1, data_root) for entry in joint[:1]]
+
+
+def _section(entry: Entry, place: int, data_root: str | Path | None) -> tuple[str, str]:
+    """One of the sections about the pruning of an entry's first run."""
+    head, body = list(sections_of(entry.records[0].config, data_root=data_root).items())[place]
+    return f"{head}: {_whose(entry)}", body
+
+
+def _whose(entry: Entry) -> str:
+    return f"{entry.place.row.name}, {entry.place.column.name}, seed {entry.records[0].config.seed}"
 
 
 def _records(entries: Sequence[Entry]) -> Records:

@@ -52,9 +52,12 @@ class TrainConfig:
     """Neighbours per instance; "joint" takes one for an invitation to choose."""
     encoder: str = "trainable"
     """"trainable" for the classifier's own penultimate layer; "pixels", "blurred" or a pretrained backbone for a frozen
-    one. "joint" prunes before there is a trained layer, and begins with "blurred" then."""
+    one; "shuffled", a control: blurred pixels of other images. "joint" prunes before there is a trained layer, and
+    begins with "blurred" then."""
     when: When = "batch"
     """Prune each batch, or the pool once before training (frozen encoders only); "joint" always prunes the pool."""
+    passes: int = 1
+    """Times that "joint" infers and trains, at most; from the second on, trained classifiers have a say."""
     bank: int = 0
     """Samples whose earlier embeddings a batch may find neighbours among."""
     epochs: int = 50
@@ -88,6 +91,10 @@ class TrainConfig:
                     f"expected the rule {rule} with the data set {' or '.join(own)}, and only with it, "
                     f"got {self.rule} with {self.data}"
                 )
+        if self.passes > 1 and self.objective != "joint":
+            raise InputError(
+                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """For records and checkpoints."""

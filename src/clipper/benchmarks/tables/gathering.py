@@ -54,7 +54,8 @@ def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> 
     """The best group of runs for a place; runs with the `sizes` of another column belong there."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        here = record.config.samples == place.config.samples or record.config.samples not in sizes
+        samples, asked = record.config.samples, place.config.samples
+        here = samples == asked or (samples < asked and samples not in sizes)
         here = here and record.config.seed >= place.row.first_seed
         if here and (place.row.variant == "frozen" or record.config.encoder == place.config.encoder):
             groups[json.dumps(record.config.as_dict() | {"seed": 0}, sort_keys=True)].append(record)

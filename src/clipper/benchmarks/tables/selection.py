@@ -11,7 +11,7 @@ from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
-WEIGHTLESS = ("trainable", "pixels", "blurred", "features")
+WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "features")
 """Encoders that need no file of weights."""
 
 

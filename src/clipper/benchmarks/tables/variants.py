@@ -20,11 +20,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "random": {"objective": "random", "encoder": "trainable"},
     "entropy": {"objective": "none", "entropy": ENTROPY},
     "joint": {"objective": "joint", "encoder": "blurred"},
+    "shuffled": {"objective": "joint", "encoder": "shuffled"},
 }
 """What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
 FRESH = 10
 """The first seed of the rows "joint": nothing was settled on these."""
-USUAL = tuple(variant for variant in VARIANTS if variant != "joint")
+USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled"))
 """Those that every engine is tried with."""
 MEANING = {
     "none": "all candidates",
@@ -35,6 +36,7 @@ MEANING = {
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
     "joint": "the whole pool decides, neighbours by blurred pixels, before training; on seeds from 10 on, because its "
     "schedule was settled while looking at seeds 0 to 5 (joint.md)",
+    "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }
 

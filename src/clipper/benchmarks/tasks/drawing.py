@@ -108,6 +108,11 @@ def draw_lattice(images: Images, rule: str, samples: int, slots: int, seed: int 
     return LatticeTask(images.pixels[chosen], gold, torch.tensor(targets), lattice)
 
 
+def gold_of(images: Images, rule: str, samples: int, slots: int, seed: int = 0) -> Tensor:
+    """The labels of the samples that `draw` gives, `(n, m)`, without their candidates."""
+    return _drawn(images, rule, samples, slots, seed)[1]
+
+
 def _drawn(
     images: Images, rule: str, samples: int, slots: int, seed: int
 ) -> tuple[Tensor, Tensor, list[int], Sequence[Sequence[int]] | None]:

@@ -1,0 +1,58 @@
+"""`clipper bench ceiling`: what the weak labels of a task identify, whatever learns from them."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.identifiability import consistent_names, identified
+from clipper.benchmarks.tasks import RULES, gold_of
+from clipper.cli.console import output, print_json, table
+from clipper.errors import InputError
+from clipper.training.config import DataSet
+
+
+def register(bench: typer.Typer) -> None:
+    """Add the command."""
+    bench.command(name="ceiling")(bench_ceiling)
+
+
+def bench_ceiling(
+    rule: Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")] = "max",
+    slots: Annotated[int, typer.Option(help="Images per sample.")] = 4,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 1_000,
+    data: Annotated[DataSet, typer.Option(help="Where the images come from.")] = "mnist",
+    seeds: Annotated[int, typer.Option(help="Draws of the samples.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """How many held-out images belong to a class that the samples identify, if images of a class get one label.
+
+    No method learns more from these samples: two classes that may change names unnoticed are told apart by nobody.
+    """
+    if seeds < 1 or rule not in RULES:
+        raise InputError(f"expected at least one seed and one of the rules {', '.join(RULES)}, got {seeds} and {rule}")
+    images, test = train_and_test(data, data_root)
+    share = torch.bincount(test.labels, minlength=images.classes) / len(test.labels)
+    rows: list[dict[str, Any]] = []
+    for seed in range(first_seed, first_seed + seeds):
+        names = consistent_names(RULES[rule], gold_of(images, rule, samples, slots, seed), images.classes)
+        known = identified(names)
+        open_ = (~known).nonzero()[:, 0].tolist()
+        rows.append({"seed": seed, "ways": len(names), "open": open_, "identified": float(share[known].sum())})
+    mean = statistics.mean(row["identified"] for row in rows)
+    if json:
+        print_json({"rule": rule, "slots": slots, "samples": samples, "data": data, "mean": mean, "rows": rows})
+        return
+    cells = [
+        [str(row["seed"]), str(row["ways"]), ", ".join(map(str, row["open"])) or "–", f"{row['identified']:.1%}"]
+        for row in rows
+    ]
+    title = f"{rule.upper()}-{slots} on {data}, n={samples:,}: {mean:.1%} of the held-out images identified"
+    output.print(table(title, ["seed", "ways to name the classes", "labels left open", "identified"], cells))
