@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clipper import Candidates
 from clipper.candidates import Program, Sentence
+from clipper.candidates.programs import running
 from clipper.errors import BudgetError, FileError, InputError
 from tests.theories import BENCHMARKS
 
@@ -136,6 +137,12 @@ EXPLODING = {
 def test_exploding_groundings_end_at_the_time_limit(what: str) -> None:
     with pytest.raises(BudgetError, match="grounding the theory for sample 0 took longer than the time limit of 1 s"):
         Candidates.from_program(EXPLODING[what], ["digit(x1, 1)"], DIGITS, slots=PAIR, time_limit=1.0)
+
+
+def test_exploding_groundings_end_at_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MEMORY", 300_000_000)
+    with pytest.raises(BudgetError, match="more than 0 GB of memory"):
+        Candidates.from_program(EXPLODING["many rules"], ["digit(x1, 1)"], DIGITS, slots=PAIR)
 
 
 def test_too_many_candidates_pass_the_budget() -> None:

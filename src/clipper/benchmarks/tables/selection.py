@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clipper.benchmarks.tables.layout import Column, Row, Table
+from clipper.benchmarks.tables.vqar import column_name
 from clipper.errors import InputError
 from clipper.training import TrainConfig
 
@@ -85,6 +86,8 @@ def _distinct(columns: list[Column]) -> list[Column]:
 
 
 def _task(config: TrainConfig) -> str:
+    if config.rule == "vqar":
+        return column_name(config)
     batch = "" if config.batch == 64 else f", batch {config.batch}"
     return f"{config.data} {config.rule.upper()}-{config.slots}, n={config.samples}{batch}"
 

@@ -29,8 +29,13 @@ def _column(data: DataSet, names: int, samples: int) -> Column:
     base = TrainConfig(
         rule="vqar", data=data, slots=3, names=names, samples=samples, epochs=EPOCHS, evaluate_every=EPOCHS // 3
     )
-    whose = "generated scenes" if data == "scenes" else "VQAR"
-    return Column(f"{whose}, {names} names, n={samples:,}", base)
+    return Column(column_name(base), base)
+
+
+def column_name(config: TrainConfig) -> str:
+    """What a task is called, with whose scenes it is about."""
+    whose = "generated scenes" if config.data == "scenes" else "VQAR"
+    return f"{whose}, {config.names} names, n={config.samples:,}"
 
 
 def _rows(engine: str) -> list[Row]:

@@ -21,6 +21,10 @@ Answers = dict[tuple[int, int], np.ndarray]
 """By shape and sentence: `(rows, slots)`, at least one row each."""
 
 
+MEMORY = 4_000_000_000
+"""Bytes that clingo may take."""
+
+
 def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
     """Run the job; errors of the theory are told with clingo's own line and message."""
     require("clingo", extra="logic")
@@ -28,7 +32,7 @@ def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], ti
         raise InputError(f"expected a positive time limit in seconds, got {time_limit}")
     with tempfile.TemporaryDirectory() as folder:
         path = _file_of(theory, Path(folder))
-        done, late = _run(json.dumps({**job, "theory": str(path)}), time_limit)
+        done, late = _run(json.dumps({**job, "theory": str(path), "memory": MEMORY}), time_limit)
         frames = list(_frames(done.stdout))
         notes: dict[int, str] = {}
         for frame, _ in frames:
@@ -87,6 +91,11 @@ def _frames(output: bytes) -> Iterator[tuple[dict[str, Any], np.ndarray | None]]
 
 def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
     """Raise the error that an answer amounts to; `notes` is what clingo had to say of the shape."""
+    if frame.get("full"):
+        raise BudgetError(
+            f"grounding the theory for sample {shape.samples[0]} took more than {MEMORY / 1e9:.0f} GB of memory; bind "
+            "the variables of its rules more narrowly"
+        )
     if "error" in frame:
         raise InputError(notes or frame["error"])
     labels = "|".join({slot.split("(")[0].strip() for slot in shape.slots})

@@ -130,17 +130,28 @@ def _found(here: dict[str, Any], rows: list[list[int]], slots: int, group: Group
     return {**here, "rows": len(rows), "slots": slots, "contradiction": contradiction}
 
 
+def _bound(memory: int) -> None:
+    """Take no more than so many bytes, where the system can see to it."""
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
 def main() -> None:
     """Answer the job on standard input."""
     clingo = importlib.import_module("clingo")
     job = json.load(sys.stdin)
+    _bound(job["memory"])
     for work in job["groups"]:
         messages: list[str] = []
         _say({"group": work["group"], "begins": True})
         try:
             group = Group(clingo, job["theory"], work["text"], job["classes"], messages)
         except (RuntimeError, MemoryError) as error:
-            return _say({"group": work["group"], "error": str(error), "messages": messages})
+            full = isinstance(error, MemoryError) or "bad_alloc" in str(error)
+            return _say({"group": work["group"], "error": str(error), "full": full, "messages": messages})
         _say({"group": work["group"], "grounded": True, "messages": messages})
         for sentence in range(work["sentences"]):
             _answer(group, work, job, sentence)
