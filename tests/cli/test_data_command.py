@@ -51,6 +51,7 @@ def test_it_lists_what_is_here(app: typer.Typer, tmp_path: Path) -> None:
         "mnist": "absent",
         "cifar10": "absent",
         "hwf": "absent",
+        "mugen": "absent",
         "toy": "absent",
     }
     write(tmp_path / "toy", CONTENTS)

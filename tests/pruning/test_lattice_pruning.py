@@ -92,8 +92,6 @@ def test_what_needs_a_list_is_refused() -> None:
     graph = ProximityGraph.from_edges([0], [2])
     with pytest.raises(InputError, match=r"lattice\.sample\(\)"):
         prune(lattice, graph, "random")
-    with pytest.raises(InputError, match=r"lattice\.sample\(\)"):
-        Clipper(objective="random")(lattice, torch.rand(2, 2, 1))
     with pytest.raises(InputError, match="integer program"):
         prune(lattice, graph, solver="highs")
     with pytest.raises(InputError, match="among the 4 instances"):

@@ -110,6 +110,31 @@ class CifarResNet18(Classifier):
         super().__init__(resnet18(classes=0), nn.Linear(512, classes), (3, 32, 32))
 
 
+class ClipCnn(Classifier):
+    """A small video encoder: 256 numbers from a 32×32 frame's colours and its motion, and a classifier on them.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = ClipCnn()(torch.rand(5, 4, 32, 32))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 8]), torch.Size([5, 256]))
+    """
+
+    def __init__(self, classes: int = 8) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(4, 16, 4, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),  # (instances, 32 * 4 * 4)
+            nn.Linear(512, 256),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Linear(256, classes), (4, 32, 32))
+
+
 class NameMlp(Classifier):
     """The paper's network for the names of VQAR's objects, from their features.
 

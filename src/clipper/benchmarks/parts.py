@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from clipper.benchmarks import networks
 from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.mugen.problem import learned_and_held_out
+from clipper.benchmarks.mugen.retrieval import ClipExam
+from clipper.benchmarks.mugen.task import ClipTask, Middle
 from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
 from clipper.benchmarks.vqar.task import SceneTask, scene_task
 from clipper.candidates import Candidates, CandidateSet
@@ -23,22 +27,24 @@ from clipper.training import Classifiers
 from clipper.training.config import TrainConfig
 from clipper.training.metrics import HeldOut
 
+AnyTask = Task | LatticeTask | ClipTask | SceneTask
+"""What a run may learn from."""
 NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "DigitsMlp": networks.DigitsMlp,
     "DigitsCnn": networks.DigitsCnn,
     "MnistCnn": networks.MnistCnn,
     "CifarResNet18": networks.CifarResNet18,
     "HwfCnn": networks.HwfCnn,
+    "ClipCnn": networks.ClipCnn,
 }
-_NETWORK_OF_DATA = {"digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn"}
+_NETWORK_OF_DATA = {
+    "digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn",
+    "clips": "ClipCnn", "mugen": "ClipCnn",
+}  # fmt: skip
 _SCALE = {
-    "digits": (0.3, 0.38),
-    "mnist": (0.1307, 0.3081),
-    "cifar10": (0.473, 0.251),
-    "hwf": (0.5, 1.0),
-    "vqar": (0.0, 1.0),
-    "scenes": (0.0, 1.0),
-}
+    "digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0),
+    "clips": (0.5, 0.25), "mugen": (0.5, 0.25), "vqar": (0.0, 1.0), "scenes": (0.0, 1.0),
+}  # fmt: skip
 """Mean and deviation of the training images' pixels."""
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -53,13 +59,15 @@ _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
 
-def problem_of(
-    config: TrainConfig, data_root: str | Path | None = None
-) -> tuple[Task | LatticeTask | SceneTask, HeldOut, int]:
+def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tuple[AnyTask, HeldOut, int]:
     """The samples that a run learns from, what it is measured on, and how many labels there are."""
     if config.rule == "vqar":
         scenes = scene_task(config.data, config.names, config.samples, config.seed, data_root)
         return scenes, scenes.held_out, scenes.candidates.classes
+    if config.rule == "align":
+        learned, held_out = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
+        exam = ClipExam(replace(held_out, inputs=normalised(held_out.inputs, config.data)))
+        return learned, exam, learned.candidates.classes
     images, test = train_and_test(config.data, data_root)
     return task_of(config, images), held_out_of(config, test), images.classes
 
@@ -111,6 +119,8 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
         8
     """
     options: dict[str, Any] = {"entropy": config.entropy, **config.engine_options}
+    if config.rule == "align" and config.engine in ("ised", "abl-sim"):
+        raise InputError(f"expected an engine that takes a lattice of alignments, got {config.engine!r}")
     makers: dict[str, Callable[..., Engine]] = {
         "semantic": SemanticLoss,
         "sampled": lambda per_sample=32, **rest: SampledSemanticLoss(per_sample, seed=config.seed, **rest),
@@ -140,14 +150,16 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     return Clipper(k=config.k, objective=config.objective)
 
 
-def candidates_of(config: TrainConfig, task: Task | LatticeTask | SceneTask) -> CandidateSet:
+def candidates_of(config: TrainConfig, task: AnyTask) -> CandidateSet:
     """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
     if config.objective != "gold":
         return task.candidates
+    if task.gold is None:
+        raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
     return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), sizes_of(task.candidates.kinds))
 
 
-def embeddings_of(config: TrainConfig, task: Task | LatticeTask | SceneTask) -> Tensor | None:
+def embeddings_of(config: TrainConfig, task: AnyTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
@@ -167,10 +179,12 @@ def encoder_name(config: TrainConfig) -> str:
     """The encoder that the run prunes with; before training, the trained one is yet to come."""
     if config.objective != "joint" or config.encoder != "trainable":
         return config.encoder
-    return "features" if config.rule == "vqar" else "blurred"
+    return {"align": "middle", "vqar": "features"}.get(config.rule, "blurred")
 
 
 def _encoder(name: str) -> Encoder:
+    if name == "middle":
+        return Middle()
     if name in ("pixels", "blurred", "shuffled"):
         return Pixels(blur=0.0 if name == "pixels" else _BLUR)
     return pretrained(name, size=_ENCODER_SIZE)

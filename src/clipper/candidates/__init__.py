@@ -1,5 +1,6 @@
 """What the labels could be: candidates, one by one or as a lattice, and the rules they come from."""
 
+from clipper.candidates.alignment import Alignments
 from clipper.candidates.beam import beam_search
 from clipper.candidates.formula import Formula
 from clipper.candidates.formulas.writing import Proposition, all_of, any_of, label
@@ -11,6 +12,6 @@ from clipper.candidates.programs.wording import Sentence
 from clipper.candidates.table import Candidates
 
 __all__ = [
-    "CandidateSet", "Candidates", "Formula", "Implicit", "Kind", "Lattice", "Program", "Proposition", "Sentence",
-    "all_of", "any_of", "beam_search", "label",
+    "Alignments", "CandidateSet", "Candidates", "Formula", "Implicit", "Kind", "Lattice", "Program", "Proposition",
+    "Sentence", "all_of", "any_of", "beam_search", "label",
 ]  # fmt: skip

@@ -125,7 +125,7 @@ class Lattice(GraphSamples):
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
-        logs = masked(log_probs, self._mask)
+        logs = masked(self._inward(log_probs), self._mask)
         parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self._pieces()]
         return torch.cat(parts).to(log_probs.dtype)
 
@@ -134,13 +134,13 @@ class Lattice(GraphSamples):
         check_log_probs(log_probs, self)
         if k < 1:
             raise InputError(f"expected k of at least 1, got {k}")
-        logs = masked(log_probs.detach(), self._mask, forbidden=-torch.inf)
+        logs = masked(self._inward(log_probs.detach()), self._mask, forbidden=-torch.inf)
         pieces = self.graph.pieces(self.samples, each=k)
         parts = [best(self.graph, self.template[part], logs[part], k) for part in pieces]
         widest = max(found.shape[1] for _, found in parts)
         padded = [(_padded(labels, widest), _padded(found, widest)) for labels, found in parts]
         labels, found = (torch.cat(column) for column in zip(*padded, strict=True))
-        return self._rows(labels[found], found.sum(1))
+        return self._rows(self.outward(labels[found], found.nonzero()[:, 0]), found.sum(1))
 
     def sample(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
         """At most `per_sample` different candidates of each sample, drawn at random.
@@ -183,8 +183,9 @@ class Lattice(GraphSamples):
             )
         columns = self._columns
         parts = [listed(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
-        counts = [torch.bincount(sample, minlength=1) for _, sample in parts]
-        return self._rows(torch.cat([labels for labels, _ in parts]), torch.cat(counts))
+        counts = torch.cat([torch.bincount(sample, minlength=1) for _, sample in parts])
+        sample = torch.arange(self.samples, device=self.device).repeat_interleave(counts)
+        return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), counts)
 
     @cached_property
     def first(self) -> Tensor:
@@ -193,16 +194,28 @@ class Lattice(GraphSamples):
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; finite; all equal if None."""
-        shape = (len(samples), self.slots, self.classes)
-        logs = torch.zeros(shape, device=self.device) if log_probs is None else log_probs.index_select(0, samples)
+        shape = (len(samples), self.slots, self.graph.classes)
+        if log_probs is None:
+            logs = torch.zeros(shape, device=self.device)
+        else:
+            logs = self._inward(log_probs).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
+
+    def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
+        """What the graph's `labels (rows, m)` stand for in each row's `sample (rows,)`: here, themselves."""
+        del sample
+        return labels
+
+    def _inward(self, values: Tensor) -> Tensor:
+        """The reverse, for `values (n, m, c)` of labels."""
+        return values
 
     def _rows(self, labels: Tensor, counts: Tensor) -> Candidates:
         return Candidates(labels.to(smallest_type(self.kinds)), offsets_of(counts), self.kinds)
 
     def __repr__(self) -> str:
         return (
-            f"Lattice({self.samples:,} samples, {self.slots} slots, {self.classes} classes, "
+            f"{type(self).__name__}({self.samples:,} samples, {self.slots} slots, {self.classes} classes, "
             f"{self.graph.states:,} states)"
         )
 

@@ -48,6 +48,18 @@ SUM = Machine(0, _add, _same)
 MAX = Machine(0, max, _same)
 """The largest label."""
 
+
+def _stay_or_go_on(place: int, label: int) -> int | None:
+    return label if label - place in (0, 1) else None
+
+
+def _passed(place: int) -> int:
+    return place + 1
+
+
+PLACES = Machine(-1, _stay_or_go_on, _passed)
+"""How many places were passed: labels are places 0, 1, 2 … in order, none left out."""
+
 _PLUS, _MINUS, _TIMES = 9, 10, 11
 
 

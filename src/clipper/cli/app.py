@@ -35,7 +35,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a ClipperError becomes one message and exit code 1."""
-    from clipper.cli import bench, data, demo, prune, results, table, train
+    from clipper.cli import bench, clips, data, demo, prune, results, table, train
 
     prune.register(app)
     train.register(app)
@@ -44,6 +44,7 @@ def main() -> None:
     results.register(app)
     demo.register(app)
     data.register(app)
+    clips.register(app)
     try:
         app()
     except ClipperError as error:

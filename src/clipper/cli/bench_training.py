@@ -1,4 +1,4 @@
-"""`clipper bench train` and `clipper bench loss`: what pruning and the loss cost in training."""
+"""`clipper bench train`, `clipper bench loss` and `clipper bench align`: what pruning and the loss cost in training."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from clipper.benchmarks.alignment_loss import race_alignments
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.loss import SLOTS, growth, race_losses
 from clipper.benchmarks.overhead import measure_overhead
@@ -24,6 +25,7 @@ def register(bench: typer.Typer) -> None:
     """Add the commands."""
     bench.command(name="train")(bench_train)
     bench.command(name="loss")(bench_loss)
+    bench.command(name="align")(bench_align)
 
 
 def bench_train(
@@ -61,6 +63,26 @@ def bench_loss(
         print_json(document)
     else:
         _show_losses(document)
+
+
+def bench_align(
+    rounds: Annotated[int, typer.Option(help="Rounds; each runs every method once.")] = 20,
+    clips: Annotated[int, typer.Option(help="Clips in a batch.")] = 64,
+    frames: Annotated[int, typer.Option(help="Frames of a clip.")] = 128,
+    actions: Annotated[int, typer.Option(help="Actions of a text.")] = 12,
+    json: Json = False,
+) -> None:
+    """Loss and gradient of a batch of clips: alignments against a state machine's lattice and PyTorch's CTC."""
+    with progress_bars() as report:
+        document = race_alignments(rounds, report, clips, frames, actions)
+    document |= {"threads": torch.get_num_threads()}
+    if json:
+        print_json(document)
+        return
+    ratios = document["times_slower_than_alignments"]
+    rows = [[name, f"{value:.1f}", _two_digits(ratios.get(name))] for name, value in document["milliseconds"].items()]
+    title = f"{clips} clips of {frames} frames, {actions} actions: loss and gradient ({document['threads']} threads)"
+    output.print(table(title, ["", "median ms", "÷ alignments"], rows))
 
 
 def _show_overhead(document: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def train(
     rule: Annotated[
         Rule,
         typer.Option(
-            help="What is known of a sample: sum or maximum of its labels, a formula's value, a sentence (vqar)."
+            help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
         ),
     ] = "sum",
     slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,

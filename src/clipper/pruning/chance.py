@@ -1,4 +1,4 @@
-"""The random control: discard as many candidates as a pruning did, but blindly. Knows no edge."""
+"""The random controls: discard as many candidates as a pruning did, but blindly, or prune along random edges."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clipper.candidates import Candidates
 from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
 
 
 def discard_at_random(candidates: Candidates, count: int | None, per_sample: Tensor | None, seed: int) -> Tensor:
@@ -28,3 +29,23 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     keep = torch.ones_like(rank, dtype=torch.bool)
     keep[expendable[order[:count]]] = False
     return keep
+
+
+def scattered(graph: ProximityGraph, slots: int, seed: int = 0) -> ProximityGraph:
+    """As many edges from each instance, to instances drawn at random among those that edges lead to.
+
+    The control where candidates are too many to discard them one by one; no edge stays within its sample.
+
+    Examples:
+        >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
+        >>> torch.equal(scattered(graph, slots=2).source, graph.source)
+        True
+    """
+    generator = torch.Generator().manual_seed(seed)
+    target, sample = graph.target, graph.source // slots
+    if bool((target // slots == target[:1] // slots).all()):
+        return graph  # one sample at the end of all edges: there is nothing to draw from
+    places = torch.randperm(len(target), generator=generator).to(target.device)
+    while len(within := (target[places] // slots == sample).nonzero()[:, 0]):
+        places[within] = torch.randint(len(target), (len(within),), generator=generator).to(target.device)
+    return ProximityGraph(graph.source, target[places], graph.distance)

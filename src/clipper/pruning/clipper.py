@@ -13,6 +13,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
 from clipper.proximity.instances import Embeddings
+from clipper.pruning.chance import scattered
 from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
@@ -45,7 +46,8 @@ class Clipper:
     metric: Metric = "l2"
     """"l2", "cosine" or a distance function."""
     objective: Objective = "exact"
-    """"exact", "paper", "joint", or "random" for the control that discards as many as "exact" would."""
+    """"exact", "paper", "joint", or "random" for the control that discards as many as "exact" would; on lattices, for
+    "exact" along as many edges between instances drawn at random."""
     solver: Solver = "closed-form"
     """"closed-form", "highs" or "cp-sat"."""
     mass: float = 0.95
@@ -100,7 +102,9 @@ class Clipper:
         listed = isinstance(candidates, Candidates)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
-        objective = "exact" if self.objective == "random" and listed else self.objective
+        objective = "exact" if self.objective == "random" else self.objective
+        if self.objective == "random" and not listed:
+            graph = scattered(graph, candidates.slots, seed)
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
         else:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -86,14 +85,7 @@ def _by_all_sets(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdic
 
 def _nearest_first(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
-    sets = [torch.zeros(1, len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
-    for place in range(max(len(sample.edges) for sample in samples)):
-        tried = [chosen.clone() for chosen in sets]
-        for chosen in tried:
-            chosen[:, place : place + 1] = True
-        tables = [sample.allowed(chosen) for sample, chosen in zip(samples, tried, strict=True)]
-        sound = _possible(lattice, samples, tables)
-        sets = [new if bool(fine) else old for new, old, fine in zip(tried, sets, sound, strict=True)]
+    sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
     without = [~torch.eye(len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
     trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]
     counted = _counts(lattice, samples, [s.allowed(trial) for s, trial in zip(samples, trials, strict=True)])
@@ -103,14 +95,28 @@ def _nearest_first(lattice: Implicit, samples: Sequence[Contested]) -> list[Verd
     ]
 
 
+def _added_one_by_one(lattice: Implicit, samples: Sequence[Contested]) -> list[Tensor]:
+    """The bundles of each sample that still leave a candidate when their turn comes, `(bundles,)` bool each."""
+    sizes = [len(sample.edges) for sample in samples]
+    forbids = torch.nn.utils.rnn.pad_sequence([sample.forbids for sample in samples], batch_first=True)
+    own = lattice.batch([sample.sample for sample in samples])
+    left = torch.ones_like(forbids[:, 0])  # (samples, m*c)
+    chosen = torch.zeros_like(forbids[:, :, 0])  # (samples, bundles)
+    for place in range(max(sizes)):
+        tried = left & ~forbids[:, place]
+        sound = own.narrowed(tried.view(-1, lattice.classes)).possible()
+        left = torch.where(sound[:, None], tried, left)
+        chosen[:, place] = sound
+    return [row[:size] for row, size in zip(chosen, sizes, strict=True)]
+
+
 def smallest_blocks(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
     """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
-    pairs = [torch.tensor(list(combinations(range(len(s.edges)), 2)), dtype=torch.long).view(-1, 2) for s in samples]
-    pairs = [pair.to(lattice.device) for pair in pairs]
+    pairs = [torch.combinations(torch.arange(len(s.edges), device=lattice.device)) for s in samples]
     tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
     tied = _possible(lattice, samples, tables)
-    classes = [_classes(len(s.edges), p[t].tolist()) for s, p, t in zip(samples, pairs, tied, strict=True)]
-    left = _counts(lattice, samples, [s.allowed(c.to(lattice.device)) for s, c in zip(samples, classes, strict=True)])
+    classes = [_classes(len(s.edges), p[t]) for s, p, t in zip(samples, pairs, tied, strict=True)]
+    left = _counts(lattice, samples, [s.allowed(c) for s, c in zip(samples, classes, strict=True)])
     verdicts: list[Verdict] = []
     for sample, sets, counts in zip(samples, classes, left, strict=True):
         options = [((~chosen).tolist(), -count) for chosen, count in zip(sets, counts, strict=True)]
@@ -118,14 +124,15 @@ def smallest_blocks(lattice: Implicit, samples: Sequence[Contested]) -> list[Ver
     return verdicts
 
 
-def _classes(bundles: int, ties: list[list[int]]) -> Tensor:
-    """The connected components of tied bundles, `(classes, bundles)` bool."""
-    leader = list(range(bundles))
-    for a, b in ties:
-        old, new = leader[b], leader[a]
-        leader = [new if own == old else own for own in leader]
-    names = torch.tensor(sorted(set(leader)))
-    return torch.tensor(leader) == names[:, None]
+def _classes(bundles: int, ties: Tensor) -> Tensor:
+    """The connected components of bundles tied in pairs `(ties, 2)`, `(classes, bundles)` bool."""
+    own = torch.arange(bundles, device=ties.device)
+    tied = torch.eye(bundles, dtype=torch.bool, device=ties.device)
+    tied[ties[:, 0], ties[:, 1]] = tied[ties[:, 1], ties[:, 0]] = True
+    leader, before = own, None
+    while before is None or not torch.equal(leader, before):
+        before, leader = leader, torch.where(tied, leader, bundles).amin(1)
+    return leader == torch.unique(leader)[:, None]  # type: ignore[no-any-return]
 
 
 def _subsets(bundles: int) -> Tensor:

@@ -79,7 +79,8 @@ def _check(objective: str, solver: str) -> None:
     if objective not in ("exact", "paper"):
         raise InputError(
             f'expected the objective "exact" or "paper" for a lattice, got {objective!r}; the random control discards '
-            "candidates one by one: take some with lattice.sample(), or list them with to_candidates()"
+            "candidates one by one: take some with lattice.sample(), list them with to_candidates(), or let a Clipper "
+            "with this objective prune along edges drawn at random"
         )
     if solver != "closed-form":
         raise InputError(

@@ -19,7 +19,8 @@ from clipper.pruning import Pruning
 from clipper.report.inspection import Inspected, check_inspected
 from clipper.report.sprites import Sheet, sheet
 
-_SCRIPTS = ("reading.js", "sample.js", "choosing.js")
+_SCRIPTS = ("reading.js", "pieces.js", "sample.js", "choosing.js")
+_STYLES = ("inspector.css", "clip.css")
 MOST_CANDIDATES = 400
 """Candidates listed per sample; how many more there are is said."""
 
@@ -66,7 +67,8 @@ def inspect(
     images = sheet(inputs.flatten(0, 1)[list(seen.tiles)])
     labels = list(names) if names is not None else [str(label) for label in range(seen.candidates.classes)]
     kinds = [[kind.name, kind.start, kind.stop] for kind in seen.candidates.kinds]
-    return _fragment(key, images, {"names": labels, "kinds": kinds, "of": seen.candidates.samples, "samples": shown})
+    about = {"names": labels, "kinds": kinds, "slot": "image", "of": seen.candidates.samples, "samples": shown}
+    return fragment(key, images, about, _SCRIPTS)
 
 
 def _on_cpu(pruning: Pruning) -> Pruning:
@@ -84,13 +86,15 @@ def _check_rest(names: Sequence[str] | None, pruning: Pruning, samples: int, can
         raise InputError(f"expected a key of letters, digits and underscores, got {key!r}")
 
 
-def _fragment(key: str, images: Sheet, data: dict[str, Any]) -> str:
+def fragment(key: str, images: Sheet, data: dict[str, Any], scripts: Sequence[str]) -> str:
+    """Data, images, style and scripts in one piece."""
     data |= {"key": key, "columns": images.columns, "rows": images.rows, "size": [images.width, images.height]}
     identity = html.escape(f"inspector-{key}")
-    script = "".join(_asset(name) for name in _SCRIPTS)
+    style = "".join(_asset(name) for name in _STYLES)
+    script = "".join(_asset(name) for name in scripts)
     return (
         f'<div class="inspector" id="{identity}">'
-        f'<style>{_asset("inspector.css")}#{identity} .tile {{ background-image: url("{images.uri}"); }}</style>'
+        f'<style>{style}#{identity} .tile {{ background-image: url("{images.uri}"); }}</style>'
         f'<script type="application/json">{_as_script(data)}</script>'
         "<noscript>The inspector needs JavaScript; nothing is loaded from elsewhere.</noscript>"
         f'<script>(() => {{\n"use strict";\n{script}}})();</script></div>'

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from clipper.benchmarks.mugen.task import ClipTask, Middle
 from clipper.benchmarks.parts import embeddings_of, encoder_name, network_of, normalised
 from clipper.benchmarks.tasks import Task
 from clipper.errors import FileError
@@ -15,7 +16,7 @@ from clipper.training.checkpoint import load_weights
 
 
 def nearness(
-    config: TrainConfig, task: Task, embeddings: Tensor | None = None, checkpoint: Path | None = None
+    config: TrainConfig, task: Task | ClipTask, embeddings: Tensor | None = None, checkpoint: Path | None = None
 ) -> tuple[Tensor, str]:
     """Embeddings `(n, m, d)` of a run's samples, and a sentence that says where they come from.
 
@@ -40,10 +41,13 @@ def nearness(
         return frozen, f"{judged} the run's frozen encoder, {encoder_name(config)}."
     if checkpoint is not None and checkpoint.exists():
         return trained(config, task, checkpoint), f"{judged} the run's own network as its last epoch left it."
-    return embed(Pixels(), task.inputs), f"The run's own network is not at hand: {judged.lower()} the raw pixels."
+    absent = f"The run's own network is not at hand: {judged.lower()}"
+    if isinstance(task, ClipTask):
+        return embed(Middle(), task.inputs), f"{absent} the middle of the frames."
+    return embed(Pixels(), task.inputs), f"{absent} the raw pixels."
 
 
-def trained(config: TrainConfig, task: Task, checkpoint: Path) -> Tensor:
+def trained(config: TrainConfig, task: Task | ClipTask, checkpoint: Path) -> Tensor:
     """The embeddings `(n, m, d)` of the network whose weights a checkpoint holds."""
     network = network_of(config, task.candidates.classes).eval()
     try:

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
 
+from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.benchmarks.vqar.task import SceneTask
+from clipper.candidates import CandidateSet
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Calibration, Clipper, Pruning, infer, prune
+from clipper.pruning import Calibration, Clipper, Pruning, infer
+from clipper.pruning.lattice_result import LatticePruning
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
 
+Result = TypeVar("Result", Pruning, LatticePruning)
+Some = TypeVar("Some", Task, ClipTask)
+
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Generic[Result]):
     """What the run saw, or the nearest to it that a record allows."""
 
     graph: ProximityGraph
-    pruning: Pruning
+    pruning: Result
     notes: list[str]
     """Where neighbours were sought, and in what this is not what the run saw."""
     calibration: Calibration | None = None
     """How sure joint inference was, and how right; None for other objectives."""
 
 
-def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay:
+@overload
+def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning]: ...
+@overload
+def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
+def replay(config: TrainConfig, task: Task | SceneTask | ClipTask, embeddings: Tensor) -> Replay[Any]:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
@@ -42,17 +53,15 @@ def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> R
     """
     clip = clip_of(config) or Clipper(k=config.k)
     graph = _within(clip, task, embeddings, _batches(config, task))
-    if clip.objective == "joint":
-        posterior = infer(task.candidates, graph, seed=config.seed)
-        return Replay(graph, posterior.prune(clip.mass), _notes(config), posterior.calibration(task.gold))
-    objective = "exact" if clip.objective == "random" else clip.objective
-    pruning = prune(task.candidates, graph, objective, clip.solver, seed=config.seed)
-    if clip.objective == "random":
-        pruning = prune(task.candidates, graph, "random", imitate=pruning, seed=config.seed)
-    return Replay(graph, pruning, _notes(config))
+    if clip.objective != "joint":
+        return Replay(graph, clip.along(task.candidates, graph, seed=config.seed), _notes(config))
+    candidates: CandidateSet = task.candidates
+    posterior = infer(candidates, graph, seed=config.seed)
+    known = None if task.gold is None else posterior.calibration(task.gold)
+    return Replay(graph, posterior.prune(clip.mass), _notes(config), known)
 
 
-def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[str]]:
+def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[str]]:
     """Of a task with many samples as many whole batches as hold `samples`, so that looking does not take hours.
 
     A pool that was pruned once stays whole: all its samples are one another's neighbours.
@@ -70,16 +79,20 @@ def glimpse(config: TrainConfig, task: Task, samples: int) -> tuple[Task, list[s
     if len(batches) <= taken or _whole(config):
         return task, []
     ids = torch.cat(batches[:taken])
-    few = Task(task.inputs[ids], task.gold[ids], task.targets[ids], task.candidates.batch(ids))
-    return few, [f"Of {len(task.gold):,} samples the first {taken} batches are here, in the order of the first epoch."]
+    rows: dict[str, Any] = {name: getattr(task, name) for name in ("inputs", "gold", "targets")}
+    few: dict[str, Any] = {name: None if values is None else values[ids] for name, values in rows.items()}
+    found = replace(task, **few, candidates=task.candidates.batch(ids))
+    return found, [
+        f"Of {task.candidates.samples:,} samples the first {taken} batches are here, in the order of the first epoch."
+    ]
 
 
-def _batches(config: TrainConfig, task: Task | SceneTask) -> Sequence[Tensor]:
+def _batches(config: TrainConfig, task: Task | SceneTask | ClipTask) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
-    every = torch.arange(len(task.gold))
+    every = torch.arange(task.candidates.samples)
     if _whole(config):
         return [every]
-    whole = len(task.gold) == config.samples
+    whole = len(every) == config.samples
     return (
         samples_of(task).batches(config.batch, config.seed, epoch=1)
         if whole
@@ -87,7 +100,9 @@ def _batches(config: TrainConfig, task: Task | SceneTask) -> Sequence[Tensor]:
     )
 
 
-def _within(clip: Clipper, task: Task | SceneTask, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
+def _within(
+    clip: Clipper, task: Task | SceneTask | ClipTask, vectors: Tensor, batches: Sequence[Tensor]
+) -> ProximityGraph:
     """The edges within each batch, over the instances of all samples."""
     slots = task.candidates.slots
     parts = []

@@ -10,8 +10,13 @@ from torch import Tensor
 
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.mugen.actions import ACTIONS
+from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.parts import holds_lattice
+from clipper.benchmarks.tables.summary import SCORES
 from clipper.benchmarks.tasks import Task, draw
+from clipper.pruning import Calibration
+from clipper.report.clips import inspect_clips
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import MOST_CANDIDATES, inspect
 from clipper.report.nearness import nearness
@@ -27,6 +32,9 @@ NAMES: dict[str, list[str]] = {
     "cifar10": [f"{label} {name}" for label, name in enumerate(_PHOTOGRAPHS)],  # it is the numbers that are summed
 }
 """The labels of the data sets whose labels are not their own names."""
+_SHOWN_CLIPS = 16
+SLOTS = {"align": "frames", "vqar": "objects and pairs"}
+"""What a slot holds, where it is no image."""
 _IDEA = (
     "Images that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
     "that neighbour could not have; the chosen edges strike them out."
@@ -72,7 +80,8 @@ def write_run_page(
     write_page(
         path,
         f"{config.rule.upper()}-{config.slots} on {_data(config)}: {config.engine}, {config.objective}",
-        f"{config.samples:,} samples of {config.slots} slots; {len(record.epochs)} epochs, seed {config.seed}.",
+        f"{config.samples:,} samples of {'up to ' if config.rule == 'align' else ''}{config.slots} "
+        f"{SLOTS.get(config.rule, 'images')}; {len(record.epochs)} epochs, seed {config.seed}.",
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
@@ -98,7 +107,7 @@ def last_rows(record: Record) -> list[list[str]]:
     last = record.last
     return [
         ["accuracy on the held-out set", percent(last.accuracy)],
-        *([f"accuracy of {name}", percent(share)] for name, share in last.scores.items()),
+        *([SCORES.get(name, name), percent(score)] for name, score in last.scores.items()),
         ["loss", f"{last.loss:.4f}"],
         ["candidates kept", percent(last.retained)],
         ["gold labels kept", percent(last.gold)],
@@ -130,6 +139,8 @@ def sections_of(
     """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
     if config.rule == "vqar":
         return {"What struck out what": scene_inspector(config, data_root, samples)}
+    if config.rule == "align":
+        return _clips(config, data_root, embeddings, checkpoint)
     images, _ = train_and_test(config.data, data_root)
     task, notes = _listed(config, images)
     if embeddings is None:
@@ -139,9 +150,28 @@ def sections_of(
     seen = replay(config, task, vectors)
     names = NAMES[config.data][: task.candidates.classes] if config.data in NAMES else None
     shown = inspect(task.inputs, task.gold, task.targets, seen.graph, seen.pruning, names=names, samples=samples)
-    sections = {"What struck out what": paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown}
-    if seen.calibration is not None:
-        sections["How sure it was, and how right"] = reliability(seen.calibration)
+    return _sections(paragraphs([_IDEA, " ".join([source, *seen.notes, *notes])]) + shown, seen.calibration)
+
+
+def _clips(
+    config: TrainConfig, data_root: str | Path | None, embeddings: Tensor | None, checkpoint: Path | None
+) -> dict[str, str]:
+    """As `sections_of`, for a run that aligned clips with texts."""
+    task, _ = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
+    notes: list[str] = []
+    if embeddings is None:
+        task, notes = glimpse(config, task, _SHOWN_CLIPS)
+    vectors, source = nearness(config, task, embeddings, checkpoint)
+    seen = replay(config, task, vectors)
+    shown = inspect_clips(task.inputs, task.gold, seen.graph, seen.pruning, names=ACTIONS, clips=_SHOWN_CLIPS)
+    idea = _IDEA.replace("Images", "Frames")
+    return _sections(paragraphs([idea, " ".join([source, *seen.notes, *notes])]) + shown, seen.calibration)
+
+
+def _sections(inspector: str, calibration: Calibration | None) -> dict[str, str]:
+    sections = {"What struck out what": inspector}
+    if calibration is not None:
+        sections["How sure it was, and how right"] = reliability(calibration)
     return sections
 
 

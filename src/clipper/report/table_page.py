@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables.layout import Measure
+from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.benchmarks.tables.variants import MEANING
 from clipper.report.claims import CLAIM_COLUMNS, claims_of
 from clipper.report.curves import accuracy_figure
@@ -39,7 +41,9 @@ def write_table_page(
         sections += _column(column.name, [entry for entry in entries if entry.place.column == column and entry.records])
     sections += _costs(entries)
     sections += _inspected(entries, data_root)
-    sections.append(("Every seed", html_table(["place", "runs", "accuracy by seed, %"], _seeds(entries))))
+    shown = [measure for measure in table.measures if measure not in OF_PRUNING]
+    heads = ["place", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)]
+    sections.append(("Every seed", html_table(heads, _seeds(entries, shown))))
     write_page(path, table.title, _LEAD, sections)
 
 
@@ -93,10 +97,10 @@ def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[tuple[str, str]]:
-    """The pruning of the first row that prunes, to look into; and how right the first is that prunes jointly."""
+    """A pruning to look into, the first exact one or else the first; and how right the first joint one is."""
     pruned = [entry for entry in entries if entry.records and entry.values("retained")]
     sections: list[tuple[str, str]] = []
-    for entry in pruned[:1]:
+    for entry in sorted(pruned, key=lambda entry: entry.place.row.variant != "exact")[:1]:
         settings_of = html_table(["setting", "value"], settings(entry.records[0].config.as_dict()))
         sections += [_section(entry, 0, data_root), (f"Configuration of {_whose(entry)}", settings_of)]
     joint = [entry for entry in pruned if entry.place.config.objective == "joint"]
@@ -117,12 +121,12 @@ def _records(entries: Sequence[Entry]) -> Records:
     return {entry.place.row.name: entry.records for entry in entries}
 
 
-def _seeds(entries: Sequence[Entry]) -> list[list[str]]:
+def _seeds(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[list[str]]:
     return [
         [
             f"{entry.place.column.name}: {entry.place.row.name}",
             f"{len(entry.records)}{f', {deviations(entry)}' if deviations(entry) else ''}",
-            ", ".join(f"{value:.1f}" for value in entry.values("accuracy")),
+            *(", ".join(f"{value:.1f}" for value in entry.values(measure)) for measure in measures),
         ]
         for entry in entries
         if entry.records

@@ -40,18 +40,15 @@ def papers(entry: Entry, measure: Measure) -> str:
 def columns_of(table: Table) -> list[str]:
     """The heads of the columns: of each task, or each measure where there are several, ours and the paper's."""
     if len(table.measures) > 1:
-        heads = [NAMES[measure] for measure in table.measures]
-        return ["row", *(f"{head}{whose}" for head in heads for whose in ("", " (paper)"))]
+        heads = {measure: NAMES[measure] for measure in table.measures}
+        return ["row", *(f"{heads[m]}{whose}" for m in heads for whose in ("", " (paper)")[: 1 + _in_paper(table, m)])]
     return ["row", *(f"{column.name}{whose}" for column in table.columns for whose in ("", " (paper)"))]
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
     """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
     if len(table.measures) > 1:
-        rows = [
-            [f"{entry.place.column.name}: {entry.place.row.name}", *_pairs([entry], table.measures)]
-            for entry in entries
-        ]
+        rows = [[f"{entry.place.column.name}: {entry.place.row.name}", *_pairs(table, entry)] for entry in entries]
     else:
         rows = [_across(row.name, table, entries) for row in table.rows]
     return [row for row in rows if any(text != NOTHING for text in row[1:])]
@@ -96,8 +93,12 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in (head, rule, *rows))
 
 
-def _pairs(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[str]:
-    return [text for entry in entries for measure in measures for text in _pair(entry, measure)]
+def _pairs(table: Table, entry: Entry) -> list[str]:
+    return [text for m in table.measures for text in _pair(entry, m)[: 1 + _in_paper(table, m)]]
+
+
+def _in_paper(table: Table, measure: Measure) -> bool:
+    return any(measure in figures for figures in table.published.values())
 
 
 def _pair(entry: Entry | None, measure: Measure) -> list[str]:

@@ -12,12 +12,13 @@ from clipper.candidates import CandidateSet
 from clipper.errors import InputError, TrainingError
 
 
-def classify(classifier: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """`log_probs (n, m, c)` and, if the classifier gives it, `embedding (n, m, d)`, from one forward pass.
 
     Args:
         classifier: maps `(instances, *shape)` to log-probabilities, alone or with an embedding.
         inputs: `(n, m, *shape)`.
+        used: which slots to look at, `(n, m)` bool; the others' output is 0. All if not given.
 
     Examples:
         >>> log_probs, embedding = classify(nn.LogSoftmax(-1), torch.rand(5, 2, 10))
@@ -25,14 +26,22 @@ def classify(classifier: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | No
         (torch.Size([5, 2, 10]), None)
     """
     samples, slots = inputs.shape[:2]
-    output = classifier(inputs.flatten(0, 1))
+    instances = inputs.flatten(0, 1) if used is None else inputs[used]
+    output = classifier(instances)
     log_probs, embedding = (output, None) if isinstance(output, Tensor) else output
-    if log_probs.ndim != 2 or len(log_probs) != samples * slots:
+    if log_probs.ndim != 2 or len(log_probs) != len(instances):
         raise InputError(
-            f"expected the classifier to return log-probabilities of shape ({samples * slots}, c), "
+            f"expected the classifier to return log-probabilities of shape ({len(instances)}, c), "
             f"got {tuple(log_probs.shape)}"
         )
+    if used is not None:
+        log_probs, embedding = _spread(log_probs, used), None if embedding is None else _spread(embedding, used)
     return log_probs.view(samples, slots, -1), None if embedding is None else embedding.view(samples, slots, -1)
+
+
+def _spread(rows: Tensor, used: Tensor) -> Tensor:
+    """Rows of the used instances among zeros for the others, `(n*m, …)`."""
+    return rows.new_zeros(used.numel(), rows.shape[1]).index_copy(0, used.flatten().nonzero()[:, 0], rows)
 
 
 def losses_of(

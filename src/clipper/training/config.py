@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.errors import InputError
 
-Rule = Literal["sum", "max", "hwf", "vqar"]
-DataSet = Literal["digits", "mnist", "cifar10", "hwf", "vqar", "scenes"]
+Rule = Literal["sum", "max", "hwf", "align", "vqar"]
+DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen", "scenes", "vqar"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
-_OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "vqar": ("vqar", "scenes")}
+_OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen"), "vqar": ("scenes", "vqar")}
 """Rules that go with data sets of their own, and only with these."""
 
 
@@ -29,15 +29,15 @@ class TrainConfig:
     """
 
     rule: Rule = "sum"
-    """What is known of a sample: this rule's value on its labels."""
+    """What is known of a sample: this rule's value on its labels; with "align", the actions of a clip in order."""
     slots: int = 3
-    """Images per sample."""
+    """Images per sample; frames of the longest clip."""
     samples: int = 100
     """Samples to learn from."""
     per_sample: int = 0
     """Candidates drawn at random for each sample before training; 0 for all, in a lattice where they are too many."""
     data: DataSet = "digits"
-    """Where the images come from; the digits are embedded, the scenes are generated."""
+    """Where the images come from; the digits are embedded, the clips drawn, the scenes generated."""
     names: int = 50
     """With the rule "vqar": of how many names the objects are, the most frequent ones."""
     network: str = "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -60,6 +61,12 @@ class Samples:
 
     def __len__(self) -> int:
         return self.candidates.samples
+
+    @cached_property
+    def used(self) -> Tensor | None:
+        """Which slots hold an instance, `(n, m)` bool; None if all do."""
+        used = self.candidates.kind >= 0
+        return None if bool(used.all()) else used
 
     def batches(self, size: int, seed: int, epoch: int) -> list[Tensor]:
         """The sample ids of each batch of an epoch; the order is a function of seed and epoch alone."""

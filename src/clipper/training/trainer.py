@@ -71,7 +71,10 @@ class Trainer:
 
     def learn(self, ids: Tensor, epoch: int) -> None:
         """One step of Algorithm 1 on the samples `ids (n,)`."""
-        log_probs, embedding = classify(self.classifier, self.samples.inputs[ids])  # (n, m, c), (n, m, d)
+        used = self.samples.used
+        log_probs, embedding = classify(
+            self.classifier, self.samples.inputs[ids], None if used is None else used[ids]
+        )  # (n, m, c), (n, m, d)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         before, kept = self.survivors.of_batch(self.step, embedding)
         targets = None if self.samples.targets is None else self.samples.targets[ids]

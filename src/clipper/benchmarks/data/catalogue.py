@@ -18,9 +18,10 @@ from clipper.benchmarks.data.hwf_files import HWF
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.data.mnist import MNIST, mnist
 from clipper.benchmarks.data.sources import Source, State, find
+from clipper.benchmarks.mugen.problem import MUGEN
 from clipper.errors import FileError, InputError
 
-SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF)}
+SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF, MUGEN)}
 """The data sets that lie in files."""
 NAMES = ("digits", *SOURCES)
 
@@ -92,5 +93,7 @@ def train_and_test(name: str, root: str | Path | None = None, *, progress: Progr
         "cifar10": partial(cifar10, progress=progress),
         "hwf": hwf,
     }
-    load = loaders[source_of(name).name]
+    if source_of(name).name not in loaders:
+        raise InputError(f"expected a data set of single images, got {name}; its clips go with the rule align")
+    load = loaders[name]
     return load("train", root), load("test", root)

@@ -7,6 +7,7 @@ from pathlib import Path
 from clipper.benchmarks.tables.ablation import ABLATION
 from clipper.benchmarks.tables.hwf import HWF
 from clipper.benchmarks.tables.layout import Table
+from clipper.benchmarks.tables.mugen import MUGEN
 from clipper.benchmarks.tables.pool import POOL
 from clipper.benchmarks.tables.scale import SCALE
 from clipper.benchmarks.tables.total import SUM
@@ -14,7 +15,7 @@ from clipper.benchmarks.tables.vqar import GENERATED, VQAR
 from clipper.benchmarks.vqar.files import own_folder
 from clipper.errors import InputError
 
-TABLES = {table.name: table for table in (SUM, SCALE, HWF, GENERATED, ABLATION, POOL)}
+TABLES = {table.name: table for table in (SUM, SCALE, HWF, MUGEN, GENERATED, ABLATION, POOL)}
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from clipper.training import TrainConfig
 
-Measure = Literal["accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "name", "rel"]
+Measure = Literal[
+    "accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10", "name", "rel"
+]
 """What is measured of a run: see `clipper.benchmarks.tables.summary`."""
 Published = Mapping[tuple[str, str], Mapping[Measure, tuple[float, float]]]
 """The paper's mean and deviation, by row and column."""

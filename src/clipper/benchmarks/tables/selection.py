@@ -12,7 +12,7 @@ from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
-WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "features")
+WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "middle", "features")
 """Encoders that need no file of weights."""
 
 
@@ -71,8 +71,8 @@ class Selection:
 
 
 def _quick(base: TrainConfig) -> TrainConfig:
-    """The same task on the embedded digits, as far as 1,198 of them go; formulas and scenes have data of their own."""
-    data: Any = base.data if base.rule in ("hwf", "vqar") else "digits"
+    """The same task on the embedded digits, as far as 1,198 of them go; others have their own data."""
+    data: Any = base.data if base.rule in ("hwf", "align", "vqar") else "digits"
     samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
     return replace(base, data=data, samples=samples, epochs=QUICK_EPOCHS, evaluate_every=1)
 

@@ -18,19 +18,29 @@ OF: dict[Measure, Callable[[Record], float | None]] = {
     "gold": lambda record: _percent(record.gold),
     "pruning_seconds": lambda record: record.pruning_seconds,
     "pruning_share": lambda record: 100 * record.pruning_share,
+    "vtr3": lambda record: _percent(record.last.scores.get("vtr3")),
+    "tvr3": lambda record: _percent(record.last.scores.get("tvr3")),
+    "vtr10": lambda record: _percent(record.last.scores.get("vtr10")),
+    "tvr10": lambda record: _percent(record.last.scores.get("tvr10")),
     "name": lambda record: _percent(record.last.scores.get("name")),
     "rel": lambda record: _percent(record.last.scores.get("rel")),
 }
-"""Accuracy is the last epoch's, the others are means over the epochs; shares in per cent."""
+"""Accuracy and retrieval are the last epoch's, the others are means over the epochs; shares in per cent."""
 NAMES: dict[Measure, str] = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
     "gold": "gold kept, %",
     "pruning_seconds": "pruning, s per epoch",
     "pruning_share": "pruning, % of the time",
+    "vtr3": "video → text of 3, % (chance 33.3)",
+    "tvr3": "text → video of 3, % (chance 33.3)",
+    "vtr10": "video → text of 10, % (chance 10)",
+    "tvr10": "text → video of 10, % (chance 10)",
     "name": "names, %",
     "rel": "relations, %",
 }
+SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10", "name", "rel")}
+"""What is measured besides the accuracy, in words."""
 OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
 """What a run without pruning has no figure for; the others are measured on held-out data."""
 

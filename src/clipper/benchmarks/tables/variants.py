@@ -32,10 +32,10 @@ MEANING = {
     "frozen": "the printed program, neighbours by a pretrained encoder",
     "trainable": "the printed program, neighbours by the classifier's own layer",
     "exact": "the stated problem, neighbours by the classifier's own layer",
-    "random": "as many candidates discarded as by exact, at random",
+    "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides, neighbours by blurred pixels, before training; on seeds from 10 on, because its "
-    "schedule was settled while looking at seeds 0 to 5 (joint.md)",
+    "joint": "the whole pool decides, neighbours by blurred pixels (of a clip: its frames' middle), before training; "
+    "of images on seeds from 10 on, because its schedule was settled while looking at seeds 0 to 5 (joint.md)",
     "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }

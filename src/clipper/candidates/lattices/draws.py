@@ -84,11 +84,12 @@ def _piece(
     template, column = lattice.template[ids], torch.arange(len(ids), device=ids.device)
     if logs is None and lattice.allowed is None:
         template, column = torch.unique(template, return_inverse=True)
-        weights = torch.zeros(len(template), lattice.slots, lattice.classes, device=ids.device).double()
+        weights = torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device).double()
     else:
         weights = lattice.weights(logs, ids)
     labels = draw(lattice.graph, template, weights, column.repeat_interleave(draws), generator)
-    return labels, ids.repeat_interleave(draws)
+    sample = ids.repeat_interleave(draws)
+    return lattice.outward(labels, sample), sample
 
 
 def _chosen(share: Tensor, noise: Tensor) -> Tensor:

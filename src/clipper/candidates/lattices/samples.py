@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ _LARGE = 1 << 14
 @dataclass(frozen=True, eq=False)
 class GraphSamples:
     """What is known of a lattice's samples without a classifier: counts, support, restrictions, batches."""
+
+    PER_SAMPLE: ClassVar[tuple[str, ...]] = ("template", "allowed")
+    """The fields that have a row for each sample."""
 
     graph: StateGraph
     """The states of the rule, shared by all samples."""
@@ -50,7 +53,7 @@ class GraphSamples:
     @property
     def classes(self) -> int:
         """The length of the label axis, `c`."""
-        return self.graph.classes
+        return self.kinds[-1].stop
 
     @property
     def device(self) -> torch.device:
@@ -148,8 +151,7 @@ class GraphSamples:
         ids = torch.as_tensor(samples, dtype=torch.long, device=self.device)
         if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
             raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
-        allowed = None if self.allowed is None else self.allowed.index_select(0, ids)
-        return replace(self, template=self.template.index_select(0, ids), allowed=allowed)._trimmed()
+        return self._taken(lambda rows: rows.index_select(0, ids))._trimmed()
 
     def _trimmed(self) -> Self:
         """The same samples, on the part of a large graph that leads to their targets."""
@@ -162,13 +164,17 @@ class GraphSamples:
 
     def span(self, first: int, last: int) -> Self:
         """The lattice of the samples `first` to `last - 1`."""
-        allowed = None if self.allowed is None else self.allowed[first:last]
-        return replace(self, template=self.template[first:last], allowed=allowed)
+        return self._taken(lambda rows: rows[first:last])
 
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
-        allowed = None if self.allowed is None else self.allowed.to(device)
-        return replace(self, graph=self.graph.to(device), template=self.template.to(device), allowed=allowed)
+        return replace(self._taken(lambda rows: rows.to(device)), graph=self.graph.to(device))
+
+    def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
+        """The lattice with what is taken of every field that has a row for each sample."""
+        found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
+        changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
+        return replace(self, **changes)
 
     @cached_property
     def _mask(self) -> Tensor | None:

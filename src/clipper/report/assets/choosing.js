@@ -1,4 +1,4 @@
-// The inspector, part 3: which sample, by list, button, key, number or address.
+// The inspector, part 4: which sample, by list, button, key, number or address.
 const list = el("ol", { class: "samples" });
 const filter = el("select", { "aria-label": "which samples" });
 const find = el("input", { type: "number", min: 0, "aria-label": "go to sample number", placeholder: "number" });
@@ -22,7 +22,7 @@ function buildList() {
     bar.firstChild.style.width = `${(100 * sample.stay) / sample.total}%`;
     const link = el("a", { href: `#${data.key}=${id}`, "data-sample": id },
       el("span", { class: "number" }, String(id)), bar,
-      el("span", { class: "count" }, `${number(sample.stay)} of ${number(sample.total)}`),
+      el("span", { class: "count" }, stayed(sample)),
       sample.verdict === "lost" ? el("span", { class: "lost" }, "gold lost") : null);
     return el("li", {}, link);
   }));

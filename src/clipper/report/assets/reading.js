@@ -6,11 +6,16 @@ const known = data.samples.some((sample) => sample.verdict !== null);
 
 const number = (value) => value.toLocaleString("en");
 const lost = (sample) => sample.total - sample.stay;
+const MANY = 9999; // candidates past which a share says more
+const stayed = (sample) => (sample.total > MANY ? percent((100 * sample.stay) / sample.total)
+  : `${number(sample.stay)} of ${number(sample.total)}`);
+const percent = (share) => `${share < 10 ? share.toPrecision(2) : share.toFixed(0)} %`;
 const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
 const text = (labels) => labels.map((label) => data.names[label]).join(words ? ", " : " ");
 
 // One kind of label: an image. Several: each slot is called by its kind, "name" or "rel".
-const noun = (sample, slot) => (data.kinds.length > 1 ? data.kinds[sample.kinds[slot]][0] : "image");
+const several = data.kinds && data.kinds.length > 1;
+const noun = (sample, slot) => (several ? data.kinds[sample.kinds[slot]][0] : data.slot);
 
 const LISTED = 12; // words
 
@@ -37,7 +42,8 @@ function read(sample) {
   const edges = sample.edges.map((edge) => {
     const nth = seen.get(edge.slot) || 0;
     seen.set(edge.slot, nth + 1);
-    return { ...edge, what: noun(sample, edge.slot), kind: sample.kinds[edge.slot], name: `${edge.slot + 1}${letters(nth)}`, could: new Set(edge.support) };
+    return { ...edge, what: noun(sample, edge.slot), kind: sample.kinds && sample.kinds[edge.slot],
+      name: `${edge.slot + 1}${letters(nth)}`, could: new Set(edge.support) };
   });
   const slots = sample.tiles.length;
   const candidates = [...sample.keep].map((bit, i) => {

@@ -1,0 +1,71 @@
+"""`clipper clips`: draw a small data set in MUGEN's layout, with a picture and a GIF to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clipper.benchmarks.mugen.art import art_from, own_art
+from clipper.benchmarks.mugen.clips import Clips, draw_clips
+from clipper.benchmarks.mugen.files import write_clips
+from clipper.benchmarks.mugen.preview import contact_sheet, moving_preview
+from clipper.benchmarks.mugen.problem import HELD_OUT
+from clipper.cli.console import errors, output, print_json
+from clipper.errors import InputError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="clips")(clips)
+
+
+def clips(
+    folder: Annotated[Path, typer.Argument(help="Where to; called mugen, `clipper train --data mugen` finds it.")],
+    train: Annotated[int, typer.Option(help="Clips to learn from.")] = 500,
+    test: Annotated[int, typer.Option(help="Clips to be measured on.")] = HELD_OUT,
+    frames: Annotated[str, typer.Option(help="The fewest and the most of a clip.")] = "16-64",
+    actions: Annotated[str, typer.Option(help="The fewest and the most of a text.")] = "3-6",
+    distractors: Annotated[float, typer.Option(help="Things on a screen's width that play no part.")] = 2.0,
+    noise: Annotated[float, typer.Option(help="Deviation of the pixels' noise, of their range.")] = 0.03,
+    sprites: Annotated[Path | None, typer.Option(help="Draw with MUGEN's sprites from this folder.")] = None,
+    scale: Annotated[int, typer.Option(help="Frames are 32 times this many pixels high.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.
+
+    The same seed gives the same files. preview.png shows some clips frame by frame, preview.gif plays them.
+    """
+    if train < 1 or test < 1 or scale < 1 or distractors < 0 or noise < 0:
+        raise InputError("expected at least one clip of each split, a scale of 1 or more, and nothing negative")
+    art = art_from(sprites, scale) if sprites else own_art(scale)
+    written: dict[str, str] = {}
+    with errors.status("drawing"):
+        for split, count, own in (("train", train, 2 * seed), ("test", test, 2 * seed + 1)):
+            drawn = draw_clips(
+                count, own, frames=_ends(frames), actions=_ends(actions), distractors=distractors, noise=noise, art=art
+            )
+            written[split] = str(write_clips(drawn, folder, split))
+            if split == "train":
+                written |= _previews(drawn, folder)
+    if json:
+        print_json(written)
+    else:
+        output.print("\n".join(f"{what}: {path}" for what, path in written.items()), markup=False, soft_wrap=True)
+
+
+def _previews(drawn: Clips, folder: Path) -> dict[str, str]:
+    sheet, moving = folder / "preview.png", folder / "preview.gif"
+    contact_sheet(drawn, sheet)
+    moving_preview(drawn, moving)
+    return {"contact sheet": str(sheet), "moving": str(moving)}
+
+
+def _ends(text: str) -> tuple[int, int]:
+    """`16-64` as two numbers, `16` as twice the same."""
+    low, _, high = text.partition("-")
+    if not low.isdigit() or not (high or low).isdigit():
+        raise InputError(f"expected a number such as 32, or two such as 16-64, got {text!r}")
+    return int(low), int(high or low)

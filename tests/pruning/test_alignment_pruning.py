@@ -1,0 +1,128 @@
+"""Pruning clips: between frames of different clips, against the same alignments listed one by one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipper import Candidates, Clipper, ProximityGraph, infer, prune
+from clipper.candidates import Alignments
+from clipper.engines import DolphinLoss, ScallopLoss, SemanticLoss
+from clipper.pruning.chance import scattered
+from clipper.pruning.joint.factors import CandidateFactor
+from clipper.pruning.joint.lattice_factor import LatticeFactor
+from tests.candidates.test_alignments import Pair, clips
+from tests.machines import log_probs_for
+
+Problem = tuple[Alignments, Candidates, ProximityGraph]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Contradictory edges of various lengths between the frames of different clips."""
+    lattice, candidates = draw(clips())
+    used = (lattice.kind >= 0).flatten().nonzero()[:, 0].tolist()
+    pairs = [(a, b) for a in used for b in used if a // lattice.slots != b // lattice.slots]
+    ends = draw(st.lists(st.sampled_from(pairs), max_size=12)) if pairs else []
+    distance = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=len(ends), max_size=len(ends)))
+    table = torch.tensor(ends, dtype=torch.long).view(-1, 2)
+    return lattice, candidates, ProximityGraph.from_edges(table[:, 0], table[:, 1], torch.tensor(distance))
+
+
+@pytest.mark.parametrize("objective", ["exact", "paper"])
+@settings(max_examples=50, deadline=None)
+@given(problem=problems())
+def test_what_is_left_of_a_clip_is_what_is_left_of_its_listed_alignments(
+    objective: Literal["exact", "paper"], problem: Problem
+) -> None:
+    lattice, candidates, graph = problem
+    got, expected = prune(lattice, graph, objective), prune(candidates, graph, objective)
+    assert got.edges.tolist() == expected.edges.tolist()
+    assert torch.equal(got.allowed, expected.allowed)
+    assert got.lattice.counts == expected.candidates.counts.tolist()
+    assert torch.equal(got.lattice.support, expected.candidates.support)
+    assert bool(got.certified.all())
+    assert isinstance(got.lattice, Alignments)
+
+
+@settings(max_examples=40, deadline=None)
+@given(both=clips(), seed=st.integers(0, 99), k=st.integers(1, 4))
+def test_every_engine_has_the_loss_of_the_listed_alignments(both: Pair, seed: int, k: int) -> None:
+    lattice, candidates = both
+    log_probs = log_probs_for(lattice, seed)
+    for engine in (SemanticLoss(entropy=0.1), ScallopLoss(k), DolphinLoss(), DolphinLoss("dtkp-am", k=k)):
+        torch.testing.assert_close(engine(log_probs, lattice), engine(log_probs, candidates), rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(both=clips(), seed=st.integers(0, 99))
+def test_dolphins_sum_never_reaches_its_clamp_so_it_is_the_exact_loss(both: Pair, seed: int) -> None:
+    lattice, _ = both
+    found = []
+    for engine in (SemanticLoss(), DolphinLoss()):
+        log_probs = log_probs_for(lattice, seed).requires_grad_()
+        losses = engine(log_probs, lattice)
+        found.append((losses, torch.autograd.grad(losses.sum(), log_probs)[0]))
+    sure = found[0][0] > 1e-12  # a clip that is certain teaches neither
+    assert torch.equal(found[0][0][sure], found[1][0][sure])
+    assert torch.equal(found[0][1][sure], found[1][1][sure])
+
+
+@settings(max_examples=30, deadline=None)
+@given(both=clips(), seed=st.integers(0, 99))
+def test_joint_inference_sees_the_same_formulas_listed_or_not(both: Pair, seed: int) -> None:
+    lattice, candidates = both
+    starts = 2
+    shape = (lattice.samples * lattice.slots, lattice.classes, starts)
+    field = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    ours, listed = LatticeFactor(lattice), CandidateFactor(candidates)
+    torch.testing.assert_close(ours.marginals(field), listed.marginals(field), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(ours.evidence(field), listed.evidence(field), rtol=1e-6, atol=1e-6)
+    assert torch.equal(ours.best(field), listed.best(field))
+
+
+@pytest.mark.slow
+def test_joint_inference_aligns_clips_that_no_classifier_has_seen() -> None:
+    generator = torch.Generator().manual_seed(0)
+    texts = [tuple(torch.randperm(5, generator=generator)[:3].tolist()) for _ in range(40)]
+    lattice = Alignments.from_texts(texts, 8, classes=5)
+    gold = lattice.sample(1, seed=3).labels.long()
+    centres = torch.randn(5, 8, generator=generator)
+    embeddings = centres[gold] + 0.4 * torch.randn(40, 8, 8, generator=generator)
+    posterior = infer(lattice, Clipper(objective="joint").graph(lattice, embeddings))
+    assert posterior.converged
+    assert float((posterior.labels == gold).double().mean()) > 0.95
+    pruning = posterior.prune(0.95)
+    assert pruning.retained < 0.1
+    assert pruning.gold_retained(gold) > 0.8
+
+
+def test_the_control_of_lattices_has_as_many_edges_and_none_within_a_clip() -> None:
+    embeddings = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
+    graph = ProximityGraph.from_embeddings(embeddings, k=2)
+    drawn = scattered(graph, slots=4, seed=1)
+    assert torch.equal(drawn.source, graph.source)
+    assert torch.equal(drawn.distance, graph.distance)
+    assert not bool((drawn.source // 4 == drawn.target // 4).any())
+    assert set(drawn.target.tolist()) <= set(graph.target.tolist())
+    assert float((drawn.target == graph.target).double().mean()) < 0.5
+    assert torch.equal(drawn.target, scattered(graph, slots=4, seed=1).target)
+    assert not torch.equal(drawn.target, scattered(graph, slots=4, seed=2).target)
+
+
+def test_the_control_prunes_along_the_drawn_edges() -> None:
+    lattice = Alignments.from_texts([(0, 1), (1, 2), (2, 0), (1, 0)], 5, classes=3)
+    embeddings = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
+    clip = Clipper(objective="random")
+    graph = clip.graph(lattice, embeddings)
+    expected = prune(lattice, scattered(graph, 5, seed=7), "exact")
+    assert torch.equal(clip.along(lattice, graph, seed=7).allowed, expected.allowed)
+
+
+def test_edges_that_all_lead_to_one_sample_are_left_as_they_are() -> None:
+    graph = ProximityGraph.from_edges([0, 1], [2, 3])
+    assert scattered(graph, slots=2) is graph
