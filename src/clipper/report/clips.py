@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
-from clipper.candidates import Implicit
+from clipper.candidates import Lattice
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.lattice_result import LatticePruning
@@ -75,8 +75,8 @@ class _Seen:
     tiles: dict[int, int] = field(default_factory=dict)
 
     @property
-    def lattice(self) -> Implicit:
-        return self.pruning.original
+    def lattice(self) -> Lattice:
+        return cast(Lattice, self.pruning.original)  # clips come as alignments
 
     def clip(self, number: int) -> dict[str, Any]:
         """All about one clip."""
