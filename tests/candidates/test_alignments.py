@@ -61,7 +61,7 @@ def _as_sets(candidates: Candidates) -> list[set[tuple[int, ...]]]:
     return [{rows[i] for i in (candidates.sample == s).nonzero()[:, 0].tolist()} for s in range(candidates.samples)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(both=clips())
 def test_alignments_are_what_trying_every_labelling_finds(both: Pair) -> None:
     lattice, expected = both
@@ -76,7 +76,7 @@ def test_alignments_are_what_trying_every_labelling_finds(both: Pair) -> None:
     assert lattice.span(0, 1).targets == lattice.targets[:1]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99), scale=st.sampled_from([0.5, 4.0, 3000.0]))
 def test_loss_marginals_and_gradient_are_those_of_the_listed_candidates(both: Pair, seed: int, scale: float) -> None:
     lattice, candidates = both
@@ -91,7 +91,7 @@ def test_loss_marginals_and_gradient_are_those_of_the_listed_candidates(both: Pa
     assert torch.allclose(marginals.sum(2), (lattice.kind >= 0).double(), atol=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99))
 def test_impossible_frames_are_no_trouble(both: Pair, seed: int) -> None:
     lattice, candidates = both
@@ -105,7 +105,7 @@ def test_impossible_frames_are_no_trouble(both: Pair, seed: int) -> None:
     assert torch.allclose(*slopes, atol=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99), k=st.integers(1, 6))
 def test_best_candidates_draws_and_entropy_are_those_of_the_listed_candidates(both: Pair, seed: int, k: int) -> None:
     lattice, candidates = both
@@ -122,7 +122,7 @@ def test_best_candidates_draws_and_entropy_are_those_of_the_listed_candidates(bo
     assert lattice.sample(k, seed).counts.tolist() == candidates.counts.clamp(max=k).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(both=clips(), data=st.data())
 def test_contains_says_which_labellings_are_alignments(both: Pair, data: st.DataObject) -> None:
     lattice, candidates = both

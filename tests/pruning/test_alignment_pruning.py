@@ -34,7 +34,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @pytest.mark.parametrize("objective", ["exact", "paper"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problem=problems())
 def test_what_is_left_of_a_clip_is_what_is_left_of_its_listed_alignments(
     objective: Literal["exact", "paper"], problem: Problem
@@ -49,7 +49,7 @@ def test_what_is_left_of_a_clip_is_what_is_left_of_its_listed_alignments(
     assert isinstance(got.lattice, Alignments)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99), k=st.integers(1, 4))
 def test_every_engine_has_the_loss_of_the_listed_alignments(both: Pair, seed: int, k: int) -> None:
     lattice, candidates = both
@@ -58,7 +58,7 @@ def test_every_engine_has_the_loss_of_the_listed_alignments(both: Pair, seed: in
         torch.testing.assert_close(engine(log_probs, lattice), engine(log_probs, candidates), rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99))
 def test_dolphins_sum_never_reaches_its_clamp_so_it_is_the_exact_loss(both: Pair, seed: int) -> None:
     lattice, _ = both
@@ -72,7 +72,7 @@ def test_dolphins_sum_never_reaches_its_clamp_so_it_is_the_exact_loss(both: Pair
     assert torch.equal(found[0][1][sure], found[1][1][sure])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(both=clips(), seed=st.integers(0, 99))
 def test_joint_inference_sees_the_same_formulas_listed_or_not(both: Pair, seed: int) -> None:
     lattice, candidates = both
