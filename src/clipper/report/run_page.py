@@ -138,7 +138,7 @@ def sections_of(
 ) -> dict[str, str]:
     """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
     if config.rule == "vqar":
-        return {"What struck out what": scene_inspector(config, data_root, samples)}
+        return _sections(*scene_inspector(config, data_root, samples))
     if config.rule == "align":
         return _clips(config, data_root, embeddings, checkpoint)
     images, _ = train_and_test(config.data, data_root)

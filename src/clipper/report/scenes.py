@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clipper.benchmarks.vqar.knowledge import read_knowledge
 from clipper.benchmarks.vqar.task import SceneTask, scene_task
+from clipper.pruning import Calibration
 from clipper.report.inspector import inspect
 from clipper.report.page import paragraphs
 from clipper.report.replay import replay
@@ -18,8 +19,10 @@ SIDE = 28
 """Pixels of a picture's side."""
 
 
-def scene_inspector(config: TrainConfig, data_root: str | Path | None = None, samples: int = 100) -> str:
-    """What a run's pruning struck out, judged by features and boxes, in the whole pool."""
+def scene_inspector(
+    config: TrainConfig, data_root: str | Path | None = None, samples: int = 100
+) -> tuple[str, Calibration | None]:
+    """What a run's pruning struck out, judged by features and boxes; and how right it was, where it is joint."""
     task = scene_task(config.data, config.names, config.samples, config.seed, data_root)
     seen = replay(config, task, task.embeddings)
     knowledge = read_knowledge(data_root)
@@ -31,7 +34,7 @@ def scene_inspector(config: TrainConfig, data_root: str | Path | None = None, sa
         "Dark: the object whose name is asked for, or the second object of a relation; grey: the others. Objects "
         "and pairs that lie close should share a label, so each edge contradicts the labels its neighbour cannot have."
     )
-    return paragraphs([idea, " ".join([whose, *seen.notes])]) + shown
+    return paragraphs([idea, " ".join([whose, *seen.notes])]) + shown, seen.calibration
 
 
 def pictures(task: SceneTask) -> Tensor:
