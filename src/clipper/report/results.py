@@ -56,7 +56,7 @@ def section(table: Table, entries: Sequence[Entry]) -> str:
     if done:
         shown = replace(table, columns=tuple(column for column in table.columns if column.name in done))
         parts.append(markdown(shown, [entry for entry in entries if entry.place.column.name in done]))
-    parts += [f"{line}\n" for line in _shortfalls(entries)]
+    parts += [f"{line}\n" for line in (table.remark, *_shortfalls(entries)) if line]
     if missing:
         parts.append(f"Not run: {'; '.join(missing)}.\n")
     claims = claims_of(table, entries)

@@ -42,7 +42,8 @@ def columns_of(table: Table) -> list[str]:
     if len(table.measures) > 1:
         heads = {measure: NAMES[measure] for measure in table.measures}
         return ["row", *(f"{heads[m]}{whose}" for m in heads for whose in ("", " (paper)")[: 1 + _in_paper(table, m)])]
-    return ["row", *(f"{column.name}{whose}" for column in table.columns for whose in ("", " (paper)"))]
+    whose = ("", " (paper)")
+    return ["row", *(f"{c.name}{who}" for c in table.columns for who in whose[: 1 + _published(table, c.name)])]
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
@@ -57,7 +58,8 @@ def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
 def _across(row: str, table: Table, entries: Sequence[Entry]) -> list[str]:
     found = {entry.place.column.name: entry for entry in entries if entry.place.row.name == row}
     (measure,) = table.measures
-    return [row, *(text for column in table.columns for text in _pair(found.get(column.name), measure))]
+    pairs = {column.name: _pair(found.get(column.name), measure) for column in table.columns}
+    return [row, *(text for name, pair in pairs.items() for text in pair[: 1 + _published(table, name)])]
 
 
 def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -99,6 +101,10 @@ def _pairs(table: Table, entry: Entry) -> list[str]:
 
 def _in_paper(table: Table, measure: Measure) -> bool:
     return any(measure in figures for figures in table.published.values())
+
+
+def _published(table: Table, column: str) -> bool:
+    return any(name == column for _, name in table.published)
 
 
 def _pair(entry: Entry | None, measure: Measure) -> list[str]:

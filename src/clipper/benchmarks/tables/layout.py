@@ -89,6 +89,8 @@ class Table:
     """Rows and columns that do not meet."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """What variants mean here, where it is not what they mean elsewhere."""
+    remark: str = ""
+    """What a reader should know of the paper's figures."""
 
     def places(self) -> Iterator[Place]:
         """Column by column, so that a task is complete before the next begins."""
