@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from clipper.benchmarks.datasets import digits
+from clipper.training import accuracy
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -38,12 +42,51 @@ def readers_things() -> dict[str, Any]:
     }
 
 
+CLASSES = {
+    "even": (0, 2, 4, 6, 8), "odd": (1, 3, 5, 7, 9), "prime": (2, 3, 5, 7), "round": (0, 6, 8, 9),
+    "small": (0, 1, 2, 3), "straight": (1, 4, 7), "square": (0, 1, 4, 9),
+}  # fmt: skip
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def readers_folder(folder: Path, pairs: int = 250) -> Path:
+    """Pictures of digits, a knowledge base about digits, and what is known of each pair of pictures."""
+    image = pytest.importorskip("PIL.Image")
+    data = digits()
+    chance = random.Random(0)
+    facts = [f"is_a({DIGITS[digit]}, {name})." for name, members in CLASSES.items() for digit in members]
+    facts += [f"value({name}, {digit})." for digit, name in enumerate(DIGITS)]
+    rules = [
+        "name(O, C) :- name(O, N), is_a(N, C).",
+        "larger(A, B) :- name(A, N), name(B, M), value(N, X), value(M, Y), X > Y.",
+    ]
+    (folder / "knowledge.lp").write_text("\n".join([*facts, *rules]))
+    lines = []
+    for i in range(pairs):
+        a, b = (int(label) for label in data.labels[2 * i : 2 * i + 2])
+        known = [chance.choice([name for name, members in CLASSES.items() if digit in members]) for digit in (a, b)]
+        told = f"name(o1, {known[0]}), name(o2, {known[1]}), {'' if a > b else 'not '}larger(o1, o2)"
+        lines.append(f"{2 * i}.png\t{2 * i + 1}.png\t{told}")
+        for j in (2 * i, 2 * i + 1):
+            image.fromarray((255 * data.pixels[j, 0]).byte().numpy()).save(folder / f"{j}.png")
+    (folder / "sentences.tsv").write_text("\n".join(lines))
+    return folder
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_on_a_page_runs(page: Path) -> None:
+def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     names = readers_things()
+    if page.name == "logic.md":
+        pytest.importorskip("clingo", reason="clingo is not installed (extra logic)")
+        pytest.importorskip("klay", reason="KLay is not installed (extra circuits)")
+        names["folder"] = readers_folder(tmp_path)
+        torch.manual_seed(0)
     before = [parameter.clone() for parameter in names["network"].parameters()]
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
         exec(compile(block, page.name, "exec"), names)
     if page.name == "README.md":
         after = list(names["network"].parameters())
         assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)), "the loop trains"
+    if page.name == "logic.md":
+        unseen = digits().pixels[500:], digits().labels[500:]
+        assert accuracy(names["network"], *unseen) > 0.5, "it learned what digits look like from sentences about them"

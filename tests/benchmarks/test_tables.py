@@ -74,13 +74,24 @@ def test_a_selection_names_what_it_does_not_know():
 
 
 @pytest.mark.parametrize(
-    "table", [table for table in TABLES.values() if table.name not in ("hwf", "joint")], ids=lambda table: table.name
+    "table",
+    [table for table in TABLES.values() if table.name not in ("hwf", "joint", "vqar")],
+    ids=lambda table: table.name,
 )
 def test_quick_tables_need_no_data_and_few_images(table):
     for place in Selection(quick=True).of(table).places():
         assert place.config.data == ("clips" if table.name == "mugen" else "digits")  # both come with Clipper
         assert place.config.data == "clips" or place.config.samples * place.config.slots <= 1_198
         assert place.config.encoder in ("trainable", "pixels", "blurred", "middle")
+
+
+def test_a_quick_table_of_scenes_says_that_they_are_generated():
+    quick = Selection(quick=True).of(TABLES["vqar"])
+    assert [column.name for column in quick.columns] == [
+        f"generated scenes, {names} names, n=100" for names in (50, 100)
+    ]
+    assert {place.config.data for place in quick.places()} == {"scenes"}
+    assert "generated" in quick.title
 
 
 def test_a_ledger_gives_back_what_was_noted(tmp_path):

@@ -237,3 +237,19 @@ def test_the_random_control_is_said_to_strike_by_no_edge(window, tmp_path):
     struck = [chip for chip in window.run(CHIPS) if not chip["kept"]]
     assert struck
     assert all(not chip["edges"] and "at random" in chip["said"] for chip in struck)
+
+
+def test_slots_of_several_kinds_are_called_by_their_kind(window: Browser, tmp_path: Path) -> None:
+    lists = [[(0, 2), (1, 2), (1, 3)], [(0, 3)]]
+    candidates = Candidates.from_lists(lists, classes={"name": 2, "rel": 2})
+    graph = ProximityGraph.from_edges([0, 1], [2, 3])
+    names = ["dog", "cat", "on", "near"]
+    shown = inspect(torch.rand(2, 2, 1, 8, 8), None, ["a", "b"], graph, prune(candidates, graph), names=names)
+    write_page(tmp_path / "kinds.html", "Kinds", "", [("", shown)])
+    window.open((tmp_path / "kinds.html").as_uri())
+    heads = window.run("return [...document.querySelectorAll('.slot .own')].map((own) => own.textContent)")
+    assert [head.strip() for head in heads] == ["name 1", "rel 2"]
+    cards = window.run(CARDS)
+    assert "sample 1, name 1" in cards[0]["text"]
+    assert "could be dogcat" in cards[0]["text"]
+    assert "could be onnear" in cards[1]["text"]

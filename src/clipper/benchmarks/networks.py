@@ -135,6 +135,37 @@ class ClipCnn(Classifier):
         super().__init__(features, nn.Linear(256, classes), (4, 32, 32))
 
 
+class NameMlp(Classifier):
+    """The paper's network for the names of VQAR's objects, from their features.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = NameMlp(50)(torch.rand(5, 2048))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 50]), torch.Size([5, 1024]))
+    """
+
+    def __init__(self, names: int, features: int = 2048) -> None:
+        layers = nn.Sequential(nn.Linear(features, 1024), nn.ReLU(), nn.Dropout(0.3), nn.Linear(1024, 1024), nn.ReLU())
+        super().__init__(layers, nn.Sequential(nn.Dropout(0.3), nn.Linear(1024, names)), (features,))
+
+
+class RelationMlp(Classifier):
+    """The paper's network for the relations of VQAR's objects, from the features and boxes of both.
+
+    Examples:
+        >>> import torch
+        >>> log_probs, embedding = RelationMlp(20)(torch.rand(5, 2 * (2048 + 4)))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 20]), torch.Size([5, 1024]))
+    """
+
+    def __init__(self, relations: int, features: int = 2048) -> None:
+        width = 2 * (features + 4)
+        layers = nn.Sequential(nn.Linear(width, 1024), nn.ReLU())
+        super().__init__(layers, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, relations)), (width,))
+
+
 class DigitsMlp(Classifier):
     """A small network for the embedded 8×8 digits, fast on any machine.
 

@@ -16,14 +16,19 @@ from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.retrieval import ClipExam
 from clipper.benchmarks.mugen.task import ClipTask, Middle
 from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
+from clipper.benchmarks.vqar.task import SceneTask, scene_task
 from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pixels, embed, pretrained
 from clipper.pruning import Clipper
+from clipper.training import Classifiers
 from clipper.training.config import TrainConfig
 from clipper.training.metrics import HeldOut
 
+AnyTask = Task | LatticeTask | ClipTask | SceneTask
+"""What a run may learn from."""
 NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "DigitsMlp": networks.DigitsMlp,
     "DigitsCnn": networks.DigitsCnn,
@@ -38,7 +43,7 @@ _NETWORK_OF_DATA = {
 }  # fmt: skip
 _SCALE = {
     "digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0),
-    "clips": (0.5, 0.25), "mugen": (0.5, 0.25),
+    "clips": (0.5, 0.25), "mugen": (0.5, 0.25), "vqar": (0.0, 1.0), "scenes": (0.0, 1.0),
 }  # fmt: skip
 """Mean and deviation of the training images' pixels."""
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -54,10 +59,11 @@ _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
 
-def problem_of(
-    config: TrainConfig, data_root: str | Path | None = None
-) -> tuple[Task | LatticeTask | ClipTask, HeldOut, int]:
+def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tuple[AnyTask, HeldOut, int]:
     """The samples that a run learns from, what it is measured on, and how many labels there are."""
+    if config.rule == "vqar":
+        scenes = scene_task(config.data, config.names, config.samples, config.seed, data_root)
+        return scenes, scenes.held_out, scenes.candidates.classes
     if config.rule == "align":
         learned, held_out = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
         exam = ClipExam(replace(held_out, inputs=normalised(held_out.inputs, config.data)))
@@ -87,6 +93,16 @@ def network_of(config: TrainConfig, classes: int) -> networks.Classifier:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return NETWORKS[name](classes)
+
+
+def scene_networks(config: TrainConfig, task: SceneTask) -> Classifiers:
+    """A network for names and one for relations, with first weights that depend on the seed alone."""
+    names, relations = (kind.stop - kind.start for kind in task.packing.kinds)
+    features = task.packing.shapes[0][0]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        own = {"name": networks.NameMlp(names, features), "rel": networks.RelationMlp(relations, features)}
+        return Classifiers(own, task.packing)
 
 
 def normalised(pixels: Tensor, data: str) -> Tensor:
@@ -121,7 +137,7 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
 
 def outputs_of(config: TrainConfig, classes: int) -> Candidates | None:
     """The candidates of every value of the rule, a value being its own place; None where they are too many to list."""
-    if config.rule == "hwf" or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
+    if config.rule in ("hwf", "vqar") or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
         return None
     highest = (classes - 1) * (config.slots if config.rule == "sum" else 1)
     return Candidates.from_rule(RULES[config.rule], range(highest + 1), config.slots, classes)
@@ -134,19 +150,21 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     return Clipper(k=config.k, objective=config.objective)
 
 
-def candidates_of(config: TrainConfig, task: Task | LatticeTask | ClipTask) -> CandidateSet:
+def candidates_of(config: TrainConfig, task: AnyTask) -> CandidateSet:
     """What the run starts from: the task's candidates or, for the ceiling, the gold labels alone."""
     if config.objective != "gold":
         return task.candidates
     if task.gold is None:
         raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
-    return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), task.candidates.classes)
+    return Candidates.from_tensors(task.gold, torch.arange(len(task.gold)), sizes_of(task.candidates.kinds))
 
 
-def embeddings_of(config: TrainConfig, task: Task | LatticeTask | ClipTask) -> Tensor | None:
+def embeddings_of(config: TrainConfig, task: AnyTask) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
+    if isinstance(task, SceneTask):
+        return task.embeddings
     vectors = embed(_encoder(encoder_name(config)), task.inputs)
     return _shuffled(vectors, config.seed) if config.encoder == "shuffled" else vectors
 
@@ -161,7 +179,7 @@ def encoder_name(config: TrainConfig) -> str:
     """The encoder that the run prunes with; before training, the trained one is yet to come."""
     if config.objective != "joint" or config.encoder != "trainable":
         return config.encoder
-    return "middle" if config.rule == "align" else "blurred"
+    return {"align": "middle", "vqar": "features"}.get(config.rule, "blurred")
 
 
 def _encoder(name: str) -> Encoder:

@@ -18,7 +18,9 @@ from clipper.benchmarks.parts import (
     once_of,
     optimiser_of,
     problem_of,
+    scene_networks,
 )
+from clipper.benchmarks.vqar.task import SceneTask
 from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
 
 
@@ -46,7 +48,7 @@ def run(
         (2, True)
     """
     task, held_out, classes = problem_of(config, data_root)
-    network = network_of(config, classes)
+    network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
     engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)

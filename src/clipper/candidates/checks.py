@@ -12,6 +12,7 @@ from clipper.errors import InputError
 
 if TYPE_CHECKING:
     from clipper.candidates import CandidateSet
+    from clipper.candidates.formulas.samples import CompiledSamples
 
 _CHUNK = 1 << 20
 """Candidates checked together, so that memory stays bounded."""
@@ -85,7 +86,7 @@ def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
     return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1
 
 
-def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet | CompiledSamples) -> None:
     """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
     expected = (candidates.samples, candidates.slots, candidates.classes)
     if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():

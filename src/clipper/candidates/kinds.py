@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clipper.errors import InputError
@@ -20,6 +20,16 @@ class Kind:
     """Its first label."""
     stop: int
     """One past its last label."""
+
+
+def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:
+    """The reverse of `kinds_of`.
+
+    Examples:
+        >>> sizes_of(kinds_of({"name": 50, "rel": 20}))
+        {'name': 50, 'rel': 20}
+    """
+    return {kind.name: kind.stop - kind.start for kind in kinds}
 
 
 def kinds_of(classes: Classes) -> tuple[Kind, ...]:

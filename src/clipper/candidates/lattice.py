@@ -78,6 +78,11 @@ class Lattice(GraphSamples):
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(graph, template, kinds)
 
+    @property
+    def states(self) -> int:
+        """How many states the rule has."""
+        return self.graph.states
+
     @cached_property
     def log_count(self) -> Tensor:
         """The log of how many candidates each sample has, `(n,)` in double precision."""

@@ -1,18 +1,21 @@
-"""For whatever has to look at candidates one by one: a lattice is refused, and the message says what to do."""
+"""The forms that candidate sets come in, and a refusal for whatever has to look at candidates one by one."""
 
 from __future__ import annotations
 
+from clipper.candidates.formula import Formula
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
-CandidateSet = Candidates | Lattice
+Implicit = Lattice | Formula
+"""Candidates that nobody lists: counts, supports, probabilities and restrictions are worked out as a whole."""
+CandidateSet = Candidates | Lattice | Formula
 """What engines, prunings and training loops take."""
 
 
 def must_be_listed(candidates: CandidateSet, what: str) -> Candidates:
-    """The candidates, unless they are a lattice: `what` has to look at them one by one."""
-    if isinstance(candidates, Lattice):
+    """The candidates, if they are listed: `what` has to look at them one by one."""
+    if not isinstance(candidates, Candidates):
         raise InputError(
             f"{what} looks at candidates one by one, but got {candidates!r}; list them with to_candidates() where "
             "they are few, or take some with sample() or top_k()"

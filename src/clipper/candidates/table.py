@@ -23,6 +23,9 @@ from clipper.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from clipper.candidates.programs.wording import Sentence
+    from clipper.candidates.programs.writing import Labels
+
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 
@@ -31,7 +34,7 @@ _CHUNK = 1 << 18
 class Candidates:
     """What the labels of each sample could be.
 
-    Build one with `from_rule`, `from_lists`, `from_tensors` or `read`; these check their input.
+    Build one with `from_rule`, `from_program`, `from_lists`, `from_tensors` or `read`; these check their input.
 
     Examples:
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
@@ -80,6 +83,42 @@ class Candidates:
         distinct = cls(labels.to(smallest_type(kinds)), offsets, kinds)
         _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
         return distinct.batch(shared)
+
+    @classmethod
+    def from_program(
+        cls,
+        theory: str | Path,
+        samples: Sequence[Sentence | str],
+        labels: Labels,
+        *,
+        slots: Sequence[str] = (),
+        budget: int = BUDGET,
+        time_limit: float = 60.0,
+        per_sample: int | None = None,
+        seed: int = 0,
+    ) -> Candidates:
+        """All label combinations under which a logic program satisfies each sample's sentence (extra `logic`).
+
+        Args:
+            theory: an answer-set program over label atoms such as `name(o1, dog)`, as text or as the path of a file.
+            samples: a `Sentence` each, or its text where slots and facts are shared.
+            labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`.
+            slots: the slots of samples that bring none of their own, `["digit(x1, _)", "digit(x2, _)"]`.
+            budget: candidates of distinct sentences to list at most.
+            time_limit: seconds for grounding and solving.
+            per_sample: draw so many candidates of each sample uniformly, where there are more.
+            seed: of these draws.
+
+        Examples:
+            >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
+            >>> slots = ["digit(x1, _)", "digit(x2, _)"]
+            >>> Candidates.from_program(theory, ["total(8)", "total(2)"], {"digit": range(10)}, slots=slots)
+            Candidates(2 samples, 12 candidates, 2 slots, 10 classes)
+        """
+        from clipper.candidates.program import Program
+
+        program = Program(theory, labels, slots, time_limit)
+        return program.candidates(samples, budget=budget, per_sample=per_sample, seed=seed)
 
     @classmethod
     def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:

@@ -53,7 +53,7 @@ def table(
     same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
-    chosen = selection.of(table_named(name))
+    chosen = selection.of(table_named(name, data_root))
     if jobs is not None and jobs < 1:
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
     ledger = Ledger(out / RECORDS)

@@ -28,14 +28,18 @@ def register(app: typer.Typer) -> None:
 def train(
     rule: Annotated[
         Rule,
-        typer.Option(help="What is known of a sample: sum or maximum of its labels, a formula's value, a clip's text."),
+        typer.Option(
+            help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
+        ),
     ] = "sum",
     slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
     per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet, typer.Option(help="The digits are embedded; the others are looked for in --data-root.")
+        DataSet,
+        typer.Option(help="The digits are embedded, scenes are generated; the others are looked for in --data-root."),
     ] = "digits",
+    names: Annotated[int, typer.Option(help="With the rule vqar: of how many names the objects are.")] = 50,
     network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
@@ -76,9 +80,10 @@ def train(
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
     config = TrainConfig(
-        rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, network=network, engine=engine,
-        engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder, when=when,
-        passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy, seed=seed,
+        rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, names=names, network=network,
+        engine=engine, engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder,
+        when=when, passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy,
+        seed=seed,
         evaluate_every=evaluate_every,
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.checks import check_log_probs
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_sum
 
@@ -24,7 +24,7 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
         tensor([0.6931])
     """
-    if isinstance(candidates, Lattice):
+    if isinstance(candidates, Implicit):
         return candidates.entropy(log_probs)
     check_log_probs(log_probs, candidates)
     return entropy_of_rows(candidate_log_probs(log_probs, candidates), candidates)

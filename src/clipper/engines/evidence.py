@@ -7,7 +7,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.engines.packed import candidate_log_probs, cross_log_probs, segment_logsumexp, segment_sum, segment_top
 
 
@@ -15,6 +15,7 @@ def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """log Σ_σ Π_j p(σ(j)) of each sample, `(n,)`; -inf, with zero gradient, where every candidate is impossible.
 
     Examples:
+        >>> from clipper import Lattice
         >>> from clipper.candidates.machines import SUM
         >>> log_probs = torch.zeros(1, 2, 10).log_softmax(-1)
         >>> log_evidence(log_probs, Candidates.from_rule(sum, [8], 2, 10)).exp()
@@ -22,14 +23,14 @@ def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         >>> log_evidence(log_probs, Lattice.from_rule(*SUM, [8], 2, 10)).exp()
         tensor([0.0900])
     """
-    if isinstance(candidates, Lattice):
+    if isinstance(candidates, Implicit):
         return candidates.log_probability(log_probs)
     return segment_logsumexp(candidate_log_probs(log_probs, candidates), candidates)
 
 
 def output_sums(log_probs: Tensor, outputs: CandidateSet, k: int | None = None) -> Tensor:
     """Σ_σ Π_j p(σ(j)) of every output for every sample, `(n, outputs)`; of the `k` most probable σ, if given."""
-    if isinstance(outputs, Lattice):
+    if isinstance(outputs, Implicit):
         return outputs.output_probabilities(log_probs) if k is None else _best_of_outputs(log_probs, outputs, k)
     products = cross_log_probs(log_probs, outputs).exp()  # (Ω, n)
     if k is None:
@@ -38,7 +39,7 @@ def output_sums(log_probs: Tensor, outputs: CandidateSet, k: int | None = None) 
     return torch.where(found, products.gather(0, rows.flatten(0, 1)).view_as(found), 0).sum(0).T
 
 
-def _best_of_outputs(log_probs: Tensor, outputs: Lattice, k: int) -> Tensor:
+def _best_of_outputs(log_probs: Tensor, outputs: Implicit, k: int) -> Tensor:
     pairs, repeated = paired(log_probs, outputs)
     best = with_the_best(repeated, pairs, k)
     return segment_sum(candidate_log_probs(repeated, best).exp(), best).view(len(log_probs), -1)
@@ -47,7 +48,7 @@ def _best_of_outputs(log_probs: Tensor, outputs: Lattice, k: int) -> Tensor:
 @overload
 def paired(log_probs: Tensor, outputs: Candidates) -> tuple[Candidates, Tensor]: ...
 @overload
-def paired(log_probs: Tensor, outputs: Lattice) -> tuple[Lattice, Tensor]: ...
+def paired(log_probs: Tensor, outputs: Implicit) -> tuple[Implicit, Tensor]: ...
 def paired(log_probs: Tensor, outputs: CandidateSet) -> tuple[CandidateSet, Tensor]:
     """Every sample with every output: what belongs to each pair, `(n*outputs)` of them."""
     every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
@@ -56,4 +57,4 @@ def paired(log_probs: Tensor, outputs: CandidateSet) -> tuple[CandidateSet, Tens
 
 def with_the_best(log_probs: Tensor, candidates: CandidateSet, k: int) -> Candidates:
     """Listed candidates that hold the `k` most probable ones of each sample: all of them, or a lattice's `k` best."""
-    return candidates.top_k(log_probs.detach(), k) if isinstance(candidates, Lattice) else candidates
+    return candidates.top_k(log_probs.detach(), k) if isinstance(candidates, Implicit) else candidates

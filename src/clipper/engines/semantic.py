@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import CandidateSet, Lattice
+from clipper.candidates import CandidateSet, Implicit
 from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine, RandomEngine
 from clipper.engines.entropy import entropy_of_rows
@@ -33,7 +33,7 @@ class SemanticLoss(Engine):
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        if isinstance(candidates, Lattice):
+        if isinstance(candidates, Implicit):
             return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
         check_log_probs(log_probs, candidates)
         values = candidate_log_probs(log_probs, candidates)  # (Ω,)

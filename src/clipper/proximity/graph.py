@@ -58,7 +58,7 @@ class ProximityGraph:
         kind: Tensor | None = None,
         within_sample: bool = False,
         pool: Pool | None = None,
-        search: NeighbourSearch | None = None,
+        search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None,
         allow_fewer: bool = False,
         progress: Progress | None = None,
     ) -> ProximityGraph:
@@ -75,7 +75,7 @@ class ProximityGraph:
             kind: `(n, m)`, as `Candidates.kind`: instances of different kinds are not connected, -1 is unused.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
-            search: `ExactSearch()` unless given.
+            search: `ExactSearch()` unless given; a mapping for one per kind, if the embeddings are one, too.
             allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
             progress: called with the number of instances done and their total.
         """
@@ -90,13 +90,14 @@ class ProximityGraph:
                 for part, own in zip(embeddings, pools, strict=True)
             ]  # fmt: skip
             return cls.merge(parts)
-        finder = search or ExactSearch(distance=None if isinstance(metric, str) else metric)
         found = []
         for group in instances_of(embeddings, kind, pool):
             queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, searched, group.name)
-            near = finder.find(queries, searched, k, _search_radius(radius, metric), progress)
+            near = _finder(search, metric, group.kind).find(
+                queries, searched, k, _search_radius(radius, metric), progress
+            )
             if not group.complete:
                 near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
             found.append(near)
@@ -201,7 +202,7 @@ def _check_arguments(
     metric: Metric,
     mutual: bool,
     pool: Pool | None,
-    search: NeighbourSearch | None,
+    search: object,
 ) -> None:
     if k is None and radius is None:
         raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
@@ -219,6 +220,20 @@ def _check_arguments(
         raise InputError(
             "a distance function works with the exact search only: leave search out, or use a named metric"
         )
+
+
+def _finder(
+    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None, metric: Metric, kind: str
+) -> NeighbourSearch:
+    """The search of a kind of label."""
+    if isinstance(search, Mapping):
+        if kind not in search:
+            raise InputError(
+                f"expected a search for each kind of label, got none for {kind!r}; with one search per kind, give the "
+                "embeddings by kind, too"
+            )
+        return search[kind]
+    return search or ExactSearch(distance=None if isinstance(metric, str) else metric)
 
 
 def _search_radius(radius: float | None, metric: Metric) -> float:

@@ -33,6 +33,9 @@ class InstanceGroup:
     """Queries and pool of one kind of label."""
 
     name: str
+    """For messages."""
+    kind: str
+    """The kind of label, where embeddings are given by kind; else empty."""
     query_ids: Tensor
     pool_ids: Tensor
     queries: Tensor
@@ -63,7 +66,7 @@ def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | Non
         complete = kind is None and (pool is None or pool.kind is None)
         if len(query_ids):
             label = f" of kind {name or index!r}" if len(kinds) > 1 else ""
-            yield InstanceGroup(label, query_ids, pool_ids, queries, vectors, place, slots, complete)
+            yield InstanceGroup(label, name, query_ids, pool_ids, queries, vectors, place, slots, complete)
 
 
 def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple[Vectors, Vectors]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric
@@ -18,7 +19,7 @@ from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import Objective, Solver, prune, prune_against
 from clipper.pruning.result import Pruning
 
-Set = TypeVar("Set", Candidates, Lattice)
+Set = TypeVar("Set", Candidates, Implicit)
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Clipper:
     """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
-    search: NeighbourSearch | None = None
-    """Another neighbour search than the exact one."""
+    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None
+    """Another neighbour search than the exact one; a mapping for one per kind of label."""
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
@@ -73,7 +74,7 @@ class Clipper:
     @overload
     def prune(
         self,
-        candidates: Lattice,
+        candidates: Implicit,
         inputs: Embeddings,
         *,
         pool: Pool | None = ...,
@@ -118,6 +119,8 @@ class Clipper:
         if self.encoder is not None and isinstance(inputs, Tensor):
             embeddings = embed(self.encoder, inputs)
         _check_samples(embeddings, candidates)
+        if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
+            embeddings = {kind.name: embeddings for kind in candidates.kinds}
         return ProximityGraph.from_embeddings(
             embeddings,
             k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
@@ -125,7 +128,7 @@ class Clipper:
             mutual=self.mutual,
             metric=self.metric,
             share=self.share,
-            kind=candidates.kind if _needs_kinds(candidates) else None,
+            kind=candidates.kind if _needs_kinds(candidates) or isinstance(embeddings, Mapping) else None,
             pool=pool,
             search=self.search,
             allow_fewer=True,

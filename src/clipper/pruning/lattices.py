@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Lattice
+from clipper.candidates import Implicit
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labels_left
@@ -18,11 +18,12 @@ from clipper.pruning.lattice_result import LatticePruning
 
 
 def prune_lattice(
-    lattice: Lattice, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
+    lattice: Implicit, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
 ) -> LatticePruning:
     """As `prune_against`, for a lattice; `support (N*m, c)` of the graph's targets.
 
     Examples:
+        >>> from clipper import Lattice
         >>> from clipper.candidates.machines import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[8, 2, 16], slots=2, classes=10)
         >>> graph = ProximityGraph.from_edges([0, 0], [2, 4])  # x₁ is close to x′₁ and to x″₁
@@ -48,7 +49,7 @@ def prune_lattice(
 
 
 def _contested(
-    lattice: Lattice, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
+    lattice: Implicit, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
 ) -> dict[int, Contested]:
     """The samples that all edges together would empty, by the place of their first edge among the `active (A,)`."""
     sample = graph.source[active] // lattice.slots  # (A,), ascending

@@ -9,7 +9,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
@@ -43,7 +43,7 @@ def prune(
 ) -> Pruning: ...
 @overload
 def prune(
-    candidates: Lattice,
+    candidates: Implicit,
     graph: ProximityGraph,
     objective: Objective = ...,
     solver: Solver = ...,
@@ -104,7 +104,7 @@ def prune_against(
 ) -> Pruning: ...
 @overload
 def prune_against(
-    candidates: Lattice, graph: ProximityGraph, support: Tensor, objective: Objective = ..., solver: Solver = ...
+    candidates: Implicit, graph: ProximityGraph, support: Tensor, objective: Objective = ..., solver: Solver = ...
 ) -> LatticePruning: ...
 def prune_against(
     candidates: CandidateSet,
@@ -114,7 +114,7 @@ def prune_against(
     solver: Solver = "closed-form",
 ) -> Pruning | LatticePruning:
     """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
-    if isinstance(candidates, Lattice):
+    if isinstance(candidates, Implicit):
         return prune_lattice(candidates, graph, support, objective, solver)
     if objective not in ("exact", "paper"):
         raise InputError(f'expected the objective "exact" or "paper" for pruning sample by sample, got {objective!r}')

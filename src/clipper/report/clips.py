@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -76,7 +76,7 @@ class _Seen:
 
     @property
     def lattice(self) -> Lattice:
-        return self.pruning.original
+        return cast(Lattice, self.pruning.original)  # clips come as alignments
 
     def clip(self, number: int) -> dict[str, Any]:
         """All about one clip."""

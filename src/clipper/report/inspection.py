@@ -54,6 +54,7 @@ class Inspected:
         return {
             "id": sample,
             "target": str(self.targets[sample]),
+            "kinds": self.candidates.kind[sample][used].tolist(),
             "tiles": [self.tile(sample * self.candidates.slots + slot) for slot in used],
             "gold": None if gold is None else gold[used].tolist(),
             "verdict": _verdict(gold, is_gold, keep),

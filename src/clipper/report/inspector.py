@@ -66,7 +66,8 @@ def inspect(
     shown = [seen.sample(i, candidates) for i in range(min(samples, seen.candidates.samples))]
     images = sheet(inputs.flatten(0, 1)[list(seen.tiles)])
     labels = list(names) if names is not None else [str(label) for label in range(seen.candidates.classes)]
-    about = {"names": labels, "slot": "image", "of": seen.candidates.samples, "samples": shown}
+    kinds = [[kind.name, kind.start, kind.stop] for kind in seen.candidates.kinds]
+    about = {"names": labels, "kinds": kinds, "slot": "image", "of": seen.candidates.samples, "samples": shown}
     return fragment(key, images, about, _SCRIPTS)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
+from clipper.benchmarks.vqar.task import SceneTask
 from clipper.candidates import CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Calibration, Clipper, Pruning, infer
@@ -36,10 +37,10 @@ class Replay(Generic[Result]):
 
 
 @overload
-def replay(config: TrainConfig, task: Task, embeddings: Tensor) -> Replay[Pruning]: ...
+def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning]: ...
 @overload
 def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
-def replay(config: TrainConfig, task: Task | ClipTask, embeddings: Tensor) -> Replay[Any]:
+def replay(config: TrainConfig, task: Task | SceneTask | ClipTask, embeddings: Tensor) -> Replay[Any]:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
@@ -86,7 +87,7 @@ def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[s
     ]
 
 
-def _batches(config: TrainConfig, task: Task | ClipTask) -> Sequence[Tensor]:
+def _batches(config: TrainConfig, task: Task | SceneTask | ClipTask) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
     every = torch.arange(task.candidates.samples)
     if _whole(config):
@@ -99,7 +100,9 @@ def _batches(config: TrainConfig, task: Task | ClipTask) -> Sequence[Tensor]:
     )
 
 
-def _within(clip: Clipper, task: Task | ClipTask, vectors: Tensor, batches: Sequence[Tensor]) -> ProximityGraph:
+def _within(
+    clip: Clipper, task: Task | SceneTask | ClipTask, vectors: Tensor, batches: Sequence[Tensor]
+) -> ProximityGraph:
     """The edges within each batch, over the instances of all samples."""
     slots = task.candidates.slots
     parts = []

@@ -51,6 +51,8 @@ def section(table: Table, entries: Sequence[Entry]) -> str:
     done = {entry.place.column.name for entry in entries if entry.records}
     missing = [column.name for column in table.columns if column.name not in done]
     parts = [f"## {table.title}\n"]
+    if table.notes and done:
+        parts.append("".join(f"- **{variant}** here: {text}\n" for variant, text in table.notes.items()))
     if done:
         shown = replace(table, columns=tuple(column for column in table.columns if column.name in done))
         parts.append(markdown(shown, [entry for entry in entries if entry.place.column.name in done]))

@@ -23,6 +23,7 @@ from clipper.report.nearness import nearness
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.reliability import reliability
 from clipper.report.replay import glimpse, replay
+from clipper.report.scenes import scene_inspector
 from clipper.training import Record, TrainConfig
 
 _PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -32,6 +33,8 @@ NAMES: dict[str, list[str]] = {
 }
 """The labels of the data sets whose labels are not their own names."""
 _SHOWN_CLIPS = 16
+SLOTS = {"align": "frames", "vqar": "objects and pairs"}
+"""What a slot holds, where it is no image."""
 _IDEA = (
     "Images that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
     "that neighbour could not have; the chosen edges strike them out."
@@ -76,9 +79,9 @@ def write_run_page(
     seen = sections_of(config, data_root=data_root, embeddings=embeddings, checkpoint=checkpoint, samples=samples)
     write_page(
         path,
-        f"{config.rule.upper()}-{config.slots} on {config.data}: {config.engine}, {config.objective}",
+        f"{config.rule.upper()}-{config.slots} on {_data(config)}: {config.engine}, {config.objective}",
         f"{config.samples:,} samples of {'up to ' if config.rule == 'align' else ''}{config.slots} "
-        f"{'frames' if config.rule == 'align' else 'images'}; {len(record.epochs)} epochs, seed {config.seed}.",
+        f"{SLOTS.get(config.rule, 'images')}; {len(record.epochs)} epochs, seed {config.seed}.",
         [
             ("How it ended", html_table(["", "last epoch"], last_rows(record))),
             *curves,
@@ -87,6 +90,10 @@ def write_run_page(
             ("Versions", html_table(["", "version"], settings(record.versions))),
         ],
     )
+
+
+def _data(config: TrainConfig) -> str:
+    return "generated scenes" if config.data == "scenes" else config.data
 
 
 def last_rows(record: Record) -> list[list[str]]:
@@ -130,6 +137,8 @@ def sections_of(
     samples: int = 100,
 ) -> dict[str, str]:
     """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
+    if config.rule == "vqar":
+        return _sections(*scene_inspector(config, data_root, samples))
     if config.rule == "align":
         return _clips(config, data_root, embeddings, checkpoint)
     images, _ = train_and_test(config.data, data_root)

@@ -35,7 +35,7 @@ def write_table_page(
         path: where to; an older page is replaced.
         data_root: the folder with the data sets, for the images of the inspector.
     """
-    sections = [("The table", results_table(table, entries) + _meanings(entries))]
+    sections = [("The table", results_table(table, entries) + _meanings(table, entries))]
     sections += _claims(table, entries)
     for column in table.columns:
         sections += _column(column.name, [entry for entry in entries if entry.place.column == column and entry.records])
@@ -47,9 +47,10 @@ def write_table_page(
     write_page(path, table.title, _LEAD, sections)
 
 
-def _meanings(entries: Sequence[Entry]) -> str:
+def _meanings(table: Table, entries: Sequence[Entry]) -> str:
+    meaning = {**MEANING, **table.notes}
     variants = dict.fromkeys("gold" if e.place.config.objective == "gold" else e.place.row.variant for e in entries)
-    return terms({variant: MEANING[variant] for variant in variants if variant in MEANING})
+    return terms({variant: meaning[variant] for variant in variants if variant in meaning})
 
 
 def _claims(table: Table, entries: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from clipper.training.bank import MemoryBank
 from clipper.training.config import TrainConfig
 from clipper.training.iterated import Pass, train_iterated
+from clipper.training.kinds import Classifiers, Encoders, Packing
 from clipper.training.loop import Watch, train
 from clipper.training.metrics import Figures, accuracy
 from clipper.training.record import Record
@@ -11,6 +12,6 @@ from clipper.training.tensorboard import tensorboard
 from clipper.training.trainer import Moment
 
 __all__ = [
-    "Figures", "MemoryBank", "Moment", "Pass", "Record", "Samples", "TrainConfig", "Watch", "accuracy", "tensorboard",
-    "train", "train_iterated",
+    "Classifiers", "Encoders", "Figures", "MemoryBank", "Moment", "Packing", "Pass", "Record", "Samples", "TrainConfig",
+    "Watch", "accuracy", "tensorboard", "train", "train_iterated",
 ]  # fmt: skip

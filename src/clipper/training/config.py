@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.errors import InputError
 
-Rule = Literal["sum", "max", "hwf", "align"]
-DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen"]
+Rule = Literal["sum", "max", "hwf", "align", "vqar"]
+DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen", "scenes", "vqar"]
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
-_OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen")}
+_OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen"), "vqar": ("scenes", "vqar")}
 """Rules that go with data sets of their own, and only with these."""
 
 
@@ -37,7 +37,9 @@ class TrainConfig:
     per_sample: int = 0
     """Candidates drawn at random for each sample before training; 0 for all, in a lattice where they are too many."""
     data: DataSet = "digits"
-    """Where the images come from; the digits are embedded, the clips are drawn."""
+    """Where the images come from; the digits are embedded, the clips drawn, the scenes generated."""
+    names: int = 50
+    """With the rule "vqar": of how many names the objects are, the most frequent ones."""
     network: str = "auto"
     """A class of `clipper.benchmarks.networks`; "auto" for the one that fits the data."""
     engine: EngineName = "semantic"
@@ -83,16 +85,16 @@ class TrainConfig:
                 raise InputError(f"expected {name} of at least 0, got {getattr(self, name)}")
         if self.lr <= 0:
             raise InputError(f"expected a positive lr, got {self.lr}")
-        if self.passes > 1 and self.objective != "joint":
-            raise InputError(
-                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
-            )
         for rule, own in _OWN_DATA.items():
             if (self.rule == rule) != (self.data in own):
                 raise InputError(
                     f"expected the rule {rule} with the data set {' or '.join(own)}, and only with it, "
                     f"got {self.rule} with {self.data}"
                 )
+        if self.passes > 1 and self.objective != "joint":
+            raise InputError(
+                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """For records and checkpoints."""

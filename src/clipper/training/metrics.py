@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit, Kind
 from clipper.errors import InputError
 
 Exam = Callable[[nn.Module], Mapping[str, float]]
@@ -102,15 +102,24 @@ def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
 
 def _log_count(candidates: CandidateSet) -> Tensor:
     """`(n,)`, since a lattice may hold more candidates than a float can count."""
-    return candidates.log_count if isinstance(candidates, Lattice) else candidates.counts.double().log()
+    return candidates.log_count if isinstance(candidates, Implicit) else candidates.counts.double().log()
 
 
-def measured(classifier: nn.Module, held_out: HeldOut) -> Mapping[str, float]:
-    """What a classifier is worth on the held-out set, by name."""
-    return held_out(classifier) if callable(held_out) else {"accuracy": accuracy(classifier, *held_out)}
+def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
+    """What a classifier is worth on the held-out set, by name; where there are several kinds of label, each is a name.
+
+    Examples:
+        >>> kinds = Kind("name", 0, 2), Kind("rel", 2, 4)
+        >>> measured(nn.Identity(), (torch.eye(4), torch.tensor([0, 1, 3, 3])), kinds)
+        {'accuracy': 0.75, 'name': 1.0, 'rel': 0.5}
+    """
+    if callable(held_out):
+        return held_out(classifier)
+    right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
+    own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds if len(kinds) > 1}
+    return {"accuracy": float(right.mean())} | {name: float(part.mean()) for name, part in own.items() if len(part)}
 
 
-@torch.no_grad()
 def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int = 250) -> float:
     """The share of held-out instances whose most probable label is the right one.
 
@@ -124,16 +133,21 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
         0.75
     """
+    return float(_right(classifier, inputs, labels, chunk).double().mean())
+
+
+@torch.no_grad()
+def _right(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int) -> Tensor:
+    """Whether each instance's most probable label is the right one, `(instances,)` bool."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(f"expected as many held-out inputs as labels, got {len(inputs)} and {len(labels)}")
     training = classifier.training
     classifier.eval()
     try:
         parts = zip(torch.split(inputs, chunk), torch.split(labels, chunk), strict=True)
-        right = sum(int((_scores(classifier(part)).argmax(-1) == gold).sum()) for part, gold in parts)
+        return torch.cat([_scores(classifier(part)).argmax(-1) == gold for part, gold in parts])
     finally:
         classifier.train(training)
-    return right / len(labels)
 
 
 def _scores(output: Tensor | tuple[Tensor, Tensor]) -> Tensor:

@@ -88,7 +88,8 @@ class Trainer:
     def end_epoch(self, held_out: HeldOut | None) -> Moment:
         """Close the epoch's books."""
         epoch, steps = len(self.history) + 1, self.step
-        figures = self.tally.figures(epoch, measured(self.classifier, held_out) if held_out else None)
+        kinds = self.samples.candidates.kinds
+        figures = self.tally.figures(epoch, measured(self.classifier, held_out, kinds) if held_out else None)
         self.history.append(figures)
         self.step, self.tally = 0, Tally()
         return Moment(epoch, steps, steps, figures, ended=True)

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from clipper.training import TrainConfig
 
-Measure = Literal["accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10"]
+Measure = Literal[
+    "accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10", "name", "rel"
+]
 """What is measured of a run: see `clipper.benchmarks.tables.summary`."""
 Published = Mapping[tuple[str, str], Mapping[Measure, tuple[float, float]]]
 """The paper's mean and deviation, by row and column."""
@@ -85,6 +87,8 @@ class Table:
     seeds: int = 10
     absent: frozenset[tuple[str, str]] = frozenset()
     """Rows and columns that do not meet."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What variants mean here, where it is not what they mean elsewhere."""
     remark: str = ""
     """What a reader should know of the paper's figures."""
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clipper.benchmarks.tables.layout import Column, Row, Table
+from clipper.benchmarks.tables.vqar import column_name
 from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
-WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "middle")
+WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "middle", "features")
 """Encoders that need no file of weights."""
 
 
@@ -70,8 +71,8 @@ class Selection:
 
 
 def _quick(base: TrainConfig) -> TrainConfig:
-    """The same task on the embedded digits, as far as 1,198 of them go; formulas and clips have images of their own."""
-    data: Any = base.data if base.rule in ("hwf", "align") else "digits"
+    """The same task on the embedded digits, as far as 1,198 of them go; others have their own data."""
+    data: Any = base.data if base.rule in ("hwf", "align", "vqar") else "digits"
     samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
     return replace(base, data=data, samples=samples, epochs=QUICK_EPOCHS, evaluate_every=1)
 
@@ -85,6 +86,8 @@ def _distinct(columns: list[Column]) -> list[Column]:
 
 
 def _task(config: TrainConfig) -> str:
+    if config.rule == "vqar":
+        return column_name(config)
     batch = "" if config.batch == 64 else f", batch {config.batch}"
     return f"{config.data} {config.rule.upper()}-{config.slots}, n={config.samples}{batch}"
 

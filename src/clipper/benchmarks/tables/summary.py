@@ -22,6 +22,8 @@ OF: dict[Measure, Callable[[Record], float | None]] = {
     "tvr3": lambda record: _percent(record.last.scores.get("tvr3")),
     "vtr10": lambda record: _percent(record.last.scores.get("vtr10")),
     "tvr10": lambda record: _percent(record.last.scores.get("tvr10")),
+    "name": lambda record: _percent(record.last.scores.get("name")),
+    "rel": lambda record: _percent(record.last.scores.get("rel")),
 }
 """Accuracy and retrieval are the last epoch's, the others are means over the epochs; shares in per cent."""
 NAMES: dict[Measure, str] = {
@@ -34,9 +36,11 @@ NAMES: dict[Measure, str] = {
     "tvr3": "text → video of 3, % (chance 33.3)",
     "vtr10": "video → text of 10, % (chance 10)",
     "tvr10": "text → video of 10, % (chance 10)",
+    "name": "names, %",
+    "rel": "relations, %",
 }
-SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10")}
-"""What an exam measures besides the accuracy, in words."""
+SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10", "name", "rel")}
+"""What is measured besides the accuracy, in words."""
 OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
 """What a run without pruning has no figure for; the others are measured on held-out data."""
 

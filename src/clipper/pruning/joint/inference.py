@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clipper.candidates import CandidateSet, Lattice
+from clipper.candidates import CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.edges import Edges
@@ -78,7 +78,7 @@ def infer(
     """
     check_edges(candidates, graph, candidates)
     curve = _checked_trust(trust)
-    factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Lattice) else CandidateFactor(candidates)
+    factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Implicit) else CandidateFactor(candidates)
     model = model_of(candidates, graph, factor, log_probs)
     with torch.no_grad():
         settled = _settled(model, curve, _plan(model, starts), torch.Generator().manual_seed(seed))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Lattice
+from clipper.candidates import Implicit
 
 
 class LatticeFactor:
     """As `CandidateFactor`, for candidates that nobody lists.
 
     Examples:
+        >>> from clipper import Lattice
         >>> from clipper.candidates.machines import SUM
         >>> factor = LatticeFactor(Lattice.from_rule(*SUM, targets=[2, 4], slots=2, classes=3))
         >>> field = torch.zeros(4, 3, 1)  # (n*m, c, starts)
@@ -22,14 +23,14 @@ class LatticeFactor:
         [1, 1, 2, 2]
     """
 
-    def __init__(self, lattice: Lattice) -> None:
+    def __init__(self, lattice: Implicit) -> None:
         self.lattice = lattice
         self.shape = lattice.samples, lattice.slots, lattice.classes
 
     @property
     def size(self) -> int:
         """Numbers that one start needs."""
-        return self.lattice.samples * self.lattice.graph.states
+        return self.lattice.samples * self.lattice.states
 
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
@@ -47,7 +48,7 @@ class LatticeFactor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
         return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], -1)
 
-    def _repeated(self, field: Tensor) -> Lattice:
+    def _repeated(self, field: Tensor) -> Implicit:
         """Each sample once for each start."""
         starts = field.shape[2]
         if starts == 1:

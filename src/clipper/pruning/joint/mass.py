@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, Lattice
+from clipper.candidates import Candidates, Implicit
 
 _HALVINGS = 24
 _LOWEST = 1e-9
@@ -30,7 +30,7 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
     return torch.empty_like(enough).scatter_(0, order, ~enough)
 
 
-def heaviest_labels(lattice: Lattice, log_odds: Tensor, marginals: Tensor, best: Tensor, mass: float) -> Tensor:
+def heaviest_labels(lattice: Implicit, log_odds: Tensor, marginals: Tensor, best: Tensor, mass: float) -> Tensor:
     """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
 
     A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The most
@@ -44,6 +44,7 @@ def heaviest_labels(lattice: Lattice, log_odds: Tensor, marginals: Tensor, best:
         mass: how much.
 
     Examples:
+        >>> from clipper import Lattice
         >>> from clipper.candidates.machines import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[2], slots=2, classes=3)
         >>> log_odds = torch.tensor([[[0.1, 0.3, 0.6], [1.0, 1.0, 1.0]]]).log()

@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_listed
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
@@ -62,7 +62,7 @@ class Posterior(Generic[Set]):
     @overload
     def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
     @overload
-    def prune(self: Posterior[Lattice], mass: float = ...) -> LatticePruning: ...
+    def prune(self: Posterior[Implicit], mass: float = ...) -> LatticePruning: ...
     @overload
     def prune(self, mass: float = ...) -> Pruning | LatticePruning: ...
     def prune(self, mass: float = 0.95) -> Pruning | LatticePruning:
@@ -78,7 +78,7 @@ class Posterior(Generic[Set]):
         if self.verdict == "unsettled":
             return self._by_nearest()
         mass = 1.0 if self.verdict == "uninformative" else mass
-        if isinstance(self.candidates, Lattice):
+        if isinstance(self.candidates, Implicit):
             return self._narrowed(self.candidates, mass)
         return self._thinned(self.candidates, mass)
 
@@ -95,7 +95,7 @@ class Posterior(Generic[Set]):
         chosen = partial(_respected, candidates, self.graph, survivors)
         return Pruning(candidates, keep, chosen, lambda _: survivors())
 
-    def _narrowed(self, lattice: Lattice, mass: float) -> LatticePruning:
+    def _narrowed(self, lattice: Implicit, mass: float) -> LatticePruning:
         allowed = heaviest_labels(lattice, self.log_odds, self.marginals, self.labels, mass)
         survivors = partial(_narrowed_support, lattice, allowed)
         unproved = dict.fromkeys(range(lattice.samples), 1)
@@ -131,7 +131,7 @@ def _support(candidates: Candidates, keep: Tensor) -> Tensor:
     return candidates.subset(keep).support
 
 
-def _narrowed_support(lattice: Lattice, allowed: Tensor) -> Tensor:
+def _narrowed_support(lattice: Implicit, allowed: Tensor) -> Tensor:
     return lattice.narrowed(allowed).support
 
 

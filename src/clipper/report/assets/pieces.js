@@ -28,7 +28,7 @@ function tile(index, label, aim) {
 function edgeCard(edge) {
   const strikes = edge.contradicts ? number(edge.contradicts) : "none";
   const outcome = edge.chosen ? `chosen, strikes ${strikes}` : `dropped, would strike ${strikes}`;
-  const whose = `sample ${edge.sample}, ${data.slot} ${edge.image}`;
+  const whose = `sample ${edge.sample}, ${edge.what || data.slot} ${edge.image}`;
   const where = byId.has(edge.sample)
     ? el("a", { href: `#${data.key}=${edge.sample}`, "data-sample": edge.sample }, whose) : whose;
   return el("li", { class: `edge ${edge.chosen ? "chosen" : "dropped"}`, "data-edge": edge.name },
@@ -39,9 +39,10 @@ function edgeCard(edge) {
 }
 
 function strip(edge) {
-  if (data.names.length > STRIP) return el("span", { class: "ranges" }, oneOf(edge.support));
-  const labels = data.names.map((name, label) => el("span", {
-    class: edge.could.has(label) ? "can" : "cannot", "data-label": label, "aria-hidden": "true",
+  const [, start, stop] = edge.kind === undefined ? ["", 0, data.names.length] : data.kinds[edge.kind];
+  if (stop - start > STRIP) return el("span", { class: "ranges" }, oneOf(edge.support));
+  const labels = data.names.slice(start, stop).map((name, i) => el("span", {
+    class: edge.could.has(start + i) ? "can" : "cannot", "data-label": start + i, "aria-hidden": "true",
   }, name));
   const kind = words ? "strip words" : "strip";
   return el("span", { class: kind, role: "img", "aria-label": oneOf(edge.support) }, ...labels);

@@ -13,6 +13,10 @@ const percent = (share) => `${share < 10 ? share.toPrecision(2) : share.toFixed(
 const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
 const text = (labels) => labels.map((label) => data.names[label]).join(words ? ", " : " ");
 
+// One kind of label: an image. Several: each slot is called by its kind, "name" or "rel".
+const several = data.kinds && data.kinds.length > 1;
+const noun = (sample, slot) => (several ? data.kinds[sample.kinds[slot]][0] : data.slot);
+
 const LISTED = 12; // words
 
 function oneOf(labels) {
@@ -38,7 +42,8 @@ function read(sample) {
   const edges = sample.edges.map((edge) => {
     const nth = seen.get(edge.slot) || 0;
     seen.set(edge.slot, nth + 1);
-    return { ...edge, name: `${edge.slot + 1}${letters(nth)}`, could: new Set(edge.support) };
+    return { ...edge, what: noun(sample, edge.slot), kind: sample.kinds && sample.kinds[edge.slot],
+      name: `${edge.slot + 1}${letters(nth)}`, could: new Set(edge.support) };
   });
   const slots = sample.tiles.length;
   const candidates = [...sample.keep].map((bit, i) => {
@@ -60,7 +65,7 @@ function why(candidate) {
   if (candidate.kept) return `${name} stays: it contradicts no chosen edge.`;
   if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: it was drawn at random.`;
   const reasons = candidate.struckBy.map(
-    (edge) => `${edge.name}: image ${edge.slot + 1} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
+    (edge) => `${edge.name}: ${edge.what} ${edge.slot + 1} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
       `its neighbour in sample ${edge.sample} could only be ${oneOf(edge.support)}`
   );
   return `${name} is struck out by ${reasons.join("; by ")}.`;

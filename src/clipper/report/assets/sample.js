@@ -8,11 +8,12 @@ let focused = null; // the candidate that was clicked or tabbed to; pointing at 
 function slotColumn(sample, edges, slot) {
   const own = edges.filter((edge) => edge.slot === slot);
   const cards = own.length ? own.map(edgeCard) : [el("li", { class: "hint" }, "no neighbour")];
+  const name = `${noun(sample, slot)} ${slot + 1}`;
   const gold = sample.gold === null ? null : el("b", { class: "gold" }, `gold ${data.names[sample.gold[slot]]}`);
   return el("div", { class: "slot", "data-slot": slot },
-    el("div", { class: "own" }, tile(sample.tiles[slot], `image ${slot + 1} of sample ${sample.id}`, 84),
-      el("div", {}, `image ${slot + 1}`, el("br"), gold)),
-    el("ul", { class: "edges", "aria-label": `neighbours of image ${slot + 1}` }, ...cards));
+    el("div", { class: "own" }, tile(sample.tiles[slot], `${name} of sample ${sample.id}`, 84),
+      el("div", {}, name, el("br"), gold)),
+    el("ul", { class: "edges", "aria-label": `neighbours of ${name}` }, ...cards));
 }
 
 function chip(candidate, index) {

@@ -1,0 +1,116 @@
+"""Program: background knowledge as a logic program, and what it lets samples with sentences be labelled as.
+
+This file knows nothing of networks; clingo runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.candidates.abduction import BUDGET
+from clipper.candidates.kinds import Kind, kinds_of, sizes_of
+from clipper.candidates.programs.running import Answers, answers
+from clipper.candidates.programs.wording import Sentence
+from clipper.candidates.programs.writing import Labels, Shape, shapes_of
+from clipper.candidates.table import Candidates
+from clipper.errors import InputError
+
+TIME_LIMIT = 60.0
+"""Seconds that a theory may take by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """An answer-set program over label atoms such as `name(o1, dog)`.
+
+    Each slot of a sample gets exactly one label; the theory says what follows from the labels, and what cannot be.
+
+    Examples:
+        >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
+        >>> program = Program(theory, {"digit": range(10)}, slots=["digit(x1, _)", "digit(x2, _)"])
+        >>> program.candidates(["total(8)", "total(2)", "total(16)"])
+        Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
+        >>> program.support(["total(2)"])[0].nonzero().flatten()
+        tensor([0, 1, 2])
+    """
+
+    theory: str | Path
+    """The program's text, or the path of its file."""
+    labels: Labels
+    """The labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its place."""
+    slots: Sequence[str] = ()
+    """The slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`."""
+    time_limit: float = TIME_LIMIT
+    """Seconds, for each call."""
+
+    def candidates(
+        self,
+        samples: Sequence[Sentence | str],
+        *,
+        budget: int = BUDGET,
+        per_sample: int | None = None,
+        seed: int = 0,
+    ) -> Candidates:
+        """The projections on the label atoms of all answer sets in which each sample's sentence holds.
+
+        Args:
+            samples: a `Sentence` each, or its text where slots and facts are shared.
+            budget: candidates of distinct sentences to list at most.
+            per_sample: draw so many of each sample uniformly, where there are more; every sample of one sentence
+                gets the same ones.
+            seed: of these draws.
+        """
+        if per_sample is not None and per_sample < 1:
+            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
+        found, shapes, places = self._solved(samples, "list", budget, per_sample or 0, seed)
+        kinds = self._kinds()
+        longest = max(len(shape.slots) for shape in shapes)
+        keys = list(found)
+        rows = [np.pad(found[key], ((0, 0), (0, longest - found[key].shape[1])), constant_values=-1) for key in keys]
+        labels = torch.from_numpy(np.concatenate(rows)).long()
+        counts = torch.tensor([len(part) for part in rows])
+        distinct = Candidates.from_tensors(labels, torch.repeat_interleave(counts), sizes_of(kinds))
+        _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
+        place = {key: i for i, key in enumerate(keys)}
+        return distinct.batch([place[key] for key in places])
+
+    def support(self, samples: Sequence[Sentence | str]) -> Tensor:
+        """The labels that each instance takes in some candidate, `(n*m, c)` bool, without listing any candidate."""
+        found, shapes, places = self._solved(samples, "brave", 1, 0, 0)
+        longest = max(len(shape.slots) for shape in shapes)
+        tables = {}
+        for key, pairs in found.items():
+            tables[key] = torch.zeros(longest, self._kinds()[-1].stop, dtype=torch.bool)
+            slot, label = torch.from_numpy(pairs.copy()).long().unbind(1)
+            tables[key][slot, label] = True
+        return torch.cat([tables[key] for key in places])
+
+    def _solved(
+        self, samples: Sequence[Sentence | str], mode: str, budget: int, per_sample: int, seed: int
+    ) -> tuple[Answers, list[Shape], list[tuple[int, int]]]:
+        if not len(samples):
+            raise InputError("expected at least one sample, got none")
+        kinds = self._kinds()
+        shapes, places = shapes_of(samples, self.slots, self.labels)
+        groups = [
+            {"group": i, "text": s.text(self.labels, kinds), "slots": len(s.slots), "sentences": len(s.sentences)}
+            for i, s in enumerate(shapes)
+        ]
+        job: dict[str, Any] = {
+            "groups": groups, "mode": mode, "budget": budget, "per_sample": per_sample, "seed": seed,
+            "classes": kinds[-1].stop,
+        }  # fmt: skip
+        return answers(self.theory, shapes, job, self.time_limit), shapes, places
+
+    def _kinds(self) -> tuple[Kind, ...]:
+        for kind, labels in self.labels.items():
+            if len(set(labels)) < len(labels):
+                raise InputError(f"expected different labels of kind {kind!r}, got one twice")
+        return kinds_of({kind: len(labels) for kind, labels in self.labels.items()})
