@@ -23,8 +23,8 @@ def placements(relations: int) -> Tensor:
     """Where the object of each relation lies, seen from its subject, as in `geometry`: `(relations, 4)`.
 
     Examples:
-        >>> placements(2)[:, :2].round().tolist()  # right, left
-        [[2.0, 0.0], [-2.0, 0.0]]
+        >>> placements(2)[:, 0].round()  # right, left
+        tensor([ 2., -2.])
     """
     number = torch.arange(relations)
     angle = torch.tensor(_ANGLES)[number % 10] * (math.pi / 180)
@@ -63,7 +63,7 @@ def generate(
 
     Examples:
         >>> generate(100, names=50, relations=20)
-        Scenes(100 generated scenes, 252 objects, 152 relations)
+        Scenes(100 generated scenes, 256 objects, 156 relations)
     """
     if scenes < 1 or not others or min(others) < 1 or overlap < 0:
         raise InputError(f"expected scenes with other objects and an overlap of at least 0, got {scenes}, {others}")
