@@ -91,7 +91,11 @@ def begin(folder: Path) -> subprocess.Popen[bytes]:
         "--epochs",
         "30",
     ]
-    return subprocess.Popen([*command, "--jobs", "2", "--out", str(folder)], stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*command, "--jobs", "2", "--out", str(folder)],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell ignores for background jobs
+    )
 
 
 def wait_for_records(folder: Path, count: int) -> None:
