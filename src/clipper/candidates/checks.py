@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -99,3 +100,20 @@ def check_log_probs(log_probs: Tensor, candidates: CandidateSet | CompiledSample
             f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.device}; "
             "move the candidates with candidates.to(device)"
         )
+
+
+def allowed_by_slot(allowed: Tensor, n: int, m: int, c: int) -> Tensor:
+    """`allowed (n*m, c)` bool as `(n, m, c)`."""
+    if allowed.shape != (n * m, c) or allowed.dtype != torch.bool:
+        raise InputError(
+            f"expected allowed of shape ({n * m}, {c}) bool, got {tuple(allowed.shape)} of {allowed.dtype}"
+        )
+    return allowed.view(n, m, c)
+
+
+def known_samples(samples: Tensor | Sequence[int], n: int, device: torch.device) -> Tensor:
+    """The ids of some of `n` samples, `(b,)`, in the given order; a sample may come twice."""
+    ids = torch.as_tensor(samples, dtype=torch.long, device=device)
+    if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= n)):
+        raise InputError(f"expected sample ids in 0 … {n - 1} as one row, got {samples!r}")
+    return ids

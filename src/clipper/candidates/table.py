@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.abduction import BUDGET, Rule, templates
-from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids, kind_of_label
+from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids, kind_of_label, known_samples
 from clipper.candidates.kinds import Classes, Kind, kinds_of
 from clipper.candidates.packing import offsets_of, padded, shuffled_places, smallest_type
 from clipper.errors import InputError
@@ -277,9 +277,7 @@ class Candidates:
 
     def batch(self, samples: Tensor | Sequence[int]) -> Candidates:
         """The candidates of the given samples, in the given order; a sample may come twice."""
-        ids = torch.as_tensor(samples, dtype=torch.long, device=self.offsets.device)
-        if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
-            raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
+        ids = known_samples(samples, self.samples, self.offsets.device)
         start, counts = self.offsets[ids], self.counts[ids]
         offsets = offsets_of(counts)
         total = int(offsets[-1])

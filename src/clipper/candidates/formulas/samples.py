@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs, check_nonempty, kind_of_label
+from clipper.candidates.checks import allowed_by_slot, check_log_probs, check_nonempty, kind_of_label, known_samples
 from clipper.candidates.formulas.compiling import IMPOSSIBLE, Compiled
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
@@ -146,12 +146,7 @@ class CompiledSamples:
 
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
-        if allowed.shape != (self.samples * self.slots, self.classes) or allowed.dtype != torch.bool:
-            raise InputError(
-                f"expected allowed of shape ({self.samples * self.slots}, {self.classes}) bool, "
-                f"got {tuple(allowed.shape)} of {allowed.dtype}"
-            )
-        narrowed = allowed.view(self.samples, self.slots, self.classes)
+        narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     def possible(self) -> Tensor:
@@ -161,9 +156,7 @@ class CompiledSamples:
 
     def batch(self, samples: Tensor | Sequence[int]) -> Self:
         """The formula of the given samples, in the given order; a sample may come twice."""
-        ids = torch.as_tensor(samples, dtype=torch.long, device=self.device)
-        if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
-            raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
+        ids = known_samples(samples, self.samples, self.device)
         allowed = None if self.allowed is None else self.allowed.index_select(0, ids)
         return replace(self, template=self.template.index_select(0, ids), allowed=allowed)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_nonempty
+from clipper.candidates.checks import allowed_by_slot, check_nonempty, known_samples
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattices.building import kind_of_slots
 from clipper.candidates.lattices.counting import count, whole_numbers, words_for
@@ -133,12 +133,7 @@ class GraphSamples:
 
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
-        if allowed.shape != (self.samples * self.slots, self.classes) or allowed.dtype != torch.bool:
-            raise InputError(
-                f"expected allowed of shape ({self.samples * self.slots}, {self.classes}) bool, "
-                f"got {tuple(allowed.shape)} of {allowed.dtype}"
-            )
-        narrowed = allowed.view(self.samples, self.slots, self.classes)
+        narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     def possible(self) -> Tensor:
@@ -148,9 +143,7 @@ class GraphSamples:
 
     def batch(self, samples: Tensor | Sequence[int]) -> Self:
         """The lattice of the given samples, in the given order; a sample may come twice."""
-        ids = torch.as_tensor(samples, dtype=torch.long, device=self.device)
-        if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self.samples)):
-            raise InputError(f"expected sample ids in 0 … {self.samples - 1} as one row, got {samples!r}")
+        ids = known_samples(samples, self.samples, self.device)
         return self._taken(lambda rows: rows.index_select(0, ids))._trimmed()
 
     def _trimmed(self) -> Self:
