@@ -82,7 +82,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
     for place in Selection(quick=True).of(table).places():
         assert place.config.data == ("clips" if table.name == "mugen" else "digits")  # both come with Clipper
         assert place.config.data == "clips" or place.config.samples * place.config.slots <= 1_198
-        assert place.config.encoder in ("trainable", "pixels", "blurred", "middle")
+        assert place.config.encoder in ("trainable", "pixels", "outlines", "middle")
 
 
 def test_a_quick_table_of_scenes_says_that_they_are_generated():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from clipper.errors import InputError
-from clipper.proximity.encoders import Frozen, Pixels, Preprocessing, embed
+from clipper.proximity.encoders import Frozen, Outlines, Pixels, Preprocessing, embed
 
 
 def flat_network(channels: int = 3, size: int = 8, features: int = 5) -> nn.Module:
@@ -82,7 +82,46 @@ def test_blurring_what_is_no_image_is_refused():
         Pixels(blur=1.0)(torch.rand(3, 8))
 
 
-@pytest.mark.parametrize("encoder", [Pixels(), Frozen(flat_network())])
+@given(seed=st.integers(0, 99), cells=st.integers(1, 8), channels=st.integers(1, 3), side=st.integers(3, 30))
+@settings(max_examples=50, deadline=None)
+def test_outlines_turn_with_the_image(seed, cells, channels, side):
+    image = torch.rand(1, channels, side, side, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    upright, turned = (Outlines(cells)(x).view(8, cells, cells) for x in (image, image.rot90(1, (2, 3))))
+    assert torch.allclose(upright.rot90(1, (1, 2)).roll(-2, 0), turned, atol=1e-6)
+
+
+def test_an_edge_counts_in_its_own_direction_and_cell_only():
+    image = torch.zeros(1, 1, 32, 32, dtype=torch.float64)
+    image[..., 5:] = 1  # brighter to the right of column 5
+    outlines = Outlines(cells=4)(image).view(8, 4, 4)
+    assert outlines[0, :, 0].min() > 0.3
+    assert outlines[1:].max() == 0
+    assert outlines[0, :, 3].max() < 1e-3
+
+
+def test_outlines_forgive_a_shift_and_another_brightness_more_than_pixels_do():
+    image, other = torch.zeros(1, 1, 28, 28), torch.zeros(1, 1, 28, 28)
+    image[..., 6:22, 13:16] = other[..., 13:16, 6:22] = 1  # an upright stroke and a lying one
+    moved = 0.8 * image.roll(3, 3) + 0.1
+
+    def likeness(encoder):
+        return float((encoder(image) - encoder(moved)).norm() / (encoder(image) - encoder(other)).norm())
+
+    assert likeness(Outlines()) < 0.5 < likeness(Pixels())
+
+
+@pytest.mark.parametrize(("cells", "directions"), [(0, 8), (7, 2)])
+def test_outlines_without_cells_or_directions_are_refused(cells, directions):
+    with pytest.raises(InputError, match="at least one cell and three directions"):
+        Outlines(cells, directions)
+
+
+def test_outlines_of_what_is_no_image_are_refused():
+    with pytest.raises(InputError, match=r"expected images.*outlines are those of images"):
+        Outlines()(torch.rand(3, 8))
+
+
+@pytest.mark.parametrize("encoder", [Pixels(), Outlines(), Frozen(flat_network())])
 def test_bytes_are_refused_with_a_remedy(encoder):
     with pytest.raises(InputError, match="inputs / 255"):
         encoder(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))

@@ -21,7 +21,7 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
-from clipper.proximity import Encoder, Pixels, embed, pretrained
+from clipper.proximity import Encoder, Outlines, Pixels, embed, pretrained
 from clipper.pruning import Clipper
 from clipper.training import Classifiers
 from clipper.training.config import TrainConfig
@@ -53,8 +53,13 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
-_BLUR = 1.0
-"""Pixels by which handwriting is blurred, so that a small shift is a small distance."""
+_WEIGHTLESS: dict[str, Encoder] = {
+    "pixels": Pixels(),
+    "blurred": Pixels(blur=1.0),  # a small shift of a stroke is a small distance then
+    "outlines": Outlines(),
+    "shuffled": Outlines(),
+    "middle": Middle(),
+}
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
@@ -179,15 +184,12 @@ def encoder_name(config: TrainConfig) -> str:
     """The encoder that the run prunes with; before training, the trained one is yet to come."""
     if config.objective != "joint" or config.encoder != "trainable":
         return config.encoder
-    return {"align": "middle", "vqar": "features"}.get(config.rule, "blurred")
+    return {"align": "middle", "vqar": "features"}.get(config.rule, "outlines")
 
 
 def _encoder(name: str) -> Encoder:
-    if name == "middle":
-        return Middle()
-    if name in ("pixels", "blurred", "shuffled"):
-        return Pixels(blur=0.0 if name == "pixels" else _BLUR)
-    return pretrained(name, size=_ENCODER_SIZE)
+    encoder = _WEIGHTLESS.get(name)
+    return pretrained(name, size=_ENCODER_SIZE) if encoder is None else encoder
 
 
 def once_of(config: TrainConfig) -> bool:

@@ -37,7 +37,8 @@ def table(
     epochs: Annotated[int | None, typer.Option(help="Epochs of each run; the paper has 50.")] = None,
     samples: Annotated[int | None, typer.Option(help="Samples of each run instead of the column's.")] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Frozen encoder: pixels, mobilenet-v2, resnet18 …; default mobilenet-v2.")
+        str | None,
+        typer.Option(help="Frozen encoder: pixels, outlines, mobilenet-v2, resnet18 …; default mobilenet-v2."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes, of one thread each; default: one per core.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(

@@ -50,7 +50,7 @@ def train(
     k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
     encoder: Annotated[
         str,
-        typer.Option(help="trainable: the network's own layer. Frozen: pixels, blurred, resnet18, mobilenet-v2 …"),
+        typer.Option(help="trainable: the network's own layer. Frozen: pixels, outlines, resnet18, mobilenet-v2 …"),
     ] = "trainable",
     when: Annotated[
         When, typer.Option(help="Prune each batch, or the pool once before training (frozen only).")

@@ -1,7 +1,7 @@
 """What is near: encoders, neighbour searches and the proximity graph."""
 
 from clipper.proximity.approximate import FaissSearch
-from clipper.proximity.encoders import Encoder, Frozen, Pixels, Preprocessing, embed, pretrained
+from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels, Preprocessing, embed, pretrained
 from clipper.proximity.graph import ProximityGraph
 from clipper.proximity.instances import Pool
 from clipper.proximity.neighbours import ExactSearch, NeighbourSearch
@@ -12,6 +12,7 @@ __all__ = [
     "FaissSearch",
     "Frozen",
     "NeighbourSearch",
+    "Outlines",
     "Pixels",
     "Pool",
     "Preprocessing",

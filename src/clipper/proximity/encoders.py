@@ -1,24 +1,22 @@
-"""Encoders: callables that turn instances into vectors; here the protocol, raw pixels, and how a pool is embedded.
+"""Encoders: callables that turn instances into vectors; here the protocol, and how a pool is embedded.
 
 This file knows nothing of graphs, labels or training.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, isfinite
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from clipper.errors import InputError
 from clipper.proximity.backbones.preprocessing import Preprocessing
 from clipper.proximity.backbones.pretrained import pretrained
-from clipper.proximity.frozen import Frozen, check_chunk, check_embedding, check_float
+from clipper.proximity.frozen import Frozen, check_chunk, check_embedding
+from clipper.proximity.images import Outlines, Pixels
 
-__all__ = ["Encoder", "Frozen", "Pixels", "Preprocessing", "embed", "pretrained"]
+__all__ = ["Encoder", "Frozen", "Outlines", "Pixels", "Preprocessing", "embed", "pretrained"]
 
 
 class Encoder(Protocol):
@@ -56,48 +54,3 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
 
 def _encode(encoder: Encoder, instances: Tensor) -> Tensor:
     return check_embedding(encoder(instances), len(instances))
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """The inputs themselves, flattened; blurred on request, which forgives small shifts.
-
-    Examples:
-        >>> Pixels()(torch.rand(7, 1, 8, 8)).shape
-        torch.Size([7, 64])
-        >>> Pixels(blur=1.0)(torch.ones(1, 1, 8, 8)).allclose(torch.ones(1, 64))
-        True
-    """
-
-    blur: float = 0.0
-    """Standard deviation of the Gaussian blur in pixels; 0 for none."""
-
-    def __post_init__(self) -> None:
-        if not (isfinite(self.blur) and self.blur >= 0):
-            raise InputError(f"expected a blur of 0 pixels or more, got {self.blur!r}")
-
-    def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, *shape)` to `(instances, d)`."""
-        check_float(inputs)
-        return (self._blurred(inputs) if self.blur else inputs).flatten(1)
-
-    def _blurred(self, inputs: Tensor) -> Tensor:
-        if inputs.ndim != 4:
-            raise InputError(
-                f"expected images of shape (instances, channels, height, width) to blur, got {tuple(inputs.shape)}; "
-                "use Pixels(blur=0) for inputs that are no images"
-            )
-        instances, channels, height, width = inputs.shape
-        planes = inputs.reshape(instances * channels, 1, height, width)
-        kernel = _gaussian(self.blur).to(inputs)  # (taps,)
-        reach = len(kernel) // 2
-        planes = functional.pad(planes, (reach, reach, reach, reach), mode="replicate")
-        planes = functional.conv2d(functional.conv2d(planes, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))
-        return planes.reshape(inputs.shape)
-
-
-def _gaussian(deviation: float) -> Tensor:
-    """A bell curve that sums to one, cut at four standard deviations."""
-    reach = ceil(4 * deviation)
-    weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=torch.float64) / deviation) ** 2)
-    return weights / weights.sum()

@@ -51,9 +51,9 @@ class TrainConfig:
     k: int = 1
     """Neighbours per instance; "joint" takes one for an invitation to choose."""
     encoder: str = "trainable"
-    """"trainable" for the classifier's own penultimate layer; "pixels", "blurred" or a pretrained backbone for a frozen
-    one; "shuffled", a control: blurred pixels of other images. "joint" prunes before there is a trained layer, and
-    begins with "blurred" then."""
+    """"trainable" for the classifier's own penultimate layer; "pixels", "blurred", "outlines" or a pretrained backbone
+    for a frozen one; "shuffled", a control: outlines of other images. "joint" prunes before there is a trained layer,
+    and begins with "outlines" then."""
     when: When = "batch"
     """Prune each batch, or the pool once before training (frozen encoders only); "joint" always prunes the pool."""
     passes: int = 1

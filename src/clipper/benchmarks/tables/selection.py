@@ -12,7 +12,7 @@ from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
-WEIGHTLESS = ("trainable", "pixels", "blurred", "shuffled", "middle", "features")
+WEIGHTLESS = ("trainable", "pixels", "blurred", "outlines", "shuffled", "middle", "features")
 """Encoders that need no file of weights."""
 
 

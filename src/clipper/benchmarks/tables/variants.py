@@ -19,7 +19,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "exact": {"objective": "exact", "encoder": "trainable"},
     "random": {"objective": "random", "encoder": "trainable"},
     "entropy": {"objective": "none", "entropy": ENTROPY},
-    "joint": {"objective": "joint", "encoder": "blurred"},
+    "joint": {"objective": "joint", "encoder": "outlines"},
     "shuffled": {"objective": "joint", "encoder": "shuffled"},
 }
 """What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
@@ -34,8 +34,8 @@ MEANING = {
     "exact": "the stated problem, neighbours by the classifier's own layer",
     "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides, neighbours by blurred pixels (of a clip: its frames' middle), before training; "
-    "of images on seeds from 10 on, because its schedule was settled while looking at seeds 0 to 5 (joint.md)",
+    "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
+    "frames' middle); of images on seeds from 10 on, because it was settled while looking at seeds 0 to 9 (joint.md)",
     "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }

@@ -1,0 +1,111 @@
+"""Encoders of images that need no weights: their pixels, or the directions of their outlines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isfinite, pi
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clipper.errors import InputError
+from clipper.proximity.frozen import check_float
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """The inputs themselves, flattened; blurred on request, which forgives small shifts.
+
+    Examples:
+        >>> Pixels()(torch.rand(7, 1, 8, 8)).shape
+        torch.Size([7, 64])
+        >>> Pixels(blur=1.0)(torch.ones(1, 1, 8, 8)).allclose(torch.ones(1, 64))
+        True
+    """
+
+    blur: float = 0.0
+    """Standard deviation of the Gaussian blur in pixels; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.blur) and self.blur >= 0):
+            raise InputError(f"expected a blur of 0 pixels or more, got {self.blur!r}")
+
+    def __call__(self, inputs: Tensor, /) -> Tensor:
+        """`(instances, *shape)` to `(instances, d)`."""
+        check_float(inputs)
+        if not self.blur:
+            return inputs.flatten(1)
+        _check_images(inputs, "use Pixels(blur=0) for inputs that are no images")
+        return _blurred(inputs, self.blur).flatten(1)
+
+
+@dataclass(frozen=True)
+class Outlines:
+    """How much outline runs in each direction, in each cell of a grid laid over the image.
+
+    Histograms of oriented gradients (Dalal and Triggs, 2005), with soft cells; under their square roots, Euclidean
+    distances are Hellinger's. Brightness is of no matter, and strokes may shift by half a cell: on handwriting, four of
+    five near neighbours are of one class where blurred pixels give two of three.
+
+    Examples:
+        >>> encoder = Outlines(cells=4)
+        >>> encoder(torch.rand(7, 1, 28, 28)).shape
+        torch.Size([7, 128])
+        >>> image = torch.rand(1, 3, 28, 28)
+        >>> torch.allclose(encoder(image), encoder(image + 1), atol=1e-3)
+        True
+    """
+
+    cells: int = 7
+    """Of the grid, along each side."""
+    directions: int = 8
+    """Of a full turn: light on the left is not light on the right."""
+
+    def __post_init__(self) -> None:
+        if self.cells < 1 or self.directions < 3:
+            raise InputError(f"expected at least one cell and three directions, got {self.cells} and {self.directions}")
+
+    def __call__(self, inputs: Tensor, /) -> Tensor:
+        """`(instances, channels, height, width)` to `(instances, directions * cells²)`."""
+        check_float(inputs)
+        _check_images(inputs, "outlines are those of images")
+        planes = _directed(inputs, self.directions)  # (instances, directions, height, width)
+        planes = _blurred(planes, max(inputs.shape[2:]) / self.cells / 2)
+        cells = functional.interpolate(planes, size=(self.cells, self.cells), mode="bilinear")
+        return cells.clamp(min=0).sqrt().flatten(1)
+
+
+def _check_images(inputs: Tensor, remedy: str) -> None:
+    if inputs.ndim != 4:
+        raise InputError(
+            f"expected images of shape (instances, channels, height, width), got {tuple(inputs.shape)}; {remedy}"
+        )
+
+
+def _directed(images: Tensor, directions: int) -> Tensor:
+    """The gradient's length, shared by the two directions it lies between, `(instances, directions, height, width)`."""
+    padded = functional.pad(images, (1, 1, 1, 1), mode="replicate")
+    down = padded[:, :, 2:, 1:-1] - padded[:, :, :-2, 1:-1]
+    right = padded[:, :, 1:-1, 2:] - padded[:, :, 1:-1, :-2]
+    turn = torch.atan2(down, right) * (directions / (2 * pi))  # in steps from one direction to the next
+    away = (turn[:, :, None] - torch.arange(directions, device=images.device).view(-1, 1, 1)) % directions
+    share = (1 - torch.minimum(away, directions - away)).clamp(min=0)  # (instances, channels, directions, …)
+    return (torch.hypot(down, right)[:, :, None] * share).sum(1)
+
+
+def _blurred(images: Tensor, deviation: float) -> Tensor:
+    """Each channel under a Gaussian of so many pixels; at the border, the image goes on as it ends."""
+    planes = images.reshape(-1, 1, *images.shape[2:])
+    kernel = _gaussian(deviation).to(images)  # (taps,)
+    reach = len(kernel) // 2
+    planes = functional.pad(planes, (reach, reach, reach, reach), mode="replicate")
+    planes = functional.conv2d(functional.conv2d(planes, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))
+    return planes.reshape(images.shape)
+
+
+def _gaussian(deviation: float) -> Tensor:
+    """A bell curve that sums to one, cut at four standard deviations."""
+    reach = ceil(4 * deviation)
+    weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=torch.float64) / deviation) ** 2)
+    return weights / weights.sum()
