@@ -15,7 +15,7 @@ from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.trust import Trust, disagreement
-from tests.pruning.pools import brute_force_marginals, clustered
+from tests.pruning.pools import brute_force_marginals, clustered, shuffled
 
 
 def propagated(model: Model, error: float, rounds: int) -> torch.Tensor:
@@ -133,10 +133,30 @@ def test_a_search_finds_what_cuts_no_more_than_the_truth() -> None:
     candidates, embeddings, gold = clustered(30, slots=2, classes=5, spread=0.1)
     model = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3), CandidateFactor(candidates))
     weight = torch.ones(len(model.edges))
-    found = search(model, weight, Plan(starts=16, together=5, rounds=40), torch.Generator().manual_seed(0))
+    found = search(model, weight, Plan(starts=16, together=5, rounds=40, trial=0), torch.Generator().manual_seed(0))
     truth = model.energy(gold.view(-1, 1), weight)
     assert float(found.energy[0]) <= float(truth)
     assert bool((found.energy.diff() >= 0).all())
+
+
+def searched(embeddings: torch.Tensor, candidates: Candidates, trial: int) -> States:
+    model = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3), CandidateFactor(candidates))
+    plan = Plan(starts=8, together=8, rounds=40, trial=trial, generations=0)
+    return search(model, torch.ones(len(model.edges)), plan, torch.Generator().manual_seed(0))
+
+
+def test_where_hurried_starts_meet_the_search_ends_in_the_same_state() -> None:
+    candidates, embeddings, _ = clustered(60, slots=2, classes=4, spread=0.02)
+    hurried, patient = (searched(embeddings, candidates, trial) for trial in (20, 0))
+    assert len(hurried.energy) == 1
+    assert torch.equal(hurried.labels[:, 0], patient.labels[:, 0])
+
+
+def test_where_they_do_not_meet_the_search_goes_on_as_without_them() -> None:
+    candidates, embeddings, _ = clustered(60, slots=2, classes=4)
+    hurried, patient = (searched(shuffled(embeddings), candidates, trial) for trial in (20, 0))
+    assert len(hurried.energy) > 1
+    assert torch.equal(hurried.labels, patient.labels)
 
 
 def test_what_a_receiver_said_is_not_sent_back_to_it() -> None:

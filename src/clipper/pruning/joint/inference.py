@@ -131,9 +131,10 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     near = model.restricted(model.edges.rank < _SEARCHED)
     guess = trust or Trust.by_rank(near.edges.length, farthest=0.35)
     found: States | None = None
-    for attempt in range(_ATTEMPTS):
-        how = replace(plan, generations=0) if attempt == 0 and plan.together < _SMALL else plan
+    how = plan if plan.together >= _SMALL else replace(plan, generations=0)
+    for _ in range(_ATTEMPTS):
         again = search(near, near.weight(errors(near, guess)), how, generator)
+        how = replace(plan, trial=0)
         found = again if found is None else found.joined(again)
         whole = trust or Trust.by_rank(model.edges.length)
         settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)

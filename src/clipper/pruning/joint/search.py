@@ -7,7 +7,7 @@ begins with them, while instances that disagree with their neighbourhood are ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from clipper.errors import InputError
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.messages import Model, round_of_messages
 
+_FEW = 4
+"""Starts of the first try."""
 _OFFSPRING = 0.7
 """An offspring's share of the rounds and of the noise: it knows something to begin with."""
 
@@ -28,6 +30,8 @@ class Plan:
     """States in a generation."""
     together: int = 64
     """States propagated at once, so that memory stays bounded."""
+    trial: int = 40
+    """Rounds of a first try from a few starts; where all of them meet, there is nothing to search. 0 for no try."""
     generations: int = 12
     """Generations of offspring, at most."""
     patience: int = 3
@@ -86,6 +90,9 @@ def search(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator)
         plan: how long to search.
         generator: of the noise.
     """
+    tried = _tried(model, weight, plan, generator)
+    if tried is not None:
+        return tried
     first = annealed(model, weight, plan, generator)
     found, waited = first.best(plan.elite), 0
     for _ in range(0 if first.meeting() >= max(3, plan.witnesses * plan.starts) else plan.generations):
@@ -95,6 +102,16 @@ def search(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator)
         waited = waited + 1 if float(offspring.energy[0]) >= float(found.energy[0]) - 1e-4 else 0
         found = found.joined(offspring).best(plan.elite)
     return found
+
+
+def _tried(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator) -> States | None:
+    """The state in which a few hurried starts meet, if they all do; the noise of a search to follow stays as it was."""
+    starts = min(_FEW, plan.starts)
+    if not plan.trial or starts < _FEW:
+        return None
+    hurried = replace(plan, starts=starts, rounds=plan.trial)
+    states = annealed(model, weight, hurried, generator.clone_state())
+    return states.best(1) if states.meeting() == starts else None
 
 
 def annealed(
