@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from clipper.benchmarks import identifiability
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.identifiability import consistent_names, identified
+from clipper.benchmarks.identifiability import consistent_names, distinct, identified
 from clipper.benchmarks.tasks import gold_of
 from clipper.cli import bench_ceiling
 from clipper.errors import BudgetError
@@ -41,6 +41,7 @@ def test_the_ways_to_name_the_classes_are_those_of_brute_force(rule, pool) -> No
     assert tuple(range(classes)) in found, "the truth is among them"
     alike = [len({names[i] for names in expected}) == 1 for i in range(classes)]
     assert identified(found).tolist() == alike
+    assert distinct(found) == [names for names in itertools.permutations(range(classes)) if names in expected]
 
 
 def test_too_many_ways_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,5 +59,6 @@ def test_the_command_says_what_is_left_open() -> None:
     document = json.loads(result.stdout)
     gold = gold_of(train_and_test("digits")[0], "max", 40, 3, seed=1)
     assert document["rows"][1]["ways"] == len(consistent_names(max, gold, 10))
-    assert 0 < document["mean"] < 1, "40 maxima do not identify the small digits"
+    assert 0 < document["mean"] <= document["mean_distinct"]
+    assert document["mean"] < 1, "40 maxima do not identify the small digits"
     assert "left open" in CliRunner().invoke(bench, command, catch_exceptions=False).stdout

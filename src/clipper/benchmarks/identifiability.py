@@ -62,6 +62,16 @@ def _extended(
             yield from _extended(longer, rule, settled, domains)
 
 
+def distinct(names: Sequence[Names]) -> list[Names]:
+    """Those in which no two classes share a label: what is left if it is known that classes differ.
+
+    Examples:
+        >>> distinct([(0, 1, 2), (1, 1, 2), (2, 1, 2)])
+        [(0, 1, 2)]
+    """
+    return [name for name in names if len(set(name)) == len(name)]
+
+
 def identified(names: Sequence[Names]) -> Tensor:
     """Which classes have the same label in every way to name them, `(c,)` bool.
 

@@ -116,3 +116,8 @@ def _least(values: Tensor, pair: Tensor, pairs: int) -> Tensor:
     """The smallest value of each pair, `(P,)`."""
     start = torch.zeros(pairs, dtype=values.dtype, device=values.device)
     return start.scatter_reduce_(0, pair, values, "amin", include_self=False)
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """`labels (n*m, states)` as `(n*m, c, states)`; nothing where the slot is unused."""
+    return (labels[:, None] == torch.arange(classes, device=labels.device)[:, None]).float()

@@ -28,6 +28,13 @@ class Factor(Protocol):
     def size(self) -> int:
         """Numbers that one start needs."""
 
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+
+    def part(self, samples: Tensor, /) -> Factor:
+        """The formulas of some samples."""
+
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`, given log-odds `field` of that shape."""
 
@@ -69,6 +76,15 @@ class CandidateFactor:
     def size(self) -> int:
         """Numbers that one start needs."""
         return len(self.candidates)
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.candidates.support
+
+    def part(self, samples: Tensor, /) -> CandidateFactor:
+        """The formulas of some samples."""
+        return CandidateFactor(self.candidates.batch(samples))
 
     def probability(self, field: Tensor, /) -> Tensor:
         """Of each candidate, `(Ω, starts)`; a sample's sum to one."""

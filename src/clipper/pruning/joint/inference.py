@@ -15,6 +15,7 @@ from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.lattice_factor import LatticeFactor
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
+from clipper.pruning.joint.renaming import Readings, named
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
@@ -79,10 +80,13 @@ def infer(
     check_edges(candidates, graph, candidates)
     curve = _checked_trust(trust)
     factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Implicit) else CandidateFactor(candidates)
-    model = model_of(candidates, graph, factor, log_probs)
+    model = replace(model_of(candidates, graph, factor, log_probs), crowded=curve is None)
     with torch.no_grad():
         settled = _settled(model, curve, _plan(model, starts), torch.Generator().manual_seed(seed))
-        return _posterior(candidates, graph, model, settled)
+        readings = Readings(settled.field, settled.field.new_ones(1))
+        if curve is None and _verdict(settled) != "uninformative":
+            settled, readings = named(model, settled)
+        return _posterior(candidates, graph, model, settled, readings)
 
 
 def model_of(candidates: CandidateSet, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
@@ -143,16 +147,19 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     return settled
 
 
-def _posterior(candidates: Set, graph: ProximityGraph, model: Model, settled: Settled) -> Posterior[Set]:
+def _posterior(
+    candidates: Set, graph: ProximityGraph, model: Model, settled: Settled, readings: Readings
+) -> Posterior[Set]:
     n, m, c = model.factor.shape
-    labels = model.factor.best(settled.field)
+    labels = model.factor.best(readings.field[:, :, :1].contiguous())
     cut = float(model.edges.cut(labels, settled.weight))
     return Posterior(
         candidates,
         graph,
-        log_odds=settled.field.view(n, m, c),
+        log_odds=readings.field.view(n, m, c, -1),
+        weight=readings.weight,
         labels=labels.view(n, m),
-        marginals=model.factor.marginals(settled.field).view(n, m, c),
+        marginals=(model.factor.marginals(readings.field) @ readings.weight).view(n, m, c),
         energy=cut / max(float(settled.weight.sum()), 1e-9),
         trust=settled.trust,
         verification=settled.verification,

@@ -32,6 +32,15 @@ class LatticeFactor:
         """Numbers that one start needs."""
         return self.lattice.samples * self.lattice.states
 
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.lattice.support
+
+    def part(self, samples: Tensor, /) -> LatticeFactor:
+        """The formulas of some samples."""
+        return LatticeFactor(self.lattice.batch(samples))
+
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
         n, m, c = self.shape

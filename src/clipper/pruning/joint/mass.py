@@ -30,7 +30,9 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
     return torch.empty_like(enough).scatter_(0, order, ~enough)
 
 
-def heaviest_labels(lattice: Implicit, log_odds: Tensor, marginals: Tensor, best: Tensor, mass: float) -> Tensor:
+def heaviest_labels(
+    lattice: Implicit, log_odds: Tensor, weight: Tensor, marginals: Tensor, best: Tensor, mass: float
+) -> Tensor:
     """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
 
     A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The most
@@ -38,7 +40,8 @@ def heaviest_labels(lattice: Implicit, log_odds: Tensor, marginals: Tensor, best
 
     Args:
         lattice: what the labels could be.
-        log_odds: of each label of each slot, without the formula, `(n, m, c)`.
+        log_odds: of each label of each slot, without the formula, `(n, m, c, ways)`.
+        weight: how probable each of these readings is, `(ways,)`.
         marginals: of each label of each slot, with it, `(n, m, c)`.
         best: the labels of each sample's most probable candidate, `(n, m)`.
         mass: how much.
@@ -48,19 +51,22 @@ def heaviest_labels(lattice: Implicit, log_odds: Tensor, marginals: Tensor, best
         >>> from clipper.candidates.machines import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[2], slots=2, classes=3)
         >>> log_odds = torch.tensor([[[0.1, 0.3, 0.6], [1.0, 1.0, 1.0]]]).log()
-        >>> kept = heaviest_labels(lattice, log_odds, lattice.marginals(log_odds), torch.tensor([[2, 0]]), mass=0.8)
+        >>> marginals, best = lattice.marginals(log_odds), torch.tensor([[2, 0]])
+        >>> kept = heaviest_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass=0.8)
         >>> lattice.restrict(kept).to_candidates().labels.tolist()
         [[1, 1], [2, 0]]
     """
     labels = torch.arange(lattice.classes, device=best.device)
     certain = (best[..., None] == labels) | (mass >= 1)
-    whole = lattice.log_probability(log_odds.double())
-    low = torch.full_like(whole, _LOWEST).log()  # leaves enough, or as good as
-    high = torch.zeros_like(whole)  # may not
+    readings = log_odds.double().unbind(3)
+    whole = torch.stack([lattice.log_probability(reading) for reading in readings], dim=1)  # (n, ways)
+    low = torch.full_like(whole[:, 0], _LOWEST).log()  # leaves enough, or as good as
+    high = torch.zeros_like(low)  # may not
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         kept = certain | (marginals >= middle.exp()[:, None, None])
-        left = lattice.narrowed(kept.flatten(0, 1)).log_probability(log_odds.double()) - whole
-        enough = left.exp() >= mass
+        narrowed = lattice.narrowed(kept.flatten(0, 1))
+        left = torch.stack([narrowed.log_probability(reading) for reading in readings], dim=1) - whole
+        enough = left.exp() @ weight.double() >= mass * (1 - 1e-9)
         low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
     return (certain | (marginals >= low.exp()[:, None, None])).flatten(0, 1)

@@ -6,14 +6,17 @@ is a mixture of what its sender believes and of nothing: no table of label pairs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-import torch
-from torch import Tensor
+from torch import Tensor, finfo
+from torch.nn.functional import pad
 
-from clipper.pruning.joint.edges import Edges
+from clipper.pruning.joint.edges import Edges, one_hot
 from clipper.pruning.joint.factors import Factor
+
+_RAREST = 4.0
+"""Agreement on a rare label is worth this many times what it is worth on a typical one, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +29,22 @@ class Model:
     """`(n*m, c, 1)`: log-odds that are known beforehand, such as a classifier's."""
     possible: Tensor
     """`(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused."""
+    crowded: bool = False
+    """Whether to agree on a label that many have is worth less: among many, somebody near is easily found."""
+
+    @cached_property
+    def typical(self) -> Tensor:
+        """`(c, 1)`: how many instances would have each label if all labels of a kind were as frequent."""
+        possible = self.possible.to(self.unary.dtype)
+        return (possible / possible.sum(1, keepdim=True).clamp(min=1)).sum(0)[:, None]
+
+    def rarity(self, belief: Tensor) -> Tensor:
+        """What agreement on each label is worth, `(c, starts)`, given how many have it by `belief (n*m, c, starts)`.
+
+        A neighbour of the same class is one of its members, each with the same chance: half as probable a one where the
+        class is twice as large. Without this, nothing would keep two classes from sharing a name.
+        """
+        return ((self.typical + 1) / (belief.sum(0) + 1)).clamp(1 / _RAREST, _RAREST)
 
     @cached_property
     def others(self) -> Tensor:
@@ -51,12 +70,16 @@ class Model:
 
     def energy(self, labels: Tensor, weight: Tensor) -> Tensor:
         """The weight `(P,)` that each labelling `(n*m, states)` cuts, less what it has in its favour, `(states,)`."""
-        favour = torch.nn.functional.pad(self.unary[:, :, 0], (1, 0)).gather(1, labels + 1)
-        return self.edges.cut(labels, weight) - favour.sum(0)
+        favour = pad(self.unary[:, :, 0], (1, 0)).gather(1, labels + 1).sum(0)
+        if self.crowded:
+            worth = pad(self.rarity(one_hot(labels, self.unary.shape[1])).log(), (0, 0, 1, 0))  # (1 + c, states)
+            agreed = worth.gather(0, labels.index_select(0, self.edges.first) + 1)  # (P, states)
+            favour += (agreed * ~self.edges.differs(labels)).sum(0)
+        return self.edges.cut(labels, weight) - favour
 
     def restricted(self, keep: Tensor) -> Model:
         """The model with the pairs `keep (P,)` only."""
-        return Model(self.factor, self.edges.subset(keep), self.unary, self.possible)
+        return replace(self, edges=self.edges.subset(keep))
 
 
 def round_of_messages(
@@ -74,8 +97,12 @@ def round_of_messages(
     field = model.field(messages)
     belief = model.factor.marginals(field if push is None else field.add_(push))
     believed = without_reply(model, messages, belief)
-    miss = (error / model.others).repeat(2)[:, None, None]
-    believed.mul_(1 - error.repeat(2)[:, None, None] - miss).add_(miss)
+    miss, agreed = (error / model.others).repeat(2)[:, None, None], (1 - error).repeat(2)[:, None, None]
+    if model.crowded:
+        agreed = agreed * model.rarity(belief)
+    believed.mul_(agreed - miss).add_(miss)
+    if model.crowded:
+        believed.div_(believed.sum(1, keepdim=True))
     return believed.lerp_(messages, damping)
 
 
@@ -83,4 +110,4 @@ def without_reply(model: Model, messages: Tensor, belief: Tensor) -> Tensor:
     """What each message's sender believes, `(2P, c, starts)`, apart from what the receiver told it."""
     reverse = messages.roll(len(model.edges), 0)
     believed = belief.index_select(0, model.edges.source).div_(reverse)
-    return believed.div_(believed.sum(1, keepdim=True).clamp_(min=torch.finfo(believed.dtype).tiny))
+    return believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))

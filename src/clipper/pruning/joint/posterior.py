@@ -33,7 +33,10 @@ class Posterior(Generic[Set]):
     candidates: Set
     graph: ProximityGraph
     log_odds: Tensor
-    """`(n, m, c)`: what each instance is told by all others; its sample's formula has no part in it."""
+    """`(n, m, c, ways)`: what each instance is told by all others; its sample's formula has no part in it. One reading
+    for each way to name the labels that the formulas allow."""
+    weight: Tensor
+    """`(ways,)`: how probable each of these is, the most probable first."""
     labels: Tensor
     """`(n, m)`: each sample's most probable candidate; -1 in unused slots."""
     marginals: Tensor
@@ -57,7 +60,7 @@ class Posterior(Generic[Set]):
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = must_be_listed(self.candidates, "the probability of each candidate")
-        return CandidateFactor(listed).probability(self.log_odds.flatten(0, 1)[..., None])[:, 0]
+        return CandidateFactor(listed).probability(self.log_odds.flatten(0, 1)) @ self.weight
 
     @overload
     def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
@@ -96,7 +99,7 @@ class Posterior(Generic[Set]):
         return Pruning(candidates, keep, chosen, lambda _: survivors())
 
     def _narrowed(self, lattice: Implicit, mass: float) -> LatticePruning:
-        allowed = heaviest_labels(lattice, self.log_odds, self.marginals, self.labels, mass)
+        allowed = heaviest_labels(lattice, self.log_odds, self.weight, self.marginals, self.labels, mass)
         survivors = partial(_narrowed_support, lattice, allowed)
         unproved = dict.fromkeys(range(lattice.samples), 1)
         return LatticePruning(lattice, _respected(lattice, self.graph, survivors), allowed, unproved)

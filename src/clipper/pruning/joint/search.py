@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clipper.errors import InputError
-from clipper.pruning.joint.edges import Edges
+from clipper.pruning.joint.edges import Edges, one_hot
 from clipper.pruning.joint.messages import Model, round_of_messages
 
 _FEW = 4
@@ -171,8 +171,3 @@ def trouble(edges: Edges, weight: Tensor, labels: Tensor) -> Tensor:
     total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
     whole = weight.new_zeros(edges.instances).index_add_(0, edges.source, weight.repeat(2))
     return total / whole.clamp(min=torch.finfo(whole.dtype).tiny)[:, None]
-
-
-def one_hot(labels: Tensor, classes: int) -> Tensor:
-    """`labels (n*m, states)` as `(n*m, c, states)`; nothing where the slot is unused."""
-    return (labels[:, None] == torch.arange(classes, device=labels.device)[:, None]).float()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
-from clipper.pruning.joint.search import one_hot
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust, disagreement
 
 _ROUNDS = 60
