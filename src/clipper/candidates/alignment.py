@@ -61,7 +61,7 @@ class Alignments(Lattice):
         places = [len(text) for text in texts]
         graph, template = graph_of(*PLACES, places, frames, kinds, None, budget=BUDGET)
         rows = [[*text, *[-1] * (max(places) - len(text))] for text in texts]
-        return cls(graph, template, kinds_of(classes), actions=torch.tensor(rows))
+        return cls(template, kinds_of(classes), graph=graph, actions=torch.tensor(rows))
 
     @property
     def places(self) -> Tensor:
@@ -96,8 +96,7 @@ class Alignments(Lattice):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        if gold.shape != (self.samples, self.slots):
-            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        self._check_gold(gold)
         place = torch.nn.functional.pad(gold[:, 1:] != gold[:, :-1], (1, 0)).cumsum(1)  # (n, m)
         shown = self.actions.gather(1, place.clamp(max=self.actions.shape[1] - 1))
         right = (shown == gold) & (gold >= 0) & (place < self.places[:, None])

@@ -78,7 +78,8 @@ class Formula(CompiledSamples):
         compiled = Compiled([p for p, _ in distinct], [taken[:length] for _, length in distinct], budget)
         place = {pair: i for i, pair in enumerate(distinct)}
         template = torch.tensor([place[pair] for pair in pairs])
-        made = cls(compiled, template, torch.tensor([length for _, length in distinct]), kinds)
+        lengths_of = torch.tensor([length for _, length in distinct])
+        made = cls(template, kinds, compiled=compiled, lengths_of=lengths_of)
         _check_possible(made)
         return made
 
@@ -189,7 +190,7 @@ class Formula(CompiledSamples):
     @cached_property
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(torch.zeros(self.samples, self.slots, self.classes, device=self.device), 1).labels.long()
+        return self.top_k(self.zeros(), 1).labels.long()
 
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """Candidates from `labels (rows, m)` and `sample (rows,)`, ascending."""

@@ -76,17 +76,12 @@ class Lattice(GraphSamples):
         kinds = kinds_of(classes)
         graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
-        return cls(graph, template, kinds)
+        return cls(template, kinds, graph=graph)
 
     @property
     def states(self) -> int:
         """How many states the rule has."""
         return self.graph.states
-
-    @cached_property
-    def log_count(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)` in double precision."""
-        return self.log_probability(torch.zeros(self.samples, self.slots, self.classes, device=self.device).double())
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
@@ -190,7 +185,7 @@ class Lattice(GraphSamples):
     @cached_property
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(torch.zeros(self.samples, self.slots, self.classes, device=self.device), 1).labels.long()
+        return self.top_k(self.zeros(), 1).labels.long()
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; finite; all equal if None."""

@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import allowed_by_slot, check_log_probs, check_nonempty, kind_of_label, known_samples
+from clipper.candidates.checks import check_log_probs, kind_of_label
 from clipper.candidates.formulas.compiling import IMPOSSIBLE, Compiled
-from clipper.candidates.kinds import Kind
-from clipper.errors import InputError
+from clipper.candidates.unlisted import Unlisted
 
 _EXACT = 2**53
 """Below this, whole numbers in double precision are exact."""
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledSamples:
+class CompiledSamples(Unlisted):
     """Samples that share a circuit, each with its own formula and, where it was pruned, its own allowed labels."""
 
-    compiled: Compiled
-    """The circuit, shared by all samples."""
-    template: Tensor
-    """`(n,)`: which of the circuit's formulas each sample satisfies."""
-    lengths_of: Tensor
+    compiled: Compiled = field(kw_only=True)
+    """The circuit, shared by all samples; a template is one of its formulas."""
+    lengths_of: Tensor = field(kw_only=True)
     """`(formulas,)`: how many slots each formula is about."""
-    kinds: tuple[Kind, ...]
-    """The kinds of label; one, unless several classifiers are trained."""
-    allowed: Tensor | None = None
-    """`(n, m, c)` bool: the labels that a restriction has left to each instance; None for all."""
-
-    @property
-    def samples(self) -> int:
-        """How many samples there are, `n`."""
-        return len(self.template)
 
     @property
     def slots(self) -> int:
         """How many slots the longest sample has, `m`."""
         return int(self.compiled.pairs[:, 0].max()) + 1
-
-    @property
-    def classes(self) -> int:
-        """The length of the label axis, `c`."""
-        return self.kinds[-1].stop
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tensors are."""
-        return self.template.device
 
     @property
     def states(self) -> int:
@@ -63,11 +40,6 @@ class CompiledSamples:
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
         return self.lengths_of[self.template]
-
-    @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return bool((self.lengths < self.slots).any())
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
@@ -100,15 +72,9 @@ class CompiledSamples:
         ]
 
     @cached_property
-    def log_count(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)` in double precision."""
-        return self.log_probability(torch.zeros(self.samples, self.slots, self.classes, device=self.device).double())
-
-    @cached_property
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
-        zeros = torch.zeros(self.samples, self.slots, self.classes, device=self.device).double()
-        return (self.marginals(zeros) > 0).flatten(0, 1)
+        return (self.marginals(self.zeros().double()) > 0).flatten(0, 1)
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
@@ -132,42 +98,19 @@ class CompiledSamples:
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        if gold.shape != (self.samples, self.slots):
-            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        self._check_gold(gold)
         inside = (gold >= 0) == (self.kind >= 0)
         just = torch.nn.functional.one_hot(gold.clamp(min=0).long(), self.classes).bool()
         return inside.all(1) & self.narrowed(just.flatten(0, 1)).possible()
-
-    def restrict(self, allowed: Tensor) -> Self:
-        """Only the candidates whose every label is in `allowed (n*m, c)` bool; every sample must keep one."""
-        restricted = self.narrowed(allowed)
-        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
-        return restricted
-
-    def narrowed(self, allowed: Tensor) -> Self:
-        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
-        narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
-        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
         with torch.no_grad():
             return self.log_count > -torch.inf
 
-    def batch(self, samples: Tensor | Sequence[int]) -> Self:
-        """The formula of the given samples, in the given order; a sample may come twice."""
-        ids = known_samples(samples, self.samples, self.device)
-        allowed = None if self.allowed is None else self.allowed.index_select(0, ids)
-        return replace(self, template=self.template.index_select(0, ids), allowed=allowed)
-
-    def span(self, first: int, last: int) -> Self:
-        """The formula of the samples `first` to `last - 1`."""
-        return self.batch(torch.arange(first, last))
-
     def to(self, device: torch.device | str) -> Self:
         """The same formula on another device."""
-        allowed = None if self.allowed is None else self.allowed.to(device)
-        return replace(self, template=self.template.to(device), lengths_of=self.lengths_of.to(device), allowed=allowed)
+        return replace(super().to(device), lengths_of=self.lengths_of.to(device))
 
     @cached_property
     def mask(self) -> Tensor:

@@ -2,63 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import allowed_by_slot, check_nonempty, known_samples
-from clipper.candidates.kinds import Kind
 from clipper.candidates.lattices.building import kind_of_slots
 from clipper.candidates.lattices.counting import count, whole_numbers, words_for
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.reach import support, viable
 from clipper.candidates.lattices.rows import followed
 from clipper.candidates.lattices.trimming import only
-from clipper.errors import InputError
+from clipper.candidates.unlisted import Unlisted
 
 _LARGE = 1 << 14
 """Arcs in a slot from which on a batch gets a graph of its own: to find its part costs less than to walk the rest."""
 
 
 @dataclass(frozen=True, eq=False)
-class GraphSamples:
+class GraphSamples(Unlisted):
     """What is known of a lattice's samples without a classifier: counts, support, restrictions, batches."""
 
-    PER_SAMPLE: ClassVar[tuple[str, ...]] = ("template", "allowed")
-    """The fields that have a row for each sample."""
-
-    graph: StateGraph
-    """The states of the rule, shared by all samples."""
-    template: Tensor
-    """`(n,)`: which target and length each sample has."""
-    kinds: tuple[Kind, ...]
-    """The kinds of label; one, unless several classifiers are trained."""
-    allowed: Tensor | None = None
-    """`(n, m, c)` bool: the labels that a restriction has left to each instance; None for all."""
-
-    @property
-    def samples(self) -> int:
-        """How many samples there are, `n`."""
-        return len(self.template)
+    graph: StateGraph = field(kw_only=True)
+    """The states of the rule, shared by all samples; a template is a target and a length."""
 
     @property
     def slots(self) -> int:
         """How many slots the longest sample has, `m`."""
         return self.graph.slots
-
-    @property
-    def classes(self) -> int:
-        """The length of the label axis, `c`."""
-        return self.kinds[-1].stop
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tensors are."""
-        return self.template.device
 
     def prepare(self) -> None:
         """Work out now what an engine will need, so that it is not first worked out in inference mode."""
@@ -73,7 +47,7 @@ class GraphSamples:
     @property
     def ragged(self) -> bool:
         """Whether some slots are unused."""
-        return self.graph.ragged and bool((self.lengths < self.slots).any())
+        return self.graph.ragged and super().ragged
 
     @property
     def lengths(self) -> Tensor:
@@ -117,24 +91,12 @@ class GraphSamples:
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        if gold.shape != (self.samples, self.slots):
-            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        self._check_gold(gold)
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
         taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1).long()[..., None])[..., 0]
         return inside & (taken | (self.kind < 0)).all(1)
-
-    def restrict(self, allowed: Tensor) -> Self:
-        """Only the candidates whose every label is in `allowed (n*m, c)` bool; every sample must keep one."""
-        restricted = self.narrowed(allowed)
-        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
-        return restricted
-
-    def narrowed(self, allowed: Tensor) -> Self:
-        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
-        narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
-        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
@@ -143,8 +105,7 @@ class GraphSamples:
 
     def batch(self, samples: Tensor | Sequence[int]) -> Self:
         """The lattice of the given samples, in the given order; a sample may come twice."""
-        ids = known_samples(samples, self.samples, self.device)
-        return self._taken(lambda rows: rows.index_select(0, ids))._trimmed()
+        return super().batch(samples)._trimmed()
 
     def _trimmed(self) -> Self:
         """The same samples, on the part of a large graph that leads to their targets."""
@@ -155,19 +116,9 @@ class GraphSamples:
             return self
         return replace(self, graph=only(self.graph, wanted), template=template)
 
-    def span(self, first: int, last: int) -> Self:
-        """The lattice of the samples `first` to `last - 1`."""
-        return self._taken(lambda rows: rows[first:last])
-
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
-        return replace(self._taken(lambda rows: rows.to(device)), graph=self.graph.to(device))
-
-    def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
-        """The lattice with what is taken of every field that has a row for each sample."""
-        found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
-        changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
-        return replace(self, **changes)
+        return replace(super().to(device), graph=self.graph.to(device))
 
     @cached_property
     def _mask(self) -> Tensor | None:
