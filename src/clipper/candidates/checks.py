@@ -13,7 +13,7 @@ from clipper.errors import InputError
 
 if TYPE_CHECKING:
     from clipper.candidates import CandidateSet
-    from clipper.candidates.formulas.samples import CompiledSamples
+    from clipper.candidates.unlisted import Unlisted
 
 _CHUNK = 1 << 20
 """Candidates checked together, so that memory stays bounded."""
@@ -87,7 +87,7 @@ def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
     return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1
 
 
-def check_log_probs(log_probs: Tensor, candidates: CandidateSet | CompiledSamples) -> None:
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet | Unlisted) -> None:
     """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
     expected = (candidates.samples, candidates.slots, candidates.classes)
     if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():

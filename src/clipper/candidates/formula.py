@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,12 +21,10 @@ from clipper.candidates.formulas.writing import Clauses, Proposition, from_claus
 from clipper.candidates.kinds import Classes, Kind, kinds_of
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import BudgetError, InputError
+from clipper.errors import InputError
 
 BUDGET = 1_000_000
 """Size of the largest diagram to compile."""
-LISTED = 1_000_000
-"""Candidates that `Formula.to_candidates` lists before it asks for another way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +45,8 @@ class Formula(CompiledSamples):
         >>> formula.support.tolist()
         [[True, True, True], [True, True, True]]
     """
+
+    LISTED: ClassVar[int] = 1_000_000
 
     @classmethod
     def from_propositions(
@@ -149,48 +149,14 @@ class Formula(CompiledSamples):
             mean = (share * torch.where(share > 0, inputs, 0)).sum((1, 2))
             return torch.where(possible, total - mean, 0).to(log_probs.dtype)
 
-    def top_k(self, log_probs: Tensor, k: int) -> Candidates:
-        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
-        check_log_probs(log_probs, self)
-        if k < 1:
-            raise InputError(f"expected k of at least 1, got {k}")
-        labels, sample = best(self, log_probs.detach().double(), k)
-        return self._rows(labels, sample)
+    def _best(self, log_probs: Tensor, k: int) -> Candidates:
+        return self._rows(*best(self, log_probs.double(), k))
 
-    def sample(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
-        """At most `per_sample` different candidates of each sample, drawn at random.
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        return self._rows(*drawn(self, per_sample, generator, log_probs))
 
-        Args:
-            per_sample: how many.
-            seed: of the draws.
-            log_probs: `(n, m, c)`: draw so many times from the classifier's distribution over the candidates, and
-                keep each candidate once. Without it, draw uniformly and without replacement.
-        """
-        if per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        if log_probs is not None:
-            check_log_probs(log_probs, self)
-        labels, sample = drawn(self, per_sample, torch.Generator().manual_seed(seed), log_probs)
-        return self._rows(labels, sample)
-
-    def sample_at_random(self, per_sample: int, seed: int = 0) -> Candidates:
-        """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
-        return self.sample(per_sample, seed)
-
-    def to_candidates(self, budget: int = LISTED) -> Candidates:
-        """Every candidate as a row, in the order of `Candidates.from_rule`; a `BudgetError` if there are too many."""
-        total = sum(self.counts)
-        if total > budget:
-            raise BudgetError(
-                f"the formula has {total:,} candidates, more than the budget of {budget:,}. Use it as it is, take "
-                "some with sample() or top_k(), or raise budget= if memory and time allow"
-            )
+    def _all(self) -> Candidates:
         return self._rows(*listed(self))
-
-    @cached_property
-    def first(self) -> Tensor:
-        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(self.zeros(), 1).labels.long()
 
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """Candidates from `labels (rows, m)` and `sample (rows,)`, ascending."""

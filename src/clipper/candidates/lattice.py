@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,10 +24,7 @@ from clipper.candidates.lattices.samples import GraphSamples
 from clipper.candidates.lattices.sums import log_probability, masked, output_probabilities
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import BudgetError, InputError
-
-LISTED = 20_000_000
-"""Candidates that `Lattice.to_candidates` lists before it asks for another way."""
+from clipper.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +44,8 @@ class Lattice(GraphSamples):
         >>> lattice.batch([0]).top_k(torch.randn(1, 40, 10), k=3)
         Candidates(1 samples, 3 candidates, 40 slots, 10 classes)
     """
+
+    LISTED: ClassVar[int] = 20_000_000
 
     @classmethod
     def from_rule(
@@ -124,12 +123,8 @@ class Lattice(GraphSamples):
         parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self._pieces()]
         return torch.cat(parts).to(log_probs.dtype)
 
-    def top_k(self, log_probs: Tensor, k: int) -> Candidates:
-        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
-        check_log_probs(log_probs, self)
-        if k < 1:
-            raise InputError(f"expected k of at least 1, got {k}")
-        logs = masked(self._inward(log_probs.detach()), self._mask, forbidden=-torch.inf)
+    def _best(self, log_probs: Tensor, k: int) -> Candidates:
+        logs = masked(self._inward(log_probs), self._mask, forbidden=-torch.inf)
         pieces = self.graph.pieces(self.samples, each=k)
         parts = [best(self.graph, self.template[part], logs[part], k) for part in pieces]
         widest = max(found.shape[1] for _, found in parts)
@@ -137,55 +132,20 @@ class Lattice(GraphSamples):
         labels, found = (torch.cat(column) for column in zip(*padded, strict=True))
         return self._rows(self.outward(labels[found], found.nonzero()[:, 0]), found.sum(1))
 
-    def sample(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
-        """At most `per_sample` different candidates of each sample, drawn at random.
-
-        Args:
-            per_sample: how many.
-            seed: of the draws.
-            log_probs: `(n, m, c)`: draw so many times from the classifier's distribution over the candidates, and
-                keep each candidate once. Without it, draw uniformly and without replacement.
-
-        Examples:
-            >>> from clipper.candidates.machines import SUM
-            >>> lattice = Lattice.from_rule(*SUM, targets=[8, 150], slots=[2, 30], classes=10)
-            >>> lattice.sample(100).counts
-            tensor([  9, 100])
-        """
-        if per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        if log_probs is not None:
-            check_log_probs(log_probs, self)
-        generator = torch.Generator().manual_seed(seed)
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is None:
             labels, sample = uniform(self, per_sample, generator)
         else:
-            labels, sample = by_weight(self, per_sample, generator, log_probs.detach())
+            labels, sample = by_weight(self, per_sample, generator, log_probs)
         order = sample.argsort(stable=True)
         return self._rows(labels[order], torch.bincount(sample, minlength=self.samples))
 
-    def sample_at_random(self, per_sample: int, seed: int = 0) -> Candidates:
-        """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
-        return self.sample(per_sample, seed)
-
-    def to_candidates(self, budget: int = LISTED) -> Candidates:
-        """Every candidate as a row, in the order of `Candidates.from_rule`; a `BudgetError` if there are too many."""
-        total = sum(self.counts)
-        if total > budget:
-            raise BudgetError(
-                f"the lattice holds {total:,} candidates, more than the budget of {budget:,}. Use it as it is, take "
-                "some with sample() or top_k(), or raise budget= if memory and time allow"
-            )
+    def _all(self) -> Candidates:
         columns = self._columns
         parts = [listed(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
         counts = torch.cat([torch.bincount(sample, minlength=1) for _, sample in parts])
         sample = torch.arange(self.samples, device=self.device).repeat_interleave(counts)
         return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), counts)
-
-    @cached_property
-    def first(self) -> Tensor:
-        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(self.zeros(), 1).labels.long()
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; finite; all equal if None."""

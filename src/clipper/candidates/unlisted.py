@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import allowed_by_slot, check_nonempty, known_samples
+from clipper.candidates.checks import allowed_by_slot, check_log_probs, check_nonempty, known_samples
 from clipper.candidates.kinds import Kind
-from clipper.errors import InputError
+from clipper.candidates.table import Candidates
+from clipper.errors import BudgetError, InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,8 @@ class Unlisted(ABC):
 
     PER_SAMPLE: ClassVar[tuple[str, ...]] = ("template", "allowed")
     """The fields that have a row for each sample."""
+    LISTED: ClassVar[int]
+    """Candidates that `to_candidates` lists before it asks for another way."""
 
     template: Tensor
     """`(n,)`: which of the described sets is each sample's."""
@@ -40,6 +43,11 @@ class Unlisted(ABC):
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
 
+    @property
+    @abstractmethod
+    def counts(self) -> list[int]:
+        """How many candidates each sample has, exactly, however many."""
+
     @abstractmethod
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
@@ -47,6 +55,18 @@ class Unlisted(ABC):
     @abstractmethod
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`."""
+
+    @abstractmethod
+    def _best(self, log_probs: Tensor, k: int) -> Candidates:
+        """The `k` most probable candidates of each sample, best first."""
+
+    @abstractmethod
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        """Different candidates of each sample at random: uniformly, or from what the classifier says."""
+
+    @abstractmethod
+    def _all(self) -> Candidates:
+        """Every candidate."""
 
     @property
     def samples(self) -> int:
@@ -100,6 +120,59 @@ class Unlisted(ABC):
     def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
         return self._taken(lambda rows: rows.to(device))
+
+    def top_k(self, log_probs: Tensor, k: int) -> Candidates:
+        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
+        check_log_probs(log_probs, self)
+        if k < 1:
+            raise InputError(f"expected k of at least 1, got {k}")
+        return self._best(log_probs.detach(), k)
+
+    @cached_property
+    def first(self) -> Tensor:
+        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
+        return self.top_k(self.zeros(), 1).labels.long()
+
+    def sample(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
+        """At most `per_sample` different candidates of each sample, drawn at random.
+
+        Args:
+            per_sample: how many.
+            seed: of the draws.
+            log_probs: `(n, m, c)`: draw so many times from the classifier's distribution over the candidates, and
+                keep each candidate once. Without it, draw uniformly and without replacement.
+
+        Examples:
+            >>> from clipper import Lattice
+            >>> from clipper.candidates.machines import SUM
+            >>> lattice = Lattice.from_rule(*SUM, targets=[8, 150], slots=[2, 30], classes=10)
+            >>> lattice.sample(100).counts
+            tensor([  9, 100])
+        """
+        if per_sample < 1:
+            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
+        if log_probs is not None:
+            check_log_probs(log_probs, self)
+        generator = torch.Generator().manual_seed(seed)
+        return self._drawn(per_sample, generator, None if log_probs is None else log_probs.detach())
+
+    def sample_at_random(self, per_sample: int, seed: int = 0) -> Candidates:
+        """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
+        return self.sample(per_sample, seed)
+
+    def to_candidates(self, budget: int | None = None) -> Candidates:
+        """Every candidate as a row, in the order of `Candidates.from_rule`.
+
+        Args:
+            budget: rows at most, past which there is a `BudgetError`; by default so many as take some seconds.
+        """
+        total, budget = sum(self.counts), self.LISTED if budget is None else budget
+        if total > budget:
+            raise BudgetError(
+                f"there are {total:,} candidates, more than the budget of {budget:,}. Use the set as it is, take some "
+                "with sample() or top_k(), or raise budget= if memory and time allow"
+            )
+        return self._all()
 
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
         """The same with what is taken of every field that has a row for each sample."""
