@@ -13,6 +13,7 @@ from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
 from clipper.pruning.joint.renaming import Readings, named
@@ -159,7 +160,7 @@ def _posterior(
         log_odds=readings.field.view(n, m, c, -1),
         weight=readings.weight,
         labels=labels.view(n, m),
-        marginals=(model.factor.marginals(readings.field) @ readings.weight).view(n, m, c),
+        marginals=mixed(model.factor.marginals, readings.field, readings.weight).view(n, m, c),
         energy=cut / max(float(settled.weight.sum()), 1e-9),
         trust=settled.trust,
         verification=settled.verification,

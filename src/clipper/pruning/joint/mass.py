@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,17 @@ from clipper.candidates import Candidates, Implicit
 _HALVINGS = 24
 _LOWEST = 1e-9
 """A label less probable than this is kept only if nothing may go."""
+
+
+def mixed(conclude: Callable[[Tensor], Tensor], field: Tensor, weight: Tensor) -> Tensor:
+    """What follows from each reading of `field (n*m, c, ways)`, `(…, 1)` each, averaged by `weight (ways,)`, `(…)`.
+
+    One reading after the other, so that memory does not grow with them.
+    """
+    total = weight[0] * conclude(field[:, :, :1].contiguous())[..., 0]
+    for way in range(1, len(weight)):
+        total += weight[way] * conclude(field[:, :, way : way + 1].contiguous())[..., 0]
+    return total
 
 
 def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:

@@ -15,7 +15,7 @@ from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
 from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.mass import heaviest, heaviest_labels
+from clipper.pruning.joint.mass import heaviest, heaviest_labels, mixed
 from clipper.pruning.joint.settling import Verification
 from clipper.pruning.joint.trust import Trust
 from clipper.pruning.lattice_result import LatticePruning
@@ -60,7 +60,7 @@ class Posterior(Generic[Set]):
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = must_be_listed(self.candidates, "the probability of each candidate")
-        return CandidateFactor(listed).probability(self.log_odds.flatten(0, 1)) @ self.weight
+        return mixed(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
 
     @overload
     def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
