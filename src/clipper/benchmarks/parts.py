@@ -22,6 +22,7 @@ from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Outlines, Pixels, embed, pretrained
+from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
 from clipper.training import Classifiers
 from clipper.training.config import TrainConfig
@@ -188,8 +189,12 @@ def encoder_name(config: TrainConfig) -> str:
 
 
 def _encoder(name: str) -> Encoder:
-    encoder = _WEIGHTLESS.get(name)
-    return pretrained(name, size=_ENCODER_SIZE) if encoder is None else encoder
+    if name in _WEIGHTLESS:
+        return _WEIGHTLESS[name]
+    if name not in PRETRAINED:
+        known = ", ".join(("trainable", *_WEIGHTLESS, *PRETRAINED))
+        raise InputError(f"expected one of the encoders {known}, got {name!r}")
+    return pretrained(name, size=_ENCODER_SIZE)
 
 
 def once_of(config: TrainConfig) -> bool:
