@@ -11,11 +11,11 @@ from torch import Tensor
 
 from clipper import Candidates, Lattice, ProximityGraph, infer
 from clipper.candidates.machines import MAX
+from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.renaming import weighed
-from clipper.pruning.joint.search import one_hot
 from tests.pruning.pools import clustered
 
 

@@ -6,7 +6,6 @@ they do not care, nobody can tell, and the posterior must not pretend to.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from clipper.pruning.joint.factors import Factor
 from clipper.pruning.joint.messages import Model
+from clipper.pruning.joint.orders import Pair, all_orders, exchanges, wandered
 from clipper.pruning.joint.settling import Settled, settle
 
 _SCREENED = 256
@@ -22,10 +22,11 @@ _AT_ONCE = 1 << 23
 """Numbers held at a time."""
 _IMPROBABLE = 10.0
 """Nats by which the formulas must be against an exchange for it to be out of the question."""
-_MOST_PAIRS = 200
-"""Exchanges that are considered: those that the formulas allow most often, of more than 20 labels."""
-_MOST_WAYS = 120
-"""Ways to name that are weighed: all orders of five labels."""
+_MOST_PAIRS = 1000
+"""Exchanges that are considered: those that the formulas allow most often, of more than 45 labels."""
+_MOST_WAYS = 24
+"""Ways to name that are all weighed: the orders of four labels. Of more, some are drawn."""
+_WALKERS = 24
 _NEGLIGIBLE = 1e-3
 _CORRECTIONS = 3
 
@@ -57,34 +58,64 @@ def named(model: Model, settled: Settled) -> tuple[Settled, Readings]:
 
 def weighed(model: Model, field: Tensor) -> Readings:
     """How probable each way to name the labels is, given `field (n*m, c, 1)`."""
-    heard = field - model.unary
-    pairs = _open_pairs(model, heard)
-    orders = _orders(pairs, field.shape[1]).to(field.device)  # (ways, c)
-    weight = _evidence(model.factor, model.unary, heard, orders).softmax(0)
-    first = weight.argsort(descending=True, stable=True)
-    first = first[weight[first] >= _NEGLIGIBLE]
-    kept = weight[first] / weight[first].sum()
-    readings = model.unary + heard[:, :, 0][:, orders[first].T]
-    return Readings(readings, kept.to(field), as_found=int(first[0]) == 0)
+    hearing = Hearing(model.factor, model.unary, field - model.unary)
+    classes = field.shape[1]
+    pairs = _open_pairs(hearing)
+    orders = all_orders(pairs, classes, _MOST_WAYS)
+    if orders is not None:
+        chance = hearing.evidence(orders).softmax(0)
+    else:
+        walked = wandered(pairs, classes, hearing.evidence, _WALKERS)
+        orders, count = torch.unique(walked, dim=0, return_counts=True)
+        chance = count.double() / count.sum()
+    first = hearing.evidence(orders).argsort(descending=True, stable=True)
+    first = first[chance[first] >= _NEGLIGIBLE]
+    weight = chance[first] / chance[first].sum()
+    as_found = bool((orders[first[0]] == torch.arange(classes)).all())
+    return Readings(hearing.readings(orders[first]), weight.to(field), as_found)
 
 
-def _open_pairs(model: Model, heard: Tensor) -> list[tuple[int, int]]:
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """What instances know and hear, and the formulas that judge it."""
+
+    factor: Factor
+    unary: Tensor
+    """`(n*m, c, 1)`: known beforehand, under its own names."""
+    heard: Tensor
+    """`(n*m, c, 1)`: from others, under names that may be wrong."""
+
+    def readings(self, orders: Tensor) -> Tensor:
+        """Both, with what was heard under other names: of label y now what was said of `orders (ways, c)[:, y]`."""
+        return self.unary + self.heard[:, :, 0][:, orders.T.to(self.heard.device)]
+
+    def evidence(self, orders: Tensor) -> Tensor:
+        """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
+        together = max(1, _AT_ONCE // (self.factor.size + self.heard.numel()))
+        parts = [self.factor.evidence(self.readings(some)).double().sum(0) for some in torch.split(orders, together)]
+        return torch.cat(parts).cpu()
+
+    def part(self, samples: Tensor) -> Hearing:
+        """The same of some samples."""
+        n, m, c = self.factor.shape
+        unary, heard = (values.view(n, m, c, 1)[samples].flatten(0, 1) for values in (self.unary, self.heard))
+        return Hearing(self.factor.part(samples), unary, heard)
+
+
+def _open_pairs(hearing: Hearing) -> list[Pair]:
     """The pairs of labels that may change places, as far as the formulas can tell."""
-    pairs = _fitting_pairs(model, heard)
-    samples = model.factor.shape[0]
-    step = max(1, samples // _SCREENED)
-    if step > 1:
-        some = torch.arange(0, samples, step, device=heard.device)
-        pairs = _not_refuted(
-            model.factor.part(some), _of_samples(model, model.unary, some), _of_samples(model, heard, some), pairs
-        )
-    return _not_refuted(model.factor, model.unary, heard, pairs)
+    pairs = _fitting_pairs(hearing)
+    samples = hearing.factor.shape[0]
+    if samples >= 2 * _SCREENED:
+        some = torch.arange(0, samples, samples // _SCREENED, device=hearing.heard.device)
+        pairs = _not_refuted(hearing.part(some), pairs)
+    return _not_refuted(hearing, pairs)
 
 
-def _fitting_pairs(model: Model, heard: Tensor) -> list[tuple[int, int]]:
+def _fitting_pairs(hearing: Hearing) -> list[Pair]:
     """Pairs of labels such that the formulas of the instances of either allow the other one too, as often as may be."""
-    belief = model.factor.marginals(model.unary + heard)[:, :, 0]  # (n*m, c)
-    support = model.factor.support.to(belief)  # (n*m, c)
+    belief = hearing.factor.marginals(hearing.unary + hearing.heard)[:, :, 0]  # (n*m, c)
+    support = hearing.factor.support.to(belief)  # (n*m, c)
     allowed = (belief.T @ support) / belief.sum(0)[:, None].clamp(min=torch.finfo(belief.dtype).tiny)  # (c, c)
     both = torch.minimum(allowed, allowed.T).triu(1)
     often, place = both.flatten().topk(min(_MOST_PAIRS, both.numel()))
@@ -92,63 +123,7 @@ def _fitting_pairs(model: Model, heard: Tensor) -> list[tuple[int, int]]:
     return [(pair // len(both), pair % len(both)) for pair in chosen.tolist()]
 
 
-def _not_refuted(factor: Factor, unary: Tensor, heard: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    if not pairs:
-        return []
-    order = torch.arange(heard.shape[1])
-    orders = torch.stack([order, *(_exchanged(order, a, b) for a, b in pairs)]).to(heard.device)
-    evidence = _evidence(factor, unary, heard, orders)
-    return [
-        pair for pair, worse in zip(pairs, (evidence[0] - evidence[1:]).tolist(), strict=True) if worse < _IMPROBABLE
-    ]
-
-
-def _evidence(factor: Factor, unary: Tensor, heard: Tensor, orders: Tensor) -> Tensor:
-    """The log-probability of all formulas under each order `(ways, c)` of the labels, up to a constant, `(ways,)`."""
-    together = max(1, _AT_ONCE // (factor.size + heard.numel()))
-    return torch.cat(
-        [
-            factor.evidence((unary + heard[:, :, 0][:, some.T]).contiguous()).double().sum(0)
-            for some in torch.split(orders, together)
-        ]
-    )
-
-
-def _of_samples(model: Model, values: Tensor, samples: Tensor) -> Tensor:
-    """The rows of some samples, `(n'*m, c, 1)`."""
-    n, m, c = model.factor.shape
-    return values.view(n, m, c, 1)[samples].flatten(0, 1)
-
-
-def _exchanged(order: Tensor, a: int, b: int) -> Tensor:
-    swapped = order.clone()
-    swapped[a], swapped[b] = order[b], order[a]
-    return swapped
-
-
-def _orders(pairs: list[tuple[int, int]], classes: int) -> Tensor:
-    """All orders that exchanges of these pairs lead to, `(ways, c)`, the present one first; if too many, one each."""
-    present = torch.arange(classes)
-    groups = _groups(pairs)
-    ways = 1
-    for group in groups:
-        for size in range(2, len(group) + 1):
-            ways *= size
-    if ways > _MOST_WAYS:
-        return torch.stack([present, *(_exchanged(present, a, b) for a, b in pairs)])
-    orders = []
-    for choice in itertools.product(*(itertools.permutations(group) for group in groups)):
-        order = present.clone()
-        for group, chosen in zip(groups, choice, strict=True):
-            order[list(group)] = torch.tensor(chosen)
-        orders.append(order)
-    return torch.stack(orders)
-
-
-def _groups(pairs: list[tuple[int, int]]) -> list[list[int]]:
-    """The labels that pairs connect, each group in order."""
-    groups: list[set[int]] = []
-    for pair in pairs:
-        touched = [group for group in groups if group & set(pair)]
-        groups = [group for group in groups if not group & set(pair)] + [set(pair).union(*touched)]
-    return [sorted(group) for group in groups]
+def _not_refuted(hearing: Hearing, pairs: list[Pair]) -> list[Pair]:
+    evidence = hearing.evidence(exchanges(pairs, hearing.heard.shape[1]))
+    worse = (evidence[0] - evidence[1:]).tolist()
+    return [pair for pair, loss in zip(pairs, worse, strict=True) if loss < _IMPROBABLE]
