@@ -11,6 +11,7 @@ from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import Ledger, Selection, summarise
 from clipper.benchmarks.tables.total import SUM
 from clipper.report.table_files import write_table
+from clipper.report.table_html import results_table
 from clipper.report.table_text import NOTHING, rows_of
 from tests.report.browser import CHROMIUM, DRIVER, browser
 
@@ -52,6 +53,14 @@ def test_the_page_has_curves_what_is_kept_what_it_costs_and_an_inspector(written
     assert 'class="inspector"' in page
     for entry in written[1]:
         assert ", ".join(f"{value:.1f}" for value in entry.values("accuracy")) in page  # every seed
+
+
+def test_a_run_that_is_not_what_the_table_asks_for_says_so(written):
+    table, entries, _ = written
+    longer = replace(table.columns[0], base=replace(table.columns[0].base, epochs=50))
+    asked = [replace(entry, place=replace(entry.place, column=longer)) for entry in entries]
+    assert "<small>3 epochs</small>" in results_table(table, asked)
+    assert "epochs" not in results_table(table, entries)
 
 
 def test_a_table_without_runs_has_no_page_and_shows_the_papers_figures(tmp_path):

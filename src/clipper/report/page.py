@@ -17,7 +17,9 @@ p { max-width: 44rem; } .lead { color: #52606d; margin-top: 0; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .35rem .9rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; white-space: nowrap; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .1rem 1rem; font-size: .9rem; }
-.wide { overflow-x: auto; } .results td, .results th { white-space: nowrap; line-height: 1.3; padding-right: .3rem; }
+.wide { overflow-x: auto; } .results td { white-space: nowrap; }
+.results td, .results th { line-height: 1.3; padding: .35rem .2rem .35rem .45rem; vertical-align: top; }
+.results th { vertical-align: bottom; } .results small { font-size: .72rem; letter-spacing: -.01em; }
 .results small { color: #52606d; } .results small.paper { color: #c2703d; }
 dt { font-weight: 600; } dd { margin: 0; color: #52606d; }
  th { border-bottom: 2px solid #1b2733; font-weight: 600; }

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from clipper.benchmarks.statistics import interval, spread
-from clipper.benchmarks.tables import Entry, Table
+from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 from clipper.report.table_text import NOTHING, digits_of, papers
@@ -49,10 +49,12 @@ def _cell(entry: Entry, measure: Measure) -> str:
         low, high = interval(values)
         lines = [
             f"{spread(values, digits)}",
-            f"<small>[{low:.{digits}f}, {high:.{digits}f}], {len(values)} seeds</small>",
+            f"<small>[{low:.{digits}f}, {high:.{digits}f}] ({len(values)})</small>",
         ]
     elif values:
-        lines = [f"{values[0]:.{digits}f}", "<small>1 seed</small>"]
+        lines = [f"{values[0]:.{digits}f}", "<small>(1)</small>"]
+    if values and deviations(entry):
+        lines.append(f"<small>{html.escape(deviations(entry))}</small>")
     if entry.paper(measure) is not None:
         lines.append(f'<small class="paper">paper {papers(entry, measure)}</small>')
     return "".join(f"<div>{line}</div>" for line in lines)
