@@ -15,6 +15,7 @@ from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.messages import Model
+from clipper.pruning.joint.orders import wandered
 from clipper.pruning.joint.renaming import weighed
 from tests.pruning.pools import clustered
 
@@ -70,6 +71,30 @@ def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
     ]
     assert float(found[0]) == pytest.approx(max(expected), abs=1e-4)
     assert torch.allclose(readings.weight, found.softmax(0), atol=1e-3)
+
+
+@pytest.mark.parametrize("scores", [[0.0] * 6, [0.0, 1.0, -1.0, 0.5, -0.5, 0.2]])
+def test_a_walk_reaches_orders_as_often_as_they_are_probable(scores: list[float]) -> None:
+    ways = list(itertools.permutations(range(3)))
+    table = dict(zip(ways, scores, strict=True))
+
+    def score(orders: Tensor) -> Tensor:
+        return torch.tensor([table[tuple(order)] for order in orders.tolist()], dtype=torch.float64)
+
+    walked = wandered([(0, 1), (1, 2)], 3, score, walkers=4000)
+    seen = torch.tensor([sum(tuple(order) == way for order in walked.tolist()) for way in ways]) / 4000
+    assert torch.allclose(seen, torch.tensor(scores).softmax(0), atol=0.04)
+
+
+def test_of_many_exchangeable_names_each_is_as_probable_as_the_others() -> None:
+    rows = [list(pair) for pair in itertools.permutations(range(6), 2)]
+    gold = torch.tensor(rows * 2)
+    candidates = Candidates.from_lists([rows] * len(gold), classes=6)
+    readings = weighed(model(candidates, points(gold)), 4 * one_hot(gold.view(-1, 1), 6))
+    assert len(readings.weight) > 20
+    chance = readings.field.softmax(1) @ readings.weight  # (n*m, c)
+    assert chance.max() < 0.5
+    assert chance.min() > 0.01
 
 
 def test_exchanged_names_are_put_right() -> None:

@@ -11,6 +11,9 @@ from torch import Tensor
 
 Pair = tuple[int, int]
 
+_STEPS = 4
+"""Exchanges that a walk tries, for each label that may be exchanged."""
+
 
 def exchanges(pairs: Sequence[Pair], classes: int) -> Tensor:
     """The present order, then one with each pair of labels exchanged, `(1 + pairs, c)`.
@@ -62,18 +65,17 @@ def wandered(
     orders = torch.arange(classes).repeat(walkers, 1)
     table, walker = torch.tensor(pairs), torch.arange(walkers)
     level = score(orders).cpu()
-    for _ in range(_STEPS * len({label for pair in pairs for label in pair})):
+    steps = _STEPS * len({label for pair in pairs for label in pair})
+    for step in range(steps):
         a, b = table[torch.randint(len(table), (walkers,), generator=generator)].unbind(1)
         proposed = orders.clone()
         proposed[walker, a], proposed[walker, b] = orders[walker, b], orders[walker, a]
         reached = score(proposed).cpu()
         goes = torch.rand(walkers, generator=generator).log() < reached - level
+        if step == steps - 1:
+            goes &= walker % 2 == 0  # or all walks would be of even length where every exchange is welcome
         orders, level = torch.where(goes[:, None], proposed, orders), torch.where(goes, reached, level)
     return orders
-
-
-_STEPS = 4
-"""Exchanges that a walk tries, for each label that may be exchanged."""
 
 
 def _groups(pairs: Sequence[Pair]) -> list[list[int]]:
