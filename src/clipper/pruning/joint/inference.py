@@ -31,8 +31,6 @@ _AT_ONCE = 1 << 22
 _FEWEST, _MOST = 4, 64
 """Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
 _FINALISTS = 4
-_SMALL = 16
-"""Starts that must fit at once for offspring to be cheap; a larger pool has some only where it cannot do without."""
 _ATTEMPTS = 3
 """Searches at most, where the formulas do not bear out what the first one found."""
 _SIGNIFICANT = 3.0
@@ -136,10 +134,9 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     near = model.restricted(model.edges.rank < _SEARCHED)
     guess = trust or Trust.by_rank(near.edges.length, farthest=0.35)
     found: States | None = None
-    how = plan if plan.together >= _SMALL else replace(plan, generations=0)
     for _ in range(_ATTEMPTS):
-        again = search(near, near.weight(errors(near, guess)), how, generator)
-        how = replace(plan, trial=0)
+        again = search(near, near.weight(errors(near, guess)), plan, generator)
+        plan = replace(plan, trial=0)
         found = again if found is None else found.joined(again)
         whole = trust or Trust.by_rank(model.edges.length)
         settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
