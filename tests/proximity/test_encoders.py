@@ -110,6 +110,19 @@ def test_outlines_forgive_a_shift_and_another_brightness_more_than_pixels_do():
     assert likeness(Outlines()) < 0.5 < likeness(Pixels())
 
 
+def test_with_colours_each_channel_has_outlines_of_its_own():
+    image = torch.rand(2, 3, 30, 30, dtype=torch.float64)
+    channels = torch.cat([Outlines(cells=5)(image[:, [channel]]) for channel in range(3)], dim=1)
+    assert torch.allclose(Outlines(cells=5, colours=True)(image), channels)
+
+
+def test_the_cells_of_a_wide_image_are_square():
+    tall = torch.rand(1, 1, 40, 20, dtype=torch.float64)
+    outlines = Outlines(cells=4)(tall).view(8, 8, 4)
+    turned = Outlines(cells=4)(tall.rot90(1, (2, 3))).view(8, 4, 8)
+    assert torch.allclose(outlines.rot90(1, (1, 2)).roll(-2, 0), turned, atol=1e-9)
+
+
 @pytest.mark.parametrize(("cells", "directions"), [(0, 8), (7, 2)])
 def test_outlines_without_cells_or_directions_are_refused(cells, directions):
     with pytest.raises(InputError, match="at least one cell and three directions"):

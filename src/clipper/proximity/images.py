@@ -55,25 +55,30 @@ class Outlines:
         >>> image = torch.rand(1, 3, 28, 28)
         >>> torch.allclose(encoder(image), encoder(image + 1), atol=1e-3)
         True
+        >>> Outlines(cells=4, colours=True)(torch.rand(7, 3, 28, 56)).shape
+        torch.Size([7, 768])
     """
 
     cells: int = 7
-    """Of the grid, along each side."""
+    """Of the grid, along the shorter side; they are square."""
     directions: int = 8
     """Of a full turn: light on the left is not light on the right."""
+    colours: bool = False
+    """Whether each channel has outlines of its own, so that red before blue is not blue before red."""
 
     def __post_init__(self) -> None:
         if self.cells < 1 or self.directions < 3:
             raise InputError(f"expected at least one cell and three directions, got {self.cells} and {self.directions}")
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, channels, height, width)` to `(instances, directions * cells²)`."""
+        """`(instances, channels, height, width)` to `(instances, directions * cells²)`, for square images."""
         check_float(inputs)
         _check_images(inputs, "outlines are those of images")
-        planes = _directed(inputs, self.directions)  # (instances, directions, height, width)
-        planes = _blurred(planes, max(inputs.shape[2:]) / self.cells / 2)
-        cells = functional.interpolate(planes, size=(self.cells, self.cells), mode="bilinear")
-        return cells.clamp(min=0).sqrt().flatten(1)
+        images = inputs.flatten(0, 1).unsqueeze(1) if self.colours else inputs
+        planes = _directed(images, self.directions)  # (images, directions, height, width)
+        side = min(inputs.shape[2:]) / self.cells  # of a cell, in pixels
+        down, right = (_soft_cells(pixels, side).to(planes) for pixels in inputs.shape[2:])
+        return (down @ planes @ right.T).clamp(min=0).sqrt().reshape(len(inputs), -1)
 
 
 def _check_images(inputs: Tensor, remedy: str) -> None:
@@ -92,6 +97,13 @@ def _directed(images: Tensor, directions: int) -> Tensor:
     away = (turn[:, :, None] - torch.arange(directions, device=images.device).view(-1, 1, 1)) % directions
     share = (1 - torch.minimum(away, directions - away)).clamp(min=0)  # (instances, channels, directions, …)
     return (torch.hypot(down, right)[:, :, None] * share).sum(1)
+
+
+def _soft_cells(pixels: int, side: float) -> Tensor:
+    """How much of each pixel of a row a cell of `side` pixels takes, `(cells, pixels)`, blurred by half a cell."""
+    cells = max(1, round(pixels / side))
+    row = torch.eye(pixels, dtype=torch.float64).view(pixels, 1, 1, pixels)
+    return functional.interpolate(_blurred(row, side / 2), size=(1, cells), mode="bilinear").view(pixels, cells).T
 
 
 def _blurred(images: Tensor, deviation: float) -> Tensor:
