@@ -10,16 +10,19 @@ from torch import Tensor
 from clipper import Candidates, ProximityGraph
 
 
-def brute_force_marginals(candidates: Candidates, graph: ProximityGraph, error: float) -> Tensor:
+def brute_force_marginals(
+    candidates: Candidates, graph: ProximityGraph, error: float, confused: Tensor | None = None
+) -> Tensor:
     """The marginals `(n, m, c)` of the joint distribution, by trying every combination of candidates."""
     n, m, c = candidates.samples, candidates.slots, candidates.classes
+    times = torch.ones(c, c) if confused is None else confused
     rows = [candidates.labels[candidates.sample == i].tolist() for i in range(n)]
     marginals = torch.zeros(n, m, c, dtype=torch.float64)
     for world in itertools.product(*rows):
         labels = [label for row in world for label in row]
         weight = 1.0
         for a, b in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
-            weight *= 1 - error if labels[a] == labels[b] else error / (c - 1)
+            weight *= 1 - error if labels[a] == labels[b] else error / (c - 1) * float(times[labels[a], labels[b]])
         for i, row in enumerate(world):
             for j, label in enumerate(row):
                 if label >= 0:

@@ -99,11 +99,26 @@ def test_clusters_are_recovered_and_calibrated() -> None:
 
 
 @pytest.mark.slow
+def test_labels_that_lie_beside_one_another_are_found_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = 2 * torch.randn(6, 8, generator=generator)
+    centres[4] = centres[3] + 0.15  # hard to tell apart, and for no label else
+    gold = torch.randint(0, 6, (120, 3), generator=generator)
+    points = centres[gold] + 0.3 * torch.randn(120, 3, 8, generator=generator)
+    graph = ProximityGraph.from_embeddings(points, k=8)
+    posterior = clipper.infer(Candidates.from_rule(sum, gold.sum(1), 3, 6), graph)
+    assert divmod(int(posterior.confusion.argmax()), 6) == (3, 4)
+    assert posterior.confusion[3, 4] > 3
+    assert posterior.prune(0.95).gold_retained(gold) >= 0.93
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
     candidates, embeddings, gold = clustered(60, seed=seed)
     posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(shuffled(embeddings), k=6))
     assert posterior.verdict == "uninformative"
+    assert torch.equal(posterior.confusion, 1 - torch.eye(10)), "what noise has to say of labels is not believed"
     pruning = posterior.prune()
     assert pruning.discarded == 0
     assert pruning.gold_retained(gold) == 1

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, ProximityGraph, infer
+from clipper.pruning.joint.disagreement import alike, confusion, disagreements
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
 from clipper.pruning.joint.search import Plan, States, search
-from clipper.pruning.joint.trust import Trust, disagreement
+from clipper.pruning.joint.trust import Trust
 from tests.pruning.pools import brute_force_marginals, clustered, shuffled
 
 
@@ -48,6 +51,21 @@ def test_on_trees_messages_give_the_marginals_of_the_joint_distribution(
     model = model_of(candidates, graph, CandidateFactor(candidates))
     marginals = model.factor.marginals(model.field(propagated(model, error, rounds=8)))
     expected = brute_force_marginals(candidates, graph, error)
+    assert torch.allclose(marginals[:, :, 0].double(), expected.flatten(0, 1), atol=1e-4)
+
+
+@settings(max_examples=50)
+@given(trees(), st.lists(st.floats(0.05, 5), min_size=3, max_size=3))
+def test_on_trees_messages_know_which_labels_are_confused(
+    tree: tuple[Candidates, ProximityGraph], times: list[float]
+) -> None:
+    candidates, graph = tree
+    confused = torch.zeros(3, 3)
+    confused[[0, 0, 1], [1, 2, 2]] = torch.tensor(times)
+    confused += confused.T.clone()
+    model = replace(model_of(candidates, graph, CandidateFactor(candidates)), confused=confused)
+    marginals = model.factor.marginals(model.field(propagated(model, 0.3, rounds=8)))
+    expected = brute_force_marginals(candidates, graph, 0.3, confused)
     assert torch.allclose(marginals[:, :, 0].double(), expected.flatten(0, 1), atol=1e-4)
 
 
@@ -89,11 +107,13 @@ def test_fitting_recovers_the_errors_of_pairs_whose_labels_are_known() -> None:
     assert abs(trust.slope - 3) < 0.4
 
 
-def test_expectation_and_maximisation_recover_a_known_error() -> None:
+def test_expectation_and_maximisation_recover_a_known_error_and_which_labels_are_confused() -> None:
     generator = torch.Generator().manual_seed(1)
     labels = torch.randint(0, 10, (4000,), generator=generator)
     differ = torch.rand(4000, generator=generator) < 0.3
-    other = torch.where(differ, (labels + torch.randint(1, 10, (4000,), generator=generator)) % 10, labels)
+    twin = torch.rand(4000, generator=generator) < 0.5  # every other one that differs is the label's twin: 0 and 1, …
+    anyone = (labels + torch.randint(1, 10, (4000,), generator=generator)) % 10
+    other = torch.where(differ, torch.where(twin, labels ^ 1, anyone), labels)
     # Each end is believed to be one of two labels, four to one, and that is how often the belief is right.
     believed = torch.full((8000, 10), 1e-6)
     ends = torch.cat([labels, other])
@@ -102,9 +122,42 @@ def test_expectation_and_maximisation_recover_a_known_error() -> None:
     believed[torch.arange(8000), ends] += right
     believed[torch.arange(8000), wrong] += 1 - right
     trust, length, others = Trust.constant(0.05), torch.ones(4000), torch.full((4000,), 9.0)
+    confused, akin = alike(10), torch.ones(10, 10).bool()
     for _ in range(30):
-        trust = Trust.fitted(length, disagreement(believed, trust.error(length), others))
+        differs, met = disagreements(believed, trust.error(length), others, torch.ones(10), confused)
+        trust, confused = Trust.fitted(length, differs), confusion(met, torch.ones(10), akin)
     assert abs(float(trust.error(torch.ones(1))) - 0.3) < 0.05
+    assert torch.equal(confused.argmax(1), torch.arange(10) ^ 1)
+    assert abs(float(confused[0, 1]) - 0.5 * 9 - 0.5) < 1  # half of them, of nine; and its share of the other half
+
+
+@given(st.integers(0, 10**6), st.booleans())
+def test_pairs_disagree_as_often_as_all_pairs_of_labels_say(seed: int, known: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    believed = torch.rand(10, 4, generator=generator).softmax(1)
+    error, others, worth = torch.rand(5, generator=generator), torch.full((5,), 3.0), torch.rand(4, generator=generator)
+    half = torch.rand(4, 4, generator=generator)
+    confused = (half + half.T) * alike(4) if known else None
+    times = alike(4) if confused is None else confused
+    table = times * (error / others)[:, None, None] + torch.diag(worth) * (1 - error)[:, None, None]  # (P, c, c)
+    joint = table * believed[:5, :, None] * believed[5:, None, :]
+    joint /= joint.sum((1, 2), keepdim=True)
+    differs, met = disagreements(believed, error, others, worth, confused)
+    apart = joint * alike(4)
+    assert torch.allclose(differs, apart.sum((1, 2)), atol=1e-5)
+    assert torch.allclose(met, (apart + apart.mT).sum(0), atol=1e-5)
+
+
+def test_labels_of_two_kinds_are_never_confused_and_each_kind_is_judged_by_itself() -> None:
+    akin = torch.block_diag(torch.ones(3, 3), torch.ones(2, 2), torch.ones(1, 1)).bool()
+    met = torch.zeros(6, 6)
+    met[0, 1] = met[1, 0] = 50.0
+    times = confusion(met, torch.arange(1.0, 7.0), akin)
+    assert torch.equal(times, times.T)
+    assert times[~akin].eq(1).all()
+    assert times.diagonal().eq(0).all()
+    assert times[0, 1] > 2 > 1 > times[0, 2] == times[1, 2] > 0
+    assert times[3, 4] == 1  # nothing is known of the second kind
 
 
 def test_trust_never_grows_with_distance() -> None:

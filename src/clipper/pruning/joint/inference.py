@@ -10,15 +10,16 @@ from torch import Tensor
 from clipper.candidates import CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
+from clipper.pruning.joint.disagreement import alike
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.lattice_factor import LatticeFactor
 from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
-from clipper.pruning.joint.renaming import Readings, named
+from clipper.pruning.joint.renaming import Readings, renamed, weighed
 from clipper.pruning.joint.search import Plan, States, search
-from clipper.pruning.joint.settling import Settled, errors, settle, verified
+from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
 from clipper.pruning.objectives import check_edges
 
@@ -84,7 +85,8 @@ def infer(
         settled = _settled(model, curve, _plan(model, starts), torch.Generator().manual_seed(seed))
         readings = Readings(settled.field, settled.field.new_ones(1))
         if curve is None and _verdict(settled) != "uninformative":
-            settled, readings = named(model, settled)
+            settled = _refined(model, renamed(model, settled))
+            readings = weighed(model, settled.field)
         return _posterior(candidates, graph, model, settled, readings)
 
 
@@ -145,6 +147,14 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     return settled
 
 
+def _refined(model: Model, settled: Settled) -> Settled:
+    """The same with labels told apart that lie beside one another, where there is reason to believe any of it."""
+    if _verdict(settled) != "joint":
+        return settled
+    refined = told_apart(model, settled)
+    return refined if refined.still else settled
+
+
 def _posterior(
     candidates: Set, graph: ProximityGraph, model: Model, settled: Settled, readings: Readings
 ) -> Posterior[Set]:
@@ -160,6 +170,7 @@ def _posterior(
         marginals=mixed(model.factor.marginals, readings.field, readings.weight).view(n, m, c),
         energy=cut / max(float(settled.weight.sum()), 1e-9),
         trust=settled.trust,
+        confusion=alike(c).to(model.unary) if settled.confused is None else settled.confused,
         verification=settled.verification,
         verdict=_verdict(settled),
     )

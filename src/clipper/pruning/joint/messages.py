@@ -1,7 +1,7 @@
 """Messages: one round of damped sum-product over the pool, for many starts at once.
 
-Every pair of near instances agrees with some probability and is otherwise uniform over the other labels, so a message
-is a mixture of what its sender believes and of nothing: no table of label pairs is ever built.
+Every pair of near instances agrees with some probability. Otherwise it has any two labels, or, once it is known which
+labels lie beside one another, rather those: no pair has a table of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from torch import Tensor, finfo
+from torch import Tensor, einsum, eye, finfo
 from torch.nn.functional import pad
 
 from clipper.pruning.joint.edges import Edges, one_hot
@@ -31,6 +31,8 @@ class Model:
     """`(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused."""
     crowded: bool = False
     """Whether to agree on a label that many have is worth less: among many, somebody near is easily found."""
+    confused: Tensor | None = None
+    """`(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees; None: all alike."""
 
     @cached_property
     def typical(self) -> Tensor:
@@ -45,6 +47,12 @@ class Model:
         class is twice as large. Without this, nothing would keep two classes from sharing a name.
         """
         return ((self.typical + 1) / (belief.sum(0) + 1)).clamp(1 / _RAREST, _RAREST)
+
+    @cached_property
+    def akin(self) -> Tensor:
+        """`(c, c)` bool: which labels are of the same kind."""
+        possible = self.possible.to(self.unary.dtype)
+        return (possible.T @ possible > 0) | eye(len(possible.T), device=possible.device).bool()
 
     @cached_property
     def others(self) -> Tensor:
@@ -100,7 +108,10 @@ def round_of_messages(
     miss, agreed = (error / model.others).repeat(2)[:, None, None], (1 - error).repeat(2)[:, None, None]
     if model.crowded:
         agreed = agreed * model.rarity(belief)
-    believed.mul_(agreed - miss).add_(miss)
+    if model.confused is None:
+        believed.mul_(agreed - miss).add_(miss)
+    else:
+        believed = believed * agreed + einsum("ecs,cd->eds", believed, model.confused).mul_(miss)
     if model.crowded:
         believed.div_(believed.sum(1, keepdim=True))
     return believed.lerp_(messages, damping)

@@ -45,6 +45,8 @@ class Posterior(Generic[Set]):
     """The weight of the pairs to which `labels` gives different labels, as a share of the weight of all pairs."""
     trust: Trust
     """How often pairs disagree, by length, as fitted."""
+    confusion: Tensor
+    """`(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted."""
     verification: Verification
     """How well the samples' own formulas bear out what their neighbours say."""
     verdict: Verdict

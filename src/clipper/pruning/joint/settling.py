@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from clipper.pruning.joint.disagreement import confusion, disagreements
 from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
-from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust, disagreement
+from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
 
 _ROUNDS = 60
 _FADING = 30
 _HINT = 4.0
 """Log-odds of the label that a finalist begins with."""
 _FITS = 8
-"""Times that trust is fitted anew."""
+"""Times that trust is fitted anew, and confusion."""
 _LAST = 400
 """Rounds at most until the messages stand still."""
 _STILL = 1e-3
@@ -33,9 +34,13 @@ class Settled:
 
     field: Tensor
     """`(n*m, c, 1)`: what each instance knows and hears, in log-odds, as sharp as it should be."""
+    messages: Tensor
+    """`(2P, c, 1)`"""
     weight: Tensor
     """`(P,)`: by how much each pair favours agreement."""
     trust: Trust
+    confused: Tensor | None
+    """`(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees; None: all alike."""
     verification: Verification
     still: bool
     """Whether the messages came to rest."""
@@ -69,14 +74,33 @@ def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> S
     energy = model.energy(model.factor.best(model.field(messages)), weight)
     messages = messages[:, :, int(energy.argmin())].unsqueeze(2).contiguous()
     for _ in range(_FITS if fit else 0):
-        trust = _refitted(model, trust, messages)
+        _, trust = _refitted(model, trust, messages)
         messages, _ = _continued(model, trust, messages, 20)
+    return _at_rest(model, trust, messages, fit)
+
+
+def told_apart(model: Model, settled: Settled) -> Settled:
+    """Go on from there, and learn which labels lie beside one another.
+
+    So many numbers follow the noise, too, where there is nothing but noise: whether to believe the pool at all, the
+    formulas say before, and what they said then stands.
+    """
+    trust, messages = settled.trust, settled.messages
+    for _ in range(_FITS):
+        confused, trust = _refitted(model, trust, messages)
+        model = replace(model, confused=confused)
+        messages, _ = _continued(model, trust, messages, 20)
+    told = _at_rest(model, trust, messages)
+    return replace(told, verification=replace(settled.verification, sharpness=told.verification.sharpness))
+
+
+def _at_rest(model: Model, trust: Trust, messages: Tensor, fit: bool = True) -> Settled:
     messages, still = _continued(model, trust, messages, _LAST)
     heard = model.field(messages) - model.unary
     verification = verified(model, heard)
     sharpness = verification.sharpness if fit else 1.0  # who says how far to trust is taken at their word
-    weight = model.weight(errors(model, trust))
-    return Settled(model.unary + heard * sharpness, weight, trust, verification, still)
+    field, weight = model.unary + heard * sharpness, model.weight(errors(model, trust))
+    return Settled(field, messages, weight, trust, model.confused, verification, still)
 
 
 def errors(model: Model, trust: Trust) -> Tensor:
@@ -139,7 +163,10 @@ def _continued(model: Model, trust: Trust, messages: Tensor, rounds: int) -> tup
     return messages, False
 
 
-def _refitted(model: Model, trust: Trust, messages: Tensor) -> Trust:
+def _refitted(model: Model, trust: Trust, messages: Tensor) -> tuple[Tensor, Trust]:
+    """On which labels pairs disagree, `(c, c)`, and how often, by what the messages `(2P, c, 1)` make of them."""
     belief = model.factor.marginals(model.field(messages))
     believed = without_reply(model, messages, belief)[:, :, 0]
-    return Trust.fitted(model.edges.length, disagreement(believed, errors(model, trust), model.others))
+    worth = model.rarity(belief)[:, 0]
+    differs, met = disagreements(believed, errors(model, trust), model.others, worth, model.confused)
+    return confusion(met, belief.sum((0, 2)) + 1, model.akin), Trust.fitted(model.edges.length, differs)

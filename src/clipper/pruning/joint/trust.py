@@ -73,17 +73,3 @@ class Trust:
 
     def __repr__(self) -> str:
         return f"Trust(level={round(self.level, 2)}, slope={round(self.slope, 2)})"
-
-
-def disagreement(believed: Tensor, error: Tensor, others: Tensor) -> Tensor:
-    """The probability that the ends of each pair differ, `(P,)`, given what both believe without each other.
-
-    Args:
-        believed: `(2P, c)`, the two ends of a pair half the rows apart.
-        error: the probability of it before looking, `(P,)`.
-        others: labels to disagree on, less one, `(P,)`.
-    """
-    one, other = believed.chunk(2)
-    same = (one * other).sum(1)
-    apart = (1 - same).clamp(min=0) * error / others
-    return apart / (apart + same * (1 - error)).clamp(min=torch.finfo(same.dtype).tiny)
