@@ -33,7 +33,7 @@ COLUMNS = (
     _digits("max", 3),
     _digits("max", 4),
     _formulas(7, epochs=6, batch=16, lr=1e-3),
-    _formulas(15, epochs=12, batch=8, lr=3e-4),
+    _formulas(15, epochs=6, batch=8, lr=3e-4),
 )
 _LONG = COLUMNS[-1].name
 POOL = Table(
