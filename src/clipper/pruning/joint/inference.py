@@ -26,7 +26,7 @@ from clipper.pruning.objectives import check_edges
 NEIGHBOURS = 8
 """Neighbours per instance where the number is chosen automatically; far ones are trusted little."""
 _SEARCHED = 3
-"""Of these, the ones that the search looks at: with more, the good states are harder to reach."""
+"""Of these, the ones that a search from many starts looks at: with more, it takes longer and finds the same."""
 _AT_ONCE = 1 << 22
 """Numbers held at a time: candidates and messages, times starts."""
 _FEWEST, _MOST = 4, 64
@@ -133,18 +133,23 @@ def _plan(model: Model, starts: int | None) -> Plan:
 
 def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:
     """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
-    near = model.restricted(model.edges.rank < _SEARCHED)
-    guess = trust or Trust.by_rank(near.edges.length, farthest=0.35)
+    whole = trust or Trust.by_rank(model.edges.length)
+    near, guess = (model, whole) if plan.starts <= _FEWEST else _nearby(model, trust)
     found: States | None = None
     for _ in range(_ATTEMPTS):
         again = search(near, near.weight(errors(near, guess)), plan, generator)
         plan = replace(plan, trial=0)
         found = again if found is None else found.joined(again)
-        whole = trust or Trust.by_rank(model.edges.length)
         settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
         if _verdict(settled) != "unsettled":
             break
     return settled
+
+
+def _nearby(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
+    """The pool with its nearest pairs only, and how far to trust them."""
+    near = model.restricted(model.edges.rank < _SEARCHED)
+    return near, trust or Trust.by_rank(near.edges.length, farthest=0.35)
 
 
 def _refined(model: Model, settled: Settled) -> Settled:
