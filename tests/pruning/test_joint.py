@@ -112,6 +112,13 @@ def test_labels_that_lie_beside_one_another_are_found_out() -> None:
     assert posterior.prune(0.95).gold_retained(gold) >= 0.93
 
 
+def test_a_few_pairs_say_nothing_of_many_labels() -> None:
+    candidates, embeddings, _ = clustered(40, slots=2, classes=20)
+    posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(embeddings, k=5), starts=8)
+    assert posterior.converged
+    assert torch.equal(posterior.confusion, 1 - torch.eye(20))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:

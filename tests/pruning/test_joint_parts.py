@@ -16,6 +16,7 @@ from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
+from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.trust import Trust
 from tests.pruning.pools import brute_force_marginals, clustered, shuffled
@@ -96,6 +97,17 @@ def test_edges_are_counted_once_and_measured_by_their_neighbourhoods() -> None:
     assert torch.allclose(edges.length[0], torch.tensor(1 / 2**0.5))  # around 0 two is typical, around 2 one
     labels = torch.tensor([[0, 1], [9, 9], [0, 2], [9, 9], [1, 1], [9, 9]])
     assert edges.cut(labels, torch.tensor([1.0, 10.0, 100.0])).tolist() == [110.0, 101.0]
+
+
+def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_messages() -> None:
+    graph = ProximityGraph.from_embeddings(torch.rand(6, 4, 4, generator=torch.Generator().manual_seed(0)), k=6)
+    for rule, all_pairs in ((sum, False), (max, True)):  # 56 and 671 candidates a sample
+        candidates = Candidates.from_rule(rule, [5] * 6, 4, 6)
+        model = model_of(candidates, graph, CandidateFactor(candidates))
+        part, trust = searched_part(model, None)
+        assert (len(part.edges) == len(model.edges)) == all_pairs
+        assert float(trust.error(part.edges.length).max()) <= 0.6
+        assert plan_of(model, None).starts == 64
 
 
 def test_fitting_recovers_the_errors_of_pairs_whose_labels_are_known() -> None:

@@ -35,6 +35,11 @@ def disagreements(
     return apart / total, met + met.T
 
 
+def enough(pairs: int, classes: int) -> bool:
+    """Whether so many pairs could say more about so many labels than doubt does."""
+    return pairs > _DOUBT * classes**2
+
+
 def alike(classes: int) -> Tensor:
     """What `confusion` is before anything is known of it, `(c, c)`: a label does not disagree with itself."""
     return 1 - torch.eye(classes)

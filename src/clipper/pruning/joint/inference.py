@@ -10,7 +10,7 @@ from torch import Tensor
 from clipper.candidates import CandidateSet, Implicit
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.pruning.joint.disagreement import alike
+from clipper.pruning.joint.disagreement import alike, enough
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.lattice_factor import LatticeFactor
@@ -18,6 +18,7 @@ from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
 from clipper.pruning.joint.renaming import Readings, renamed, weighed
+from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
@@ -25,12 +26,6 @@ from clipper.pruning.objectives import check_edges
 
 NEIGHBOURS = 8
 """Neighbours per instance where the number is chosen automatically; far ones are trusted little."""
-_SEARCHED = 3
-"""Of these, the ones that a search from many starts looks at: with more, it takes longer and finds the same."""
-_AT_ONCE = 1 << 22
-"""Numbers held at a time: candidates and messages, times starts."""
-_FEWEST, _MOST = 4, 64
-"""Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
 _FINALISTS = 4
 _ATTEMPTS = 3
 """Searches at most, where the formulas do not bear out what the first one found."""
@@ -82,7 +77,7 @@ def infer(
     factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Implicit) else CandidateFactor(candidates)
     model = replace(model_of(candidates, graph, factor, log_probs), crowded=curve is None)
     with torch.no_grad():
-        settled = _settled(model, curve, _plan(model, starts), torch.Generator().manual_seed(seed))
+        settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
         readings = Readings(settled.field, settled.field.new_ones(1))
         if curve is None and _verdict(settled) != "uninformative":
             settled = _refined(model, renamed(model, settled))
@@ -122,22 +117,13 @@ def _checked_trust(trust: Trust | float | None) -> Trust | None:
     return Trust.constant(max(float(trust), SMALLEST_ERROR))
 
 
-def _plan(model: Model, starts: int | None) -> Plan:
-    if starts is not None and starts < 1:
-        raise InputError(f"expected at least one start, got {starts}")
-    messages = 2 * int((model.edges.rank < _SEARCHED).sum()) * model.unary.shape[1]
-    fitting = max(1, _AT_ONCE // (model.factor.size + messages))
-    wanted = starts or min(_MOST, max(_FEWEST, fitting))
-    return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
-
-
 def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:
     """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
     whole = trust or Trust.by_rank(model.edges.length)
-    near, guess = (model, whole) if plan.starts <= _FEWEST else _nearby(model, trust)
+    searched, guess = searched_part(model, trust)
     found: States | None = None
     for _ in range(_ATTEMPTS):
-        again = search(near, near.weight(errors(near, guess)), plan, generator)
+        again = search(searched, searched.weight(errors(searched, guess)), plan, generator)
         plan = replace(plan, trial=0)
         found = again if found is None else found.joined(again)
         settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
@@ -146,15 +132,9 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     return settled
 
 
-def _nearby(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
-    """The pool with its nearest pairs only, and how far to trust them."""
-    near = model.restricted(model.edges.rank < _SEARCHED)
-    return near, trust or Trust.by_rank(near.edges.length, farthest=0.35)
-
-
 def _refined(model: Model, settled: Settled) -> Settled:
     """The same with labels told apart that lie beside one another, where there is reason to believe any of it."""
-    if _verdict(settled) != "joint":
+    if _verdict(settled) != "joint" or not enough(len(model.edges), model.unary.shape[1]):
         return settled
     refined = told_apart(model, settled)
     return refined if refined.still else settled

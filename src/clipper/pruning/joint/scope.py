@@ -1,0 +1,43 @@
+"""Scope: from how many starts a pool is searched, and along which pairs, so that time and memory stay bounded."""
+
+from __future__ import annotations
+
+from clipper.errors import InputError
+from clipper.pruning.joint.messages import Model
+from clipper.pruning.joint.search import Plan
+from clipper.pruning.joint.trust import Trust
+
+_SEARCHED = 3
+"""Of an instance's neighbours, the ones that the search looks at, unless the others cost little."""
+_LITTLE = 0.5
+"""Messages beside candidates, so many at most, cost little; with all of them, large pools end in better states."""
+_AT_ONCE = 1 << 22
+"""Numbers held at a time: candidates and messages, times starts."""
+_FEWEST, _MOST = 4, 64
+"""Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
+
+
+def plan_of(model: Model, starts: int | None) -> Plan:
+    """As many starts as asked for, or as the pool's size suggests."""
+    if starts is not None and starts < 1:
+        raise InputError(f"expected at least one start, got {starts}")
+    fitting = max(1, _AT_ONCE // (model.factor.size + _messages(_nearest(model))))
+    wanted = starts or min(_MOST, max(_FEWEST, fitting))
+    return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
+
+
+def searched_part(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
+    """The pairs to search along, and how far to trust them."""
+    if _messages(model) <= _LITTLE * model.factor.size:
+        return model, trust or Trust.by_rank(model.edges.length)
+    near = _nearest(model)
+    return near, trust or Trust.by_rank(near.edges.length, farthest=0.35)
+
+
+def _nearest(model: Model) -> Model:
+    return model.restricted(model.edges.rank < _SEARCHED)
+
+
+def _messages(model: Model) -> int:
+    """Numbers that one start's messages hold."""
+    return 2 * len(model.edges) * model.unary.shape[1]
