@@ -39,8 +39,10 @@ def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]
             if ours:
                 axes.scatter(ours, [row - 0.24] * len(ours), s=13, color=ACCENT, alpha=0.4, linewidth=0)
                 _mark(axes, row, statistics.mean(ours), interval(ours), ACCENT, "o")
-        _legend(axes, {"ours: each seed, mean and 95 % interval": (ACCENT, "o", True),
-                       "the paper: mean ± deviation": (ORANGE, "s", False)})  # fmt: skip
+        legend = {"ours: each seed, mean and 95 % interval": (ACCENT, "o", True)}
+        if published:
+            legend["the paper: mean ± deviation"] = (ORANGE, "s", False)
+        _legend(axes, legend)
         axes.set_xlim(0, 100)
         return as_svg(figure)
 

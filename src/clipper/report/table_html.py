@@ -26,7 +26,8 @@ def results_table(table: Table, entries: Sequence[Entry]) -> str:
     else:
         heads = done
         rows = [_across(row.name, done, entries, table.measures[0]) for row in table.rows]
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in ("", *heads))
+    whole = [html.escape(text).replace("-", "&#8209;") for text in ("", *heads)]  # no line ends within SUM-3
+    head = "".join(f"<th>{text}</th>" for text in whole)
     note = f"<p>Not run: {html.escape('; '.join(missing))}.</p>" if missing else ""
     return f'<div class="wide"><table class="results"><tr>{head}</tr>{"".join(rows)}</table></div>{note}'
 
