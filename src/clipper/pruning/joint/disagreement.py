@@ -21,7 +21,7 @@ def disagreements(
     Args:
         believed: what either end believes without the other, `(2P, c)`, the two ends of a pair half the rows apart.
         error: the probability that they differ before looking, `(P,)`.
-        others: labels to disagree on, less one, `(P,)`.
+        others: labels of their kind, less the one that they may share, `(P,)`.
         worth: what agreement on each label is worth, `(c,)`.
         confused: how much likelier than by chance two labels meet, as found before, `(c, c)`; all alike if not given.
     """

@@ -17,7 +17,7 @@ from clipper.pruning.joint.lattice_factor import LatticeFactor
 from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
-from clipper.pruning.joint.renaming import Readings, renamed, weighed
+from clipper.pruning.joint.renaming import Readings, named, weighed
 from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
@@ -80,8 +80,7 @@ def infer(
         settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
         readings = Readings(settled.field, settled.field.new_ones(1))
         if curve is None and _verdict(settled) != "uninformative":
-            settled = _refined(model, renamed(model, settled))
-            readings = weighed(model, settled.field)
+            settled, readings = _refined(model, *named(model, settled))
         return _posterior(candidates, graph, model, settled, readings)
 
 
@@ -132,12 +131,12 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
     return settled
 
 
-def _refined(model: Model, settled: Settled) -> Settled:
+def _refined(model: Model, settled: Settled, readings: Readings) -> tuple[Settled, Readings]:
     """The same with labels told apart that lie beside one another, where there is reason to believe any of it."""
     if _verdict(settled) != "joint" or not enough(len(model.edges), model.unary.shape[1]):
-        return settled
+        return settled, readings
     refined = told_apart(model, settled)
-    return refined if refined.still else settled
+    return (refined, weighed(model, refined.field)) if refined.still else (settled, readings)
 
 
 def _posterior(

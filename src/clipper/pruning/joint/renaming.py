@@ -43,17 +43,17 @@ class Readings:
     """Whether the first one is how the search named them."""
 
 
-def renamed(model: Model, settled: Settled) -> Settled:
-    """Correct the names as far as the formulas ask for it."""
+def named(model: Model, settled: Settled) -> tuple[Settled, Readings]:
+    """Correct the names as far as the formulas ask for it, then weigh those that are left."""
+    readings = weighed(model, settled.field)
     for _ in range(_CORRECTIONS):
-        readings = weighed(model, settled.field)
         if readings.as_found:
             break
         again = settle(model, settled.trust, model.factor.best(readings.field[:, :, :1].contiguous()))
         if again.verification.gain <= settled.verification.gain:
             break
-        settled = again
-    return settled
+        settled, readings = again, weighed(model, again.field)
+    return settled, readings
 
 
 def weighed(model: Model, field: Tensor) -> Readings:
