@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ import clipper
 from clipper import Candidates, Clipper, Lattice, ProximityGraph
 from clipper.candidates.machines import SUM
 from clipper.errors import InputError
+from clipper.pruning.joint import lattice_factor
 from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.lattice_factor import LatticeFactor, factor_of
 from clipper.pruning.joint.mass import heaviest_labels
 from tests.machines import restricted
 from tests.pruning.pools import clustered, shuffled
@@ -35,6 +37,31 @@ def test_the_factor_says_what_the_listed_one_says(sets: tuple[Lattice, Candidate
     assert torch.allclose(factor.marginals(field), listed.marginals(field), atol=1e-5)
     assert torch.allclose(factor.evidence(field), listed.evidence(field), atol=1e-4)
     assert torch.equal(factor.best(field), listed.best(field))
+
+
+def test_a_list_that_few_states_stand_for_is_walked_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, embeddings, gold = clustered(samples=40, slots=4, classes=8)
+    candidates = Candidates.from_rule(max, gold.amax(1), 4, 8)
+    graph = ProximityGraph.from_embeddings(embeddings, k=4)
+    walked = clipper.infer(candidates, graph, trust=0.1, starts=2)
+    assert isinstance(factor_of(candidates), LatticeFactor)
+    monkeypatch.setattr(lattice_factor, "_WORTH", len(candidates))
+    assert isinstance(factor_of(candidates), CandidateFactor)
+    looked_up = clipper.infer(candidates, graph, trust=0.1, starts=2)
+    assert torch.equal(walked.labels, looked_up.labels)
+    assert torch.allclose(walked.marginals, looked_up.marginals, atol=1e-3)
+    assert torch.equal(walked.prune().keep, looked_up.prune().keep)
+
+
+def test_a_list_is_looked_up_where_formulas_are_too_different_for_a_small_lattice() -> None:
+    every = list(itertools.product(range(6), repeat=4))
+    parts = torch.randperm(len(every), generator=torch.Generator().manual_seed(0)).split(len(every) // 8)
+    irregular = Candidates.from_lists([[every[i] for i in parts[j % 8].tolist()] for j in range(80)], classes=6)
+    assert isinstance(factor_of(irregular), CandidateFactor)  # shared by ten samples each, but without a pattern
+    assert isinstance(factor_of(Candidates.from_rule(max, range(6), 4, 6)), CandidateFactor)  # not shared
+    narrowed = Candidates.from_rule(max, [4, 5] * 20, 4, 6)
+    narrowed = narrowed.subset((narrowed.labels[:, 0] > 2) | (narrowed.sample > 0))
+    assert isinstance(factor_of(narrowed), CandidateFactor)  # the first sample lists a part of what others list
 
 
 @settings(max_examples=50, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from clipper import Candidates, ProximityGraph, infer
 from clipper.pruning.joint.disagreement import alike, confusion, disagreements
 from clipper.pruning.joint.edges import Edges
-from clipper.pruning.joint.factors import CandidateFactor
+from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.inference import model_of
+from clipper.pruning.joint.lattice_factor import factor_of
 from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
 from clipper.pruning.joint.scope import plan_of, searched_part
@@ -99,11 +101,14 @@ def test_edges_are_counted_once_and_measured_by_their_neighbourhoods() -> None:
     assert edges.cut(labels, torch.tensor([1.0, 10.0, 100.0])).tolist() == [110.0, 101.0]
 
 
-def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_messages() -> None:
+@pytest.mark.parametrize("factor", [CandidateFactor, factor_of])
+def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_messages(
+    factor: Callable[[Candidates], Factor],
+) -> None:
     graph = ProximityGraph.from_embeddings(torch.rand(6, 4, 4, generator=torch.Generator().manual_seed(0)), k=6)
     for rule, all_pairs in ((sum, False), (max, True)):  # 56 and 671 candidates a sample
         candidates = Candidates.from_rule(rule, [5] * 6, 4, 6)
-        model = model_of(candidates, graph, CandidateFactor(candidates))
+        model = model_of(candidates, graph, factor(candidates))
         part, trust = searched_part(model, None)
         assert (len(part.edges) == len(model.edges)) == all_pairs
         assert float(trust.error(part.edges.length).max()) <= 0.6

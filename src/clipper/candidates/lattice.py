@@ -16,6 +16,7 @@ from clipper.candidates.checks import check_log_probs
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattices.best import best
 from clipper.candidates.lattices.building import graph_of, kind_of_slots
+from clipper.candidates.lattices.condensing import condensed, templates_of
 from clipper.candidates.lattices.draws import by_weight, uniform
 from clipper.candidates.lattices.expansion import BUDGET, Accept, Step
 from clipper.candidates.lattices.logarithms import log_entropy
@@ -76,6 +77,26 @@ class Lattice(GraphSamples):
         graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)
+
+    @classmethod
+    def from_candidates(cls, candidates: Candidates) -> Lattice:
+        """The smallest lattice with the same candidates: beginnings that can be continued alike become one state.
+
+        For rules that nobody wrote as a state machine. Samples may list the same candidates, in the same order, as
+        they do where they have the same target; other samples must not share any. Targets are numbers from 0 on.
+
+        Examples:
+            >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
+            Lattice(3 samples, 4 slots, 10 classes, 12 states)
+        """
+        template, firsts = templates_of(candidates)
+        graph = condensed(candidates.batch(firsts))
+        if graph is None:
+            raise InputError(
+                "expected samples that list the same candidates in the same order, or none in common, each once; "
+                "some candidate comes twice. Of a list that was pruned, take the lattice before, and restrict that"
+            )
+        return cls(template, candidates.kinds, graph=graph)
 
     @property
     def states(self) -> int:

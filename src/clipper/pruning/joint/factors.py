@@ -29,6 +29,10 @@ class Factor(Protocol):
         """Numbers that one start needs."""
 
     @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+
+    @property
     def support(self) -> Tensor:
         """The labels that a slot has in some candidate, `(n*m, c)` bool."""
 
@@ -75,6 +79,11 @@ class CandidateFactor:
     @property
     def size(self) -> int:
         """Numbers that one start needs."""
+        return len(self.candidates)
+
+    @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
         return len(self.candidates)
 
     @property

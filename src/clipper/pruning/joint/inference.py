@@ -7,13 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clipper.candidates import CandidateSet, Implicit
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.disagreement import alike, enough
 from clipper.pruning.joint.edges import Edges
-from clipper.pruning.joint.factors import CandidateFactor, Factor
-from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.factors import Factor
+from clipper.pruning.joint.lattice_factor import factor_of
 from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Set, Verdict
@@ -74,8 +74,7 @@ def infer(
     """
     check_edges(candidates, graph, candidates)
     curve = _checked_trust(trust)
-    factor: Factor = LatticeFactor(candidates) if isinstance(candidates, Implicit) else CandidateFactor(candidates)
-    model = replace(model_of(candidates, graph, factor, log_probs), crowded=curve is None)
+    model = replace(model_of(candidates, graph, factor_of(candidates), log_probs), crowded=curve is None)
     with torch.no_grad():
         settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
         readings = Readings(settled.field, settled.field.new_ones(1))

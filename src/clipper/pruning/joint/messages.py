@@ -109,9 +109,10 @@ def round_of_messages(
     if model.crowded:
         agreed = agreed * model.rarity(belief)
     if model.confused is None:
-        believed.mul_(agreed - miss).add_(miss)
+        believed.mul_(agreed.sub_(miss)).add_(miss)
     else:
-        believed = believed * agreed + einsum("ecs,cd->eds", believed, model.confused).mul_(miss)
+        missed = einsum("ecs,cd->eds", believed, model.confused).mul_(miss)
+        believed.mul_(agreed).add_(missed)
     if model.crowded:
         believed.div_(believed.sum(1, keepdim=True))
     return believed.lerp_(messages, damping)
@@ -119,6 +120,8 @@ def round_of_messages(
 
 def without_reply(model: Model, messages: Tensor, belief: Tensor) -> Tensor:
     """What each message's sender believes, `(2P, c, starts)`, apart from what the receiver told it."""
-    reverse = messages.roll(len(model.edges), 0)
-    believed = belief.index_select(0, model.edges.source).div_(reverse)
+    pairs = len(model.edges)
+    believed = belief.index_select(0, model.edges.source)
+    believed[:pairs].div_(messages[pairs:])
+    believed[pairs:].div_(messages[:pairs])
     return believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))

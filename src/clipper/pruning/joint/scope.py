@@ -8,9 +8,9 @@ from clipper.pruning.joint.search import Plan
 from clipper.pruning.joint.trust import Trust
 
 _SEARCHED = 3
-"""Of an instance's neighbours, the ones that the search looks at, unless the others cost little."""
-_LITTLE = 0.5
-"""Messages beside candidates, so many at most, cost little; with all of them, large pools end in better states."""
+"""Of an instance's neighbours, the ones that the search looks at, unless formulas say too little by themselves."""
+_LITTLE = 2
+"""Candidates for each message, from which on they do: with all neighbours, such pools end in better states."""
 _AT_ONCE = 1 << 22
 """Numbers held at a time: candidates and messages, times starts."""
 _FEWEST, _MOST = 4, 64
@@ -21,17 +21,20 @@ def plan_of(model: Model, starts: int | None) -> Plan:
     """As many starts as asked for, or as the pool's size suggests."""
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")
-    fitting = max(1, _AT_ONCE // (model.factor.size + _messages(_nearest(model))))
-    wanted = starts or min(_MOST, max(_FEWEST, fitting))
-    return Plan(starts=wanted, together=min(wanted, max(_FEWEST, fitting)))
+    wanted = starts or min(_MOST, _fitting(_nearest(model)))
+    return Plan(starts=wanted, together=min(wanted, _fitting(searched_part(model, None)[0])))
 
 
 def searched_part(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
     """The pairs to search along, and how far to trust them."""
-    if _messages(model) <= _LITTLE * model.factor.size:
+    if _LITTLE * _messages(model) <= model.factor.count:
         return model, trust or Trust.by_rank(model.edges.length)
     near = _nearest(model)
     return near, trust or Trust.by_rank(near.edges.length, farthest=0.35)
+
+
+def _fitting(model: Model) -> int:
+    return max(_FEWEST, _AT_ONCE // (model.factor.size + _messages(model)))
 
 
 def _nearest(model: Model) -> Model:
