@@ -11,12 +11,13 @@ from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.loss import SumCircuit
 from clipper.benchmarks.parts import NETWORKS, engine_of, outputs_of
 from clipper.benchmarks.runs import run
-from clipper.cli.bench import bench, bench_training
+from clipper.cli.bench import bench, bench_inference, bench_training
 from clipper.engines import SemanticLoss
 from clipper.errors import InputError
 from clipper.training import TrainConfig
 
 bench_training.register(bench)
+bench_inference.register(bench)
 
 
 def printed(*arguments: str) -> dict:
@@ -30,6 +31,20 @@ def test_bench_train_prints_the_share_of_every_setting():
     settings = {(row["objective"], row["encoder"]) for row in document["rows"]}
     assert settings >= {(objective, encoder) for objective in ("paper", "exact") for encoder in ("trainable", "frozen")}
     assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
+
+
+def test_bench_infer_prints_a_row_for_each_pool():
+    document = printed("infer", "--data", "digits", "--slots", "2", "-n", "20", "-n", "40", "--rounds", "1", "--json")
+    assert [row["samples"] for row in document["rows"]] == [20, 40]
+    assert all(row["inference_seconds"] > 0 and row["round"]["times"] > 0 for row in document["rows"])
+    assert all(0 <= row["right"] <= 1 and 0 <= row["gold_kept"] <= 1 for row in document["rows"])
+    command = ["infer", "--data", "digits", "--rule", "max", "--slots", "2", "-n", "20", "--rounds", "1"]
+    assert "MAX-2" in CliRunner().invoke(bench, command, catch_exceptions=False).stdout
+
+
+def test_bench_infer_refuses_rules_that_nobody_knows():
+    with pytest.raises(InputError, match="one of the rules"):
+        CliRunner().invoke(bench, ["infer", "--rule", "product"], catch_exceptions=False)
 
 
 def test_bench_loss_prints_every_task():

@@ -9,7 +9,7 @@ import typer
 
 from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.speed import growth, race
-from clipper.cli import bench_ceiling, bench_training
+from clipper.cli import bench_ceiling, bench_inference, bench_training
 from clipper.cli.console import output, print_json, progress_bars, table
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
@@ -18,6 +18,7 @@ bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     bench_training.register(bench)
+    bench_inference.register(bench)
     bench_ceiling.register(bench)
     app.add_typer(bench, name="bench")
 
