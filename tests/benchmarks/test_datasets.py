@@ -172,7 +172,7 @@ def test_hwf_reads_a_picture_per_symbol(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_here")
-@pytest.mark.parametrize("name", [name for name in SOURCES if name != "mugen"])  # which has no single images
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "hwf"])
 def test_a_data_set_that_is_nowhere_names_its_files_and_the_remedy(name: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="CLIPPER_DATA") as error:
         train_and_test(name, tmp_path)
@@ -210,8 +210,11 @@ def test_a_truncated_mnist_file_is_damaged_and_a_missing_one_is_missed(
 
 
 def test_names_and_splits_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ClipperError, match="digits, mnist, cifar10, hwf, mugen, got 'svhn'"):
+    with pytest.raises(ClipperError, match="digits, mnist, cifar10, hwf, mugen, vqar, got 'svhn'"):
         train_and_test("svhn")
+    for name, rule in (("mugen", "align"), ("vqar", "vqar")):
+        with pytest.raises(ClipperError, match=f"single images, got {name}, which goes with the rule {rule}"):
+            train_and_test(name)
     for load in (mnist, cifar10, hwf, formulas):
         with pytest.raises(ClipperError, match='"train" or "test", got \'valid\''):
             load("valid")
@@ -243,4 +246,4 @@ def test_folders_are_searched_in_order_and_a_whole_set_wins_over_a_part(
 
 @pytest.mark.usefixtures("nothing_here")
 def test_every_data_set_has_an_inventory(tmp_path: Path) -> None:
-    assert [inventory(name, tmp_path).summary for name in NAMES] == ["embedded", *["absent"] * 4]
+    assert [inventory(name, tmp_path).summary for name in NAMES] == ["embedded", *["absent"] * 5]

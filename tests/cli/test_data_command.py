@@ -52,6 +52,7 @@ def test_it_lists_what_is_here(app: typer.Typer, tmp_path: Path) -> None:
         "cifar10": "absent",
         "hwf": "absent",
         "mugen": "absent",
+        "vqar": "absent",
         "toy": "absent",
     }
     write(tmp_path / "toy", CONTENTS)

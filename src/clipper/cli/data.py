@@ -40,7 +40,7 @@ def list_all(context: typer.Context, data_root: Root = None, json: Json = False)
 
 @data.command(name="fetch")
 def fetch_one(
-    name: Annotated[str, typer.Argument(help="mnist or cifar10; for hwf and mugen it says where to get them.")],
+    name: Annotated[str, typer.Argument(help="mnist or cifar10; of the others it says where to get them.")],
     data_root: Annotated[
         Path | None, typer.Option("--data-root", help="Where to put the subfolder; the user's cache by default.")
     ] = None,

@@ -19,9 +19,10 @@ from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.data.mnist import MNIST, mnist
 from clipper.benchmarks.data.sources import Source, State, find
 from clipper.benchmarks.mugen.problem import MUGEN
+from clipper.benchmarks.vqar.files import VQAR
 from clipper.errors import FileError, InputError
 
-SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF, MUGEN)}
+SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF, MUGEN, VQAR)}
 """The data sets that lie in files."""
 NAMES = ("digits", *SOURCES)
 
@@ -94,6 +95,7 @@ def train_and_test(name: str, root: str | Path | None = None, *, progress: Progr
         "hwf": hwf,
     }
     if source_of(name).name not in loaders:
-        raise InputError(f"expected a data set of single images, got {name}; its clips go with the rule align")
+        rule = "align" if name == MUGEN.name else "vqar"
+        raise InputError(f"expected a data set of single images, got {name}, which goes with the rule {rule}")
     load = loaders[name]
     return load("train", root), load("test", root)

@@ -16,12 +16,17 @@ import pyarrow.parquet as pq
 import torch
 
 from clipper.benchmarks.data.pickles import read_arrays
-from clipper.benchmarks.data.sources import cache_folder, data_folders
+from clipper.benchmarks.data.sources import Form, Source, cache_folder, find, not_found
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.errors import FileError
 from clipper.files import written_whole
 
 GRAPHS, FEATURES = "gqa_formatted_scene_graph.pkl", "features.npy"
+VQAR = Source(
+    "vqar",
+    (Form("VQAR's scene graphs and features", {GRAPHS: "", FEATURES: ""}),),
+    'get them from its authors (Huang et al. 2021), or take generated ones: the data set "scenes"',
+)
 OBJECTS, PAIRS = "vqar-objects.parquet", "vqar-relations.parquet"
 _EVERY = 5
 """Every fifth image is held out for the test."""
@@ -29,19 +34,15 @@ _EVERY = 5
 
 def own_folder(root: str | Path | None = None) -> Path | None:
     """The folder with VQAR's own scenes, if there is one."""
-    folders = data_folders("vqar", root)
-    return next((f for f in folders if (f / GRAPHS).exists() and (f / FEATURES).exists()), None)
+    place = find(VQAR, root)
+    return place.folder if place is not None and "missing" not in place.states().values() else None
 
 
 def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
     """VQAR's scenes to learn from and to be measured on."""
     folder = own_folder(root)
     if folder is None:
-        looked = ", ".join(map(str, data_folders("vqar", root)))
-        raise FileError(
-            f"VQAR's scenes were not found in {looked}; looked for {GRAPHS} and {FEATURES}. Fetch them from VQAR, or "
-            'take generated ones: the data set "scenes"'
-        )
+        raise not_found(VQAR, root)
     objects, pairs = convert(folder, cache_folder() / "vqar")
     return _scenes(objects, pairs, held_out=False), _scenes(objects, pairs, held_out=True)
 
