@@ -39,6 +39,21 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
         return as_svg(figure)
 
 
+def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapping[str, str]) -> str:
+    """Accuracy by epoch, in per cent, of runs that were measured after every epoch: mean and band as above."""
+    with plotting() as pyplot:
+        figure, axes = pyplot.subplots(figsize=(7.2, 4.2))
+        drawn = {
+            names[method]: _draw(axes, dict(enumerate(zip(*runs, strict=True), start=1)), COLOURS[method], 1.0)
+            for method, runs in curves.items()
+        }
+        _name_curves(axes, drawn)
+        _epochs(axes, max(epoch for epoch, _, _ in drawn.values()))
+        axes.set_ylabel("accuracy on held-out digits, %")
+        axes.set_ylim(0, 100)
+        return as_svg(figure)
+
+
 def loss_figure(record: Record) -> str:
     """One run's loss by epoch."""
     with plotting() as pyplot:

@@ -12,7 +12,8 @@ from clipper.benchmarks.statistics import spread
 from clipper.benchmarks.tasks import Task, draw
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
-from clipper.report.figures import learning_figure, retention_figure
+from clipper.report.curves import learning_figure
+from clipper.report.figures import retention_figure
 from clipper.report.inspector import inspect
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure

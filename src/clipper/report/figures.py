@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,24 +58,4 @@ def retention_figure(rows: Sequence[Retention]) -> str:
         axes.set_xlim(60, 101)
         axes.set_ylim(60, 101)
         axes.legend(frameon=False, loc="lower right")
-        return as_svg(figure)
-
-
-def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapping[str, str]) -> str:
-    """Accuracy by epoch, in per cent: the mean over the seeds, and a band of one standard deviation."""
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 4.2))
-        for method, runs in curves.items():
-            columns = list(zip(*runs, strict=True))  # one per epoch
-            mean = [statistics.mean(column) for column in columns]
-            spread = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
-            epochs = range(1, len(mean) + 1)
-            low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
-            axes.fill_between(epochs, low, high, color=COLOURS[method], alpha=0.12, linewidth=0)
-            axes.plot(epochs, mean, color=COLOURS[method], linewidth=1.8, label=names[method])
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("accuracy on held-out digits, %")
-        axes.set_xlim(left=1)
-        axes.set_ylim(0, 100)
-        axes.legend(frameon=False, loc="upper left", fontsize=9)
         return as_svg(figure)
