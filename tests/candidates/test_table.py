@@ -125,7 +125,7 @@ def test_labels_take_the_smallest_type_that_fits() -> None:
 def test_support_in_halves_equals_support_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Candidates.from_rule(sum, targets=list(range(28)), slots=3, classes=10)
     parts = Candidates(whole.labels, whole.offsets, whole.kinds)
-    monkeypatch.setattr("clipper.candidates.table._CHUNK", 100)
+    monkeypatch.setattr("clipper.candidates.rows._CHUNK", 100)
     assert torch.equal(whole.support, parts.support)
 
 
