@@ -62,6 +62,17 @@ def test_samples_share_a_template_if_they_list_the_same(lists: list[list[Row]], 
         assert len(firsts) == len({str(row) for row in rows})
 
 
+def test_kinds_and_unused_slots_are_kept() -> None:
+    lists = [[(0, 4), (1, 5)], [(2,)], [(0, 4), (1, 5)], [(4, 0, 6), (5, 1, 6), (5, 3, 6)]]
+    candidates = Candidates.from_lists(lists, classes={"name": 4, "rel": 3})
+    lattice = Lattice.from_candidates(candidates)
+    assert torch.equal(lattice.to_candidates().labels, candidates.labels)
+    assert torch.equal(lattice.kind, candidates.kind)
+    assert lattice.kinds == candidates.kinds
+    assert lattice.targets == [0, 1, 0, 2]
+    assert lattice.lengths.tolist() == [2, 1, 2, 3]
+
+
 @pytest.mark.parametrize("lists", [[[(0,), (1,)], [(1,)]], [[(0,), (1,)], [(1,), (0,)]], [[(0,), (0,)]]])
 def test_a_candidate_of_two_formulas_is_refused(lists: list[list[Row]]) -> None:
     candidates = Candidates.from_lists(lists, classes=2)
