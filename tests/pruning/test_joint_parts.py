@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
@@ -188,8 +189,22 @@ def test_the_fewest_candidates_hold_the_mass() -> None:
     candidates = Candidates.from_lists([[(0,), (1,), (2,), (3,)], [(0,), (1,)]], classes=4)
     probability = torch.tensor([0.1, 0.5, 0.3, 0.1, 1.0, 0.0])
     assert heaviest(candidates, probability, 0.8).tolist() == [False, True, True, False, True, False]
-    assert heaviest(candidates, probability, 0.81).tolist() == [True, True, True, False, True, False]
+    assert heaviest(candidates, probability, 0.81).tolist() == [True, True, True, True, True, False], "equals stay"
     assert heaviest(candidates, probability, 1e-6).tolist() == [False, True, False, False, True, False]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.sampled_from([0.3, 0.8, 0.95]), st.randoms())
+def test_what_is_kept_holds_the_mass_whatever_the_order(counts: list[int], mass: float, random: Random) -> None:
+    candidates = Candidates.from_lists([[(i,) for i in range(len(counts))]], classes=8)
+    probability = torch.tensor(counts) / sum(counts)
+    kept = heaviest(candidates, probability, mass)
+    assert float(probability[kept].sum()) >= mass - 1e-6
+    lowest = probability[kept].min()
+    assert float(probability[probability > lowest * 1.01].sum()) < mass, "those above the last do not"
+    order = list(range(len(counts)))
+    random.shuffle(order)
+    assert torch.equal(heaviest(candidates, probability[order], mass), kept[order])
 
 
 def test_states_come_in_order_and_different() -> None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from clipper.candidates import Candidates, Implicit
 
 _HALVINGS = 24
+_EQUAL = 1e-3
+"""Probabilities that differ by a smaller share than this are as good as equal."""
 _LOWEST = 1e-9
 """A label less probable than this is kept only if nothing may go."""
 
@@ -26,7 +28,10 @@ def mixed(conclude: Callable[[Tensor], Tensor], field: Tensor, weight: Tensor) -
 
 
 def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:
-    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool; the earlier one of equals.
+    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all that equal the last of them.
+
+    To choose among equals by their place would be to decide what nobody knows: where two names are a toss-up, the more
+    frequent group would get the smaller label.
 
     Examples:
         >>> candidates = Candidates.from_lists([[(0,), (1,), (2,)], [(1,)]], classes=3)
@@ -38,9 +43,11 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
     sorted_mass = probability[order].double()
     before = sorted_mass.cumsum(0) - sorted_mass
     before = before - before[candidates.offsets[:-1]][candidates.sample]
-    enough = before >= mass * (1 - 1e-9)
-    enough[candidates.offsets[:-1]] = False  # the first one always stays
-    return torch.empty_like(enough).scatter_(0, order, ~enough)
+    needed = before < mass * (1 - 1e-9)
+    needed[candidates.offsets[:-1]] = True  # the first one always stays
+    last = torch.where(needed, sorted_mass, 1.0)
+    lowest = last.new_ones(candidates.samples).scatter_reduce_(0, candidates.sample, last, "amin")
+    return probability.double() >= (1 - _EQUAL) * lowest[candidates.sample]
 
 
 def heaviest_labels(
@@ -82,4 +89,4 @@ def heaviest_labels(
         left = torch.stack([narrowed.log_probability(reading) for reading in readings], dim=1) - whole
         enough = left.exp() @ weight.double() >= mass * (1 - 1e-9)
         low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-    return (certain | (marginals >= low.exp()[:, None, None])).flatten(0, 1)
+    return (certain | (marginals >= (1 - _EQUAL) * low.exp()[:, None, None])).flatten(0, 1)
