@@ -113,7 +113,8 @@ def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_message
         part, trust = searched_part(model, None)
         assert (len(part.edges) == len(model.edges)) == all_pairs
         assert float(trust.error(part.edges.length).max()) <= 0.6
-        assert plan_of(model, None).starts == 64
+        assert (plan_of(model, None).starts, plan_of(model, None).patience) == (64, 3)
+        assert plan_of(model, 20).patience == 5  # fewer offspring a generation, more generations
 
 
 def test_fitting_recovers_the_errors_of_pairs_whose_labels_are_known() -> None:

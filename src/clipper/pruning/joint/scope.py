@@ -15,6 +15,8 @@ _AT_ONCE = 1 << 22
 """Numbers held at a time: candidates and messages, times starts."""
 _FEWEST, _MOST = 4, 64
 """Starts in a generation; a large pool has few states to get stuck in, so that few starts do."""
+_PATIENCE = 100
+"""Offspring without a better state before the search ends; three generations at least."""
 
 
 def plan_of(model: Model, starts: int | None) -> Plan:
@@ -22,7 +24,8 @@ def plan_of(model: Model, starts: int | None) -> Plan:
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")
     wanted = starts or min(_MOST, _fitting(_nearest(model)))
-    return Plan(starts=wanted, together=min(wanted, _fitting(searched_part(model, None)[0])))
+    together = min(wanted, _fitting(searched_part(model, None)[0]))
+    return Plan(starts=wanted, together=together, patience=max(Plan.patience, -(-_PATIENCE // wanted)))
 
 
 def searched_part(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
