@@ -73,7 +73,8 @@ class Posterior(Generic[Set]):
     def prune(self, mass: float = 0.95) -> Pruning | LatticePruning:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
 
-        Of a lattice: all candidates without improbable labels, such that they hold it.
+        Equals stay or go together: where names are a toss-up, nothing else may decide. Of a lattice: all
+        candidates without improbable labels, such that they hold it.
 
         A posterior that did not converge abstains. Where it is unsettled, each sample is pruned by its nearest
         neighbours alone ("exact"); where the graph is uninformative, no edge is to be believed and all candidates stay.
