@@ -19,6 +19,7 @@ from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.lattice_factor import factor_of
 from clipper.pruning.joint.mass import heaviest
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
+from clipper.pruning.joint.offspring import inherited, neighbourhoods, trouble
 from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.trust import Trust
@@ -115,6 +116,40 @@ def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_message
         assert float(trust.error(part.edges.length).max()) <= 0.6
         assert (plan_of(model, None).starts, plan_of(model, None).patience) == (64, 3)
         assert plan_of(model, 20).patience == 5  # fewer offspring a generation, more generations
+        assert (plan_of(model, None).opened > 0) == all_pairs
+
+
+def test_offspring_of_the_best_state_forgets_a_neighbourhood_and_nothing_else() -> None:
+    candidates, embeddings, gold = clustered(samples=60)
+    model = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=5), CandidateFactor(candidates))
+    weight = torch.ones(len(model.edges))
+    parents = States(torch.stack([gold.flatten(), gold.flatten().roll(1)], dim=1), torch.tensor([0.0, 1.0]))
+    plan = Plan(opened=0.2)
+    hint = inherited(model, weight, parents, plan, torch.Generator().manual_seed(0), starts=6)
+    remembered = hint.amax(1) > 0  # (n*m, starts)
+    calm = trouble(model.edges, weight, gold.flatten()[:, None])[:, 0] < 1
+    forgotten = (calm[:, None] & ~remembered).float().mean(0)[::2]
+    assert bool((forgotten > 0).all())
+    assert bool((forgotten <= plan.opened).all())
+    told = hint[:, :, ::2].argmax(1) == gold.flatten()[:, None]
+    assert bool(told[remembered[:, ::2]].all()), "the best state's labels"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_neighbourhoods_are_what_breadth_first_search_reaches(share: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    ends = torch.randint(0, 30, (2, 45), generator=generator)
+    edges = Edges.of(ProximityGraph.from_edges(*ends), instances=30)
+    near = {i: {i} for i in range(30)}
+    for a, b in zip(edges.first.tolist(), edges.second.tolist(), strict=True):
+        near[a].add(b)
+        near[b].add(a)
+    found = neighbourhoods(edges, torch.arange(30), share)
+    for centre in range(30):
+        expected = {centre}
+        while (more := set().union(*(near[i] for i in expected))) != expected and len(more) <= share * 30:
+            expected = more
+        assert set(found[:, centre].nonzero()[:, 0].tolist()) == expected
 
 
 def test_fitting_recovers_the_errors_of_pairs_whose_labels_are_known() -> None:

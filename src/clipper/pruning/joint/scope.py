@@ -11,6 +11,8 @@ _SEARCHED = 3
 """Of an instance's neighbours, the ones that the search looks at, unless formulas say too little by themselves."""
 _LITTLE = 2
 """Candidates for each message, from which on they do: with all neighbours, such pools end in better states."""
+_OPENED = 0.15
+"""There, the share of the pool that is open again in every other offspring."""
 _AT_ONCE = 1 << 22
 """Numbers held at a time: candidates and messages, times starts."""
 _FEWEST, _MOST = 4, 64
@@ -25,15 +27,21 @@ def plan_of(model: Model, starts: int | None) -> Plan:
         raise InputError(f"expected at least one start, got {starts}")
     wanted = starts or min(_MOST, _fitting(_nearest(model)))
     together = min(wanted, _fitting(searched_part(model, None)[0]))
-    return Plan(starts=wanted, together=together, patience=max(Plan.patience, -(-_PATIENCE // wanted)))
+    patience = max(Plan.patience, -(-_PATIENCE // wanted))
+    return Plan(starts=wanted, together=together, patience=patience, opened=_OPENED if _vague(model) else 0.0)
 
 
 def searched_part(model: Model, trust: Trust | None) -> tuple[Model, Trust]:
     """The pairs to search along, and how far to trust them."""
-    if _LITTLE * _messages(model) <= model.factor.count:
+    if _vague(model):
         return model, trust or Trust.by_rank(model.edges.length)
     near = _nearest(model)
     return near, trust or Trust.by_rank(near.edges.length, farthest=0.35)
+
+
+def _vague(model: Model) -> bool:
+    """Whether formulas say so little that groups of instances can agree on wrong labels."""
+    return _LITTLE * _messages(model) <= model.factor.count
 
 
 def _fitting(model: Model) -> int:

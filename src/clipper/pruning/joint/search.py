@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from clipper.errors import InputError
-from clipper.pruning.joint.edges import Edges, one_hot
 from clipper.pruning.joint.messages import Model, round_of_messages
+from clipper.pruning.joint.offspring import inherited
 
 _FEW = 4
 """Starts of the first try."""
@@ -46,6 +46,8 @@ class Plan:
     """The first round's, in log-odds."""
     inheritance: float = 3.0
     """Log-odds that an untroubled instance inherits from either parent."""
+    opened: float = 0.0
+    """Every other offspring is the best state with a neighbourhood open again, of this share at most; 0: none is."""
     damping: float = 0.5
     heat: float = 0.5
     """Coupling in the first round, as a share of the last round's."""
@@ -153,21 +155,3 @@ def ranked(model: Model, weight: Tensor, labels: Tensor) -> States:
     """Labellings `(n*m, states)` in order of what they cut."""
     energy, order = model.energy(labels, weight).sort(stable=True)
     return States(labels[:, order], energy)
-
-
-def inherited(
-    model: Model, weight: Tensor, parents: States, plan: Plan, generator: torch.Generator, starts: int
-) -> Tensor:
-    """What the offspring of two random parents begins with, in log-odds, `(n*m, c, starts)`."""
-    calm = 1 - trouble(model.edges, weight, parents.labels)  # (n*m, parents)
-    hints = one_hot(parents.labels, model.unary.shape[1]).mul_(plan.inheritance * calm.square()[:, None])
-    pick = torch.randint(len(parents.energy), (2, starts), generator=generator).to(hints.device)
-    return hints[:, :, pick[0]] + hints[:, :, pick[1]]
-
-
-def trouble(edges: Edges, weight: Tensor, labels: Tensor) -> Tensor:
-    """The share of each instance's pairs, by weight, that a labelling cuts, `(n*m, states)`."""
-    cut = edges.differs(labels) * weight[:, None]  # (P, states)
-    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
-    whole = weight.new_zeros(edges.instances).index_add_(0, edges.source, weight.repeat(2))
-    return total / whole.clamp(min=torch.finfo(whole.dtype).tiny)[:, None]
