@@ -40,7 +40,7 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
 
 
 def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapping[str, str]) -> str:
-    """Accuracy by epoch, in per cent, of runs that were measured after every epoch: mean and band as above."""
+    """Accuracy by epoch, in per cent, of runs measured after every epoch: the mean and a band of one deviation."""
     with plotting() as pyplot:
         figure, axes = pyplot.subplots(figsize=(7.2, 4.2))
         drawn = {

@@ -26,7 +26,7 @@ def plan_of(model: Model, starts: int | None) -> Plan:
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")
     wanted = starts or min(_MOST, _fitting(_nearest(model)))
-    together = min(wanted, _fitting(searched_part(model, None)[0]))
+    together = min(wanted, _fitting(model if _vague(model) else _nearest(model)))
     patience = max(Plan.patience, -(-_PATIENCE // wanted))
     return Plan(starts=wanted, together=together, patience=patience, opened=_OPENED if _vague(model) else 0.0)
 
@@ -45,6 +45,7 @@ def _vague(model: Model) -> bool:
 
 
 def _fitting(model: Model) -> int:
+    """How many starts can be held at a time."""
     return max(_FEWEST, _AT_ONCE // (model.factor.size + _messages(model)))
 
 
