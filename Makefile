@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test docs clean
+.PHONY: demo test check docs clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/clipper demo
@@ -14,6 +14,9 @@ test: $(VENV)/.dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto src tests
+
+check: test # and the long forms of the attacks in tests/hardening
+	CLIPPER_EFFORT=10 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto tests/hardening
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
