@@ -56,6 +56,8 @@ class AblSim(Engine):
         """
         log_probs = checked(log_probs, candidates)
         listed = must_be_listed(candidates, "AblSim")
+        if not listed.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         rows = self._abduced_rows(log_probs, listed, embeddings)
         losses = -candidate_log_probs(log_probs, listed)[rows]
         return self.regularised(losses, log_probs, listed)
@@ -64,6 +66,8 @@ class AblSim(Engine):
         """The labels of the best labelling found, `(n, m)`; -1 in unused slots."""
         log_probs = checked(log_probs, candidates)
         listed = must_be_listed(candidates, "AblSim")
+        if not listed.samples:
+            return listed.labels.long()
         return listed.labels[self._abduced_rows(log_probs, listed, embeddings)].long()
 
     @torch.no_grad()

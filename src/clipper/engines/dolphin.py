@@ -64,6 +64,8 @@ class DolphinLoss(Engine):
             targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
         """
         log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         targets = check_targets(targets, candidates, self.outputs)
         losses = -self._log_target(log_probs, candidates)
         if self.outputs is not None and targets is not None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.engines.checks import checked
+from clipper.errors import InputError
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_sum
 
 
@@ -31,6 +32,11 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 def entropy_of(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """As `posterior_entropy`, for log-probabilities that were checked."""
     if isinstance(candidates, Implicit):
+        if log_probs.requires_grad and candidates.template.is_inference():
+            raise InputError(
+                "expected candidates made outside of torch.inference_mode(), which forbids gradients later on; "
+                "make them under torch.no_grad() instead"
+            )
         return candidates.entropy(log_probs)
     return entropy_of_rows(candidate_log_probs(log_probs, candidates), candidates)
 

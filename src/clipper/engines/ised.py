@@ -67,6 +67,8 @@ class IsedLoss(RandomEngine):
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
         log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         masses, _, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
@@ -77,6 +79,8 @@ class IsedLoss(RandomEngine):
     def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
         """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""
         log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.new_zeros(0, 0), []
         masses, outputs, _ = self._masses(log_probs, candidates)
         return masses, outputs
 

@@ -33,9 +33,10 @@ def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
-    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets
-    )
+    sample = candidates.sample
+    if sample.is_inference():
+        sample = sample.clone()  # what was made in inference mode must not be kept for a gradient
+    result: Tensor = _SegmentLogSumExp.apply(values, sample, candidates.offsets)  # type: ignore[no-untyped-call]
     return result
 
 

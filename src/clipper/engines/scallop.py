@@ -89,6 +89,8 @@ class ScallopLoss(Engine):
                 not needed with `outputs`.
         """
         log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         targets = check_targets(targets, candidates, self.outputs)
         templates = _check_unpruned(unpruned, candidates)
         if self.outputs is not None and targets is not None:

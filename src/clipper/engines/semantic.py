@@ -33,7 +33,10 @@ class SemanticLoss(Engine):
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        log_probs = checked(log_probs, candidates)
+        return self.unchecked(checked(log_probs, candidates), candidates)
+
+    def unchecked(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
+        """As a call, for log-probabilities that were checked."""
         if isinstance(candidates, Implicit):
             return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
         values = candidate_log_probs(log_probs, candidates)  # (Ω,)
@@ -66,5 +69,4 @@ class SampledSemanticLoss(RandomEngine):
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
         log_probs = checked(log_probs, candidates)
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        losses: Tensor = self._semantic(log_probs, candidates.sample_at_random(self.per_sample, seed))
-        return losses
+        return self._semantic.unchecked(log_probs, candidates.sample_at_random(self.per_sample, seed))
