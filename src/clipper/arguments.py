@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,11 +74,10 @@ def as_tensor(value: Any, name: str, device: torch.device | None = None) -> Tens
 
 def shown(value: object) -> str:
     """What came, for a message: short values as they are, others by type and shape."""
-    shape = getattr(value, "shape", None)
     if isinstance(value, Tensor):
         where = "" if value.device.type == "cpu" else f" on {value.device}"
         return f"a tensor of shape {tuple(value.shape)}, {value.dtype}{where}"
-    if shape is not None and getattr(value, "ndim", 0):
-        return f"an array of shape {tuple(shape)}"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}, {value.dtype}"
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from clipper.candidates import Candidates
-from clipper.errors import InputError
 from clipper.engines import (
     AblSim,
     DolphinLoss,
@@ -16,6 +15,7 @@ from clipper.engines import (
     SemanticLoss,
     posterior_entropy,
 )
+from clipper.errors import InputError
 
 OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 TARGETS = torch.tensor([3, 1, 5, 3, 6])

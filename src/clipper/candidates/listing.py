@@ -23,7 +23,9 @@ def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
         if kept
         else "build them with Candidates.from_rule, from_lists or from_tensors, or Lattice.from_rule"
     )
-    raise InputError(f"expected {what} to be Candidates, a Lattice or a Formula, got a {type(value).__name__}: {advice}")
+    raise InputError(
+        f"expected {what} to be Candidates, a Lattice or a Formula, got a {type(value).__name__}: {advice}"
+    )
 
 
 def must_be_listed(candidates: CandidateSet, what: str) -> Candidates:

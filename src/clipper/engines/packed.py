@@ -33,16 +33,20 @@ def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
-    sample = candidates.sample
-    if sample.is_inference():
-        sample = sample.clone()  # what was made in inference mode must not be kept for a gradient
-    result: Tensor = _SegmentLogSumExp.apply(values, sample, candidates.offsets)  # type: ignore[no-untyped-call]
+    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
+        values, sample_of(candidates), candidates.offsets
+    )
     return result
+
+
+def sample_of(candidates: Candidates) -> Tensor:
+    """Each candidate's sample, `(Ω,)`, as a gradient may keep it: no tensor of inference mode."""
+    return candidates.sample.clone() if candidates.sample.is_inference() else candidates.sample
 
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
     """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
-    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
+    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, sample_of(candidates), values)
 
 
 def segment_max(values: Tensor, candidates: Candidates) -> Tensor:

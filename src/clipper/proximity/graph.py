@@ -176,7 +176,8 @@ class ProximityGraph:
         if len(graphs) == 1:
             return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
-        return cls(*(torch.cat(column) for column in columns))
+        source, target, distance = (torch.cat(column) for column in columns)
+        return cls(source, target, distance)
 
     def leaving(self, first: int, last: int) -> ProximityGraph:
         """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""

@@ -19,8 +19,7 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     if per_sample is not None:
         return rank >= per_sample[candidates.sample]
     spare = len(candidates) - candidates.samples
-    right = isinstance(count, int) and not isinstance(count, bool)
-    if not right or not 0 <= count <= spare:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= spare:
         raise InputError(
             f"expected a count of candidates to discard in 0 … {spare} (each of {candidates.samples} samples keeps "
             f"one), or imitate= with a pruning to copy the numbers from, got {count!r}"

@@ -77,7 +77,7 @@ class Clipper:
         if self.encoder is not None and not callable(self.encoder):
             raise InputError(f"expected an encoder that can be called, got {shown(self.encoder)}")
         searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
-        if not all(search is None or hasattr(search, "find") for search in searches):
+        if not all(search is None or (hasattr(search, "find") and not isinstance(search, str)) for search in searches):
             raise InputError(f"expected a search such as ExactSearch(), or a mapping to some, got {shown(self.search)}")
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:

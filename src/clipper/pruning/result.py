@@ -15,7 +15,6 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.checks import kind_of_label
 from clipper.errors import InputError
 
-
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
 

@@ -125,7 +125,8 @@ def verified(model: Model, heard: Tensor) -> Verification:
     samples = len(log_odds)
     nothing = _log_odds(model, torch.zeros_like(heard))[:, 0]
     gain = (log_odds[:, best] - nothing).double()
-    spread = max(float(gain.std()), _SPREAD) if samples > 1 else torch.inf  # one sample says nothing of others
+    # Two samples easily bear each other out, and one has no spread: neither is evidence.
+    spread = max(float(gain.std()), _SPREAD) if samples > 2 else torch.inf
     return Verification(
         sharpness=_SHARPNESS[best],
         gain=float(gain.mean()),
