@@ -109,5 +109,5 @@ def test_missing_and_misplaced_targets_are_refused():
         DolphinLoss()(log_probs, candidates, targets=targets)
     with pytest.raises(InputError, match=r"targets in 0 … 6"):
         DolphinLoss(outputs=OUTPUTS)(log_probs, candidates, targets=targets + 7)
-    with pytest.raises(InputError, match='"damp" or "dtkp-am", got .amp.'):
+    with pytest.raises(InputError, match=r'"damp" or "dtkp-am", got .amp.'):
         DolphinLoss("amp")

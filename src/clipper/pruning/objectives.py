@@ -229,8 +229,8 @@ def check_options(objective: object, solver: object, mass: object) -> None:
     number(mass, "a mass", "above 0 and at most 1", above=0, most=1)
     if objective == "joint" and solver != "closed-form":
         raise InputError(
-            f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave solver '
-            'out, or choose the objective "exact" or "paper"'
+            f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave '
+            'solver out, or choose the objective "exact" or "paper"'
         )
 
 
@@ -271,8 +271,8 @@ def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: Candidat
     expected = candidates.samples * candidates.slots, pool.samples * pool.slots
     if graph.instances is not None and graph.instances != expected:
         raise InputError(
-            f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, got "
-            f"one from {graph.instances[0]} to {graph.instances[1]}: build it from the embeddings of the same samples"
+            f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
+            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the embeddings of the same samples"
         )
 
 
