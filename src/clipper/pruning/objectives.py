@@ -272,7 +272,7 @@ def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: Candidat
     if graph.instances is not None and graph.instances != expected:
         raise InputError(
             f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
-            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the embeddings of the same samples"
+            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
         )
 
 
