@@ -34,14 +34,19 @@ def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
     result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets
+        values, sample_of(candidates), candidates.offsets
     )
     return result
 
 
+def sample_of(candidates: Candidates) -> Tensor:
+    """Each candidate's sample, `(Ω,)`, as a gradient may keep it: no tensor of inference mode."""
+    return candidates.sample.clone() if candidates.sample.is_inference() else candidates.sample
+
+
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
     """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
-    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
+    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, sample_of(candidates), values)
 
 
 def segment_max(values: Tensor, candidates: Candidates) -> Tensor:
@@ -124,7 +129,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor) -> Tensor:
         peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
-        peak = torch.where(peak == -torch.inf, 0, peak)  # -inf - -inf would be NaN
+        peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
         weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
         total = torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
         ctx.save_for_backward(weight, total, sample)
@@ -134,5 +139,5 @@ class _SegmentLogSumExp(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         weight, total, sample = ctx.saved_tensors
-        share = torch.where(total > 0, grad / total, 0)  # an impossible sample teaches nothing
+        share = grad / total.clamp(min=1)  # at least 1, or 0 where a sample is impossible, which teaches nothing
         return share.index_select(0, sample).mul_(weight), None, None
