@@ -9,6 +9,7 @@ import typer
 
 from clipper.benchmarks.tables import Ledger
 from clipper.cli.console import output
+from clipper.cli.outputs import writable
 from clipper.errors import FileError
 from clipper.files import written_whole
 from clipper.report.results import results_document
@@ -30,6 +31,6 @@ def results(
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
     ledger = Ledger(records / RECORDS)
-    with written_whole(to, replace=True) as temporary:
+    with writable(to), written_whole(to, replace=True) as temporary:
         temporary.write_text(results_document(ledger), encoding="utf-8")
-    output.print(f"{len(ledger):,} runs: {to}")
+    output.print(f"{len(ledger):,} runs: {to}", soft_wrap=True)
