@@ -11,7 +11,7 @@ import typer
 
 from clipper.benchmarks.mugen.art import art_from, own_art
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
-from clipper.benchmarks.mugen.files import write_clips
+from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.preview import contact_sheet, moving_preview
 from clipper.benchmarks.mugen.problem import HELD_OUT
 from clipper.cli.console import errors, output, print_json
@@ -50,7 +50,8 @@ def clips(
     art = art_from(sprites, scale) if sprites else own_art(scale)
     options: dict[str, Any] = {"frames": _ends(frames), "actions": _ends(actions)}
     options |= {"distractors": distractors, "noise": noise, "art": art}
-    with writable(folder / "preview.png", folder / "preview.gif"), errors.status("drawing"):
+    notes = [folder / ANNOTATIONS.format(split=split) for split in ("train", "test")]
+    with writable(folder / "preview.png", folder / "preview.gif", *notes), errors.status("drawing"):
         splits = {"train": draw_clips(train, 2 * seed, **options), "test": draw_clips(test, 2 * seed + 1, **options)}
         written = {split: str(write_clips(drawn, folder, split)) for split, drawn in splits.items()}
         written |= _previews(splits["train"], folder)
@@ -69,7 +70,7 @@ def _previews(drawn: Clips, folder: Path) -> dict[str, str]:
 
 def _ends(text: str) -> tuple[int, int]:
     """`16-64` as two numbers, `16` as twice the same."""
-    low, _, high = text.partition("-")
-    if not all(re.fullmatch("[0-9]{1,9}", end) for end in (low, high or low)):
+    found = re.fullmatch("([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
+    if found is None:
         raise InputError(f"expected a number such as 32, or two such as 16-64, got {text!r}")
-    return int(low), int(high or low)
+    return int(found[1]), int(found[2] or found[1])

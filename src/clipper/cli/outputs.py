@@ -39,6 +39,8 @@ def _make_ready(file: Path, made: list[Path]) -> None:
             raise FileError(f"expected the name of a file to write, got {file}, which is {kind}; choose another name")
         for folder in (*reversed(file.parent.parents), file.parent):
             if not folder.is_dir():
+                if folder.exists():
+                    raise FileError(f"cannot write {file}: {folder} is a file and no folder; choose another place")
                 folder.mkdir()
                 made.append(folder)
         with tempfile.TemporaryFile(dir=file.parent):

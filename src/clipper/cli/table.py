@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from clipper.benchmarks.parts import check_parts
 from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
@@ -61,6 +62,8 @@ def table(
     chosen = selection.of(table_named(name, data_root))
     if jobs is not None and jobs < 1:
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
+    for place in chosen.places():
+        check_parts(place.config)
     require("matplotlib", extra="report")
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), out / RECORDS):
         ledger = Ledger(out / RECORDS)
