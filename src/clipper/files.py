@@ -97,7 +97,7 @@ def append(path: str | Path, line: bytes) -> None:
             while rest:
                 rest = rest[file.write(rest) :]
             os.fsync(file.fileno())
-        except BaseException:
+        except OSError:
             with suppress(OSError):
                 file.truncate(size)
             raise
@@ -159,7 +159,8 @@ def _as_file_error(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(
-            f"cannot write {path} ({error}); nothing was changed: see to space, rights and name, or choose another place"
+            f"cannot write {path} ({error}); nothing was changed: see to space, rights and name, or choose another "
+            "place"
         ) from error
 
 
