@@ -143,7 +143,7 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
 
 def outputs_of(config: TrainConfig, classes: int) -> Candidates | None:
     """The candidates of every value of the rule, a value being its own place; None where they are too many to list."""
-    if config.rule in ("hwf", "vqar") or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
+    if config.rule in ("hwf", "vqar", "align") or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
         return None
     highest = (classes - 1) * (config.slots if config.rule == "sum" else 1)
     return Candidates.from_rule(RULES[config.rule], range(highest + 1), config.slots, classes)

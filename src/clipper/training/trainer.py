@@ -153,9 +153,9 @@ class Trainer:
         return {
             "classifier": type(self.classifier).__name__,
             "engine": type(self.engine).__name__,
-            "engine options": str(_plain(vars(self.engine))),
+            "engine options": str(plain_options(vars(self.engine))),
             "optimiser": type(self.optimiser).__name__,
-            "optimiser options": str(_plain(self.optimiser.defaults)),
+            "optimiser options": str(plain_options(self.optimiser.defaults)),
             "batch": self.batch,
             "seed": self.seed,
             "data": self.samples.fingerprint(),
@@ -180,7 +180,7 @@ def _check_moments(optimiser: torch.optim.Optimizer) -> None:
                 raise InputError(f"expected {name} of shape {tuple(weight.shape)}, got {tuple(mean.shape)}")
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that are numbers or text, and no business of a module's own."""
     ours = {name: value for name, value in options.items() if not name.startswith("_") and name != "training"}
     return {name: value for name, value in ours.items() if value is None or isinstance(value, int | float | str)}
