@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from clipper.benchmarks.parts import check_parts
-from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named
+from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named, table_shown
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
 from clipper.cli.console import errors, output, print_json, progress_bars
@@ -59,14 +59,16 @@ def table(
     same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
-    chosen = selection.of(table_named(name, data_root))
+    ledger = Ledger(out / RECORDS)
+    chosen = selection.of(table_shown(name, ledger, data_root) if show else table_named(name, data_root))
     if jobs is not None and jobs < 1:
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
+    if ledger.cut_off:
+        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
     for place in chosen.places():
         check_parts(place.config)
     require("matplotlib", extra="report")
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), out / RECORDS):
-        ledger = Ledger(out / RECORDS)
         failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):

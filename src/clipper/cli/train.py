@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.cli.options import LAST_SEED, MOST, DataRoot
+from clipper.cli.options import DataRoot
 from clipper.cli.outputs import writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
@@ -34,16 +34,14 @@ def train(
             help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
         ),
     ] = "sum",
-    slots: Annotated[int, typer.Option(max=MOST, help="Images per sample: 3 for SUM-3.")] = 3,
-    samples: Annotated[int, typer.Option("--samples", "-n", max=MOST, help="Samples to learn from.")] = 100,
-    per_sample: Annotated[
-        int, typer.Option(max=MOST, help="Draw so many candidates of each sample at random; 0 for all.")
-    ] = 0,
+    slots: Annotated[int, typer.Option(help="Images per sample: 3 for SUM-3.")] = 3,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
+    per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
         DataSet,
         typer.Option(help="The digits are embedded, scenes are generated; the others are looked for in --data-root."),
     ] = "digits",
-    names: Annotated[int, typer.Option(max=MOST, help="With the rule vqar: of how many names the objects are.")] = 50,
+    names: Annotated[int, typer.Option(help="With the rule vqar: of how many names the objects are.")] = 50,
     network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
@@ -51,7 +49,7 @@ def train(
         TrainObjective,
         typer.Option(help="Problem 3.6, equation (1) as printed, the whole pool, the control, nothing, the ceiling."),
     ] = "exact",
-    k: Annotated[int, typer.Option("-k", max=MOST, help="Neighbours per instance; 1 leaves it to joint.")] = 1,
+    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
     encoder: Annotated[
         str,
         typer.Option(help="trainable: the network's own layer. Frozen: pixels, outlines, resnet18, mobilenet-v2 …"),
@@ -59,20 +57,18 @@ def train(
     when: Annotated[
         When, typer.Option(help="Prune each batch, or the pool once before training (frozen only).")
     ] = "batch",
-    passes: Annotated[int, typer.Option(max=MOST, help="With joint: infer and train so often, at most.")] = 1,
-    bank: Annotated[
-        int, typer.Option(max=MOST, help="Find neighbours among the last embeddings of this many samples too.")
-    ] = 0,
-    epochs: Annotated[int, typer.Option(max=MOST, help="Passes over the samples.")] = 50,
-    batch: Annotated[int, typer.Option(max=MOST, help="Samples per step.")] = 64,
+    passes: Annotated[int, typer.Option(help="With joint: infer and train so often, at most.")] = 1,
+    bank: Annotated[int, typer.Option(help="Find neighbours among the last embeddings of this many samples too.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the samples.")] = 50,
+    batch: Annotated[int, typer.Option(help="Samples per step.")] = 64,
     optimiser: Annotated[OptimiserName, typer.Option(help="How the weights are updated.")] = "adamw",
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
     entropy: Annotated[float, typer.Option(help="Weight of the entropy of the posterior over the candidates.")] = 0.0,
-    seed: Annotated[int, typer.Option(max=LAST_SEED, help="Of samples, first weights, order and dropout.")] = 0,
-    evaluate_every: Annotated[int, typer.Option(max=MOST, help="Epochs between two measurements of the accuracy.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of samples, first weights, order and dropout.")] = 0,
+    evaluate_every: Annotated[int, typer.Option(help="Epochs between two measurements of the accuracy.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The record; default runs/<what it is>.json.")] = None,
     checkpoint_steps: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Checkpoint every so many steps, not only epochs.")
+        int | None, typer.Option(min=1, help="Checkpoint every so many steps, not only epochs.")
     ] = None,
     tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
     report: Annotated[
