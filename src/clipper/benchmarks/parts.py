@@ -88,10 +88,10 @@ def check_parts(config: TrainConfig) -> None:
     """Refuse parts that do not go together, before any data is read.
 
     Examples:
-        >>> check_parts(TrainConfig(network="MnistCnn"))
+        >>> check_parts(TrainConfig(network="HwfCnn"))
         Traceback (most recent call last):
         ...
-        clipper.errors.InputError: expected a network for the data set digits: auto, DigitsMlp, DigitsCnn, got 'MnistCnn'
+        clipper.errors.InputError: expected a network for the data set digits: auto, DigitsMlp, DigitsCnn, got 'HwfCnn'
     """
     known = ("auto", *_NETWORKS_OF_DATA[config.data])
     if config.network not in known:

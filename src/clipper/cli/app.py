@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +35,7 @@ class _ImportedWhenRun(TyperGroup):
         return name, command and _imported(args[0]), rest
 
 
+@cache
 def _imported(name: str) -> Any:
     """A command as its module declares it."""
     apart = typer.Typer()

@@ -139,9 +139,8 @@ def sections_of(
     samples: int = 100,
 ) -> dict[str, str]:
     """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
-    source = SOURCES.get(config.data)
-    if source is not None and find(source, data_root) is None:
-        raise not_found(source, data_root)  # a page shows what is here and fetches nothing
+    if config.data in SOURCES and find(SOURCES[config.data], data_root) is None:
+        raise not_found(SOURCES[config.data], data_root)  # a page shows what is here and fetches nothing
     if config.rule == "vqar":
         return _sections(*scene_inspector(config, data_root, samples))
     if config.rule == "align":
