@@ -9,9 +9,9 @@ from torch import Tensor
 
 from clipper.candidates.abduction import check_lengths
 from clipper.candidates.kinds import Classes, kinds_of
+from clipper.candidates.lattices.best import ranked
 from clipper.candidates.lattices.building import domains_of_slots
 from clipper.candidates.lattices.expansion import stepped
-from clipper.candidates.lattices.logarithms import IMPOSSIBLE
 from clipper.candidates.machines import Machine
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
@@ -62,7 +62,7 @@ def beam_search(
     _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), width, ways, known)
     labels, sample = _search(
         machine, wanted, torch.tensor(lengths), domains_of_slots(domains, max(lengths), kinds[-1].stop),
-        log_probs.detach().double(), width, ways,
+        ranked(log_probs), width, ways,
     )  # fmt: skip
     if known is not None:
         labels = torch.cat([known.labels.long().to(labels.device), labels])
@@ -98,7 +98,7 @@ def _search(
     for depth, domain in enumerate(domains):
         choice = torch.tensor(domain, device=log_probs.device)
         after = states.after(state, domain)  # (n, beam, a)
-        value = score[..., None] + log_probs[:, depth, choice][:, None].clamp(min=IMPOSSIBLE)
+        value = score[..., None] + log_probs[:, depth, choice][:, None]
         value = torch.where((after >= 0) & (lengths > depth)[:, None, None], value, -torch.inf)
         longer = prefix[:, :, None].repeat(1, 1, len(domain), 1)
         longer[..., depth] = choice

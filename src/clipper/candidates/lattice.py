@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clipper.candidates.checks import check_log_probs
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.best import best
+from clipper.candidates.lattices.best import best, ranked
 from clipper.candidates.lattices.building import graph_of, kind_of_slots
 from clipper.candidates.lattices.condensing import condensed, templates_of
 from clipper.candidates.lattices.draws import by_weight, uniform
@@ -145,7 +145,7 @@ class Lattice(GraphSamples):
         return torch.cat(parts).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        logs = masked(self._inward(log_probs), self._mask, forbidden=-torch.inf)
+        logs = masked(ranked(self._inward(log_probs)), self._mask)
         pieces = self.graph.pieces(self.samples, each=k)
         parts = [best(self.graph, self.template[part], logs[part], k) for part in pieces]
         widest = max(found.shape[1] for _, found in parts)
@@ -169,7 +169,7 @@ class Lattice(GraphSamples):
         return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), counts)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
-        """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; finite; all equal if None."""
+        """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
         shape = (len(samples), self.slots, self.graph.classes)
         if log_probs is None:
             logs = torch.zeros(shape, device=self.device)

@@ -64,6 +64,11 @@ class PackedRows:
         ids = torch.arange(self.samples, device=self.offsets.device)
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
 
+    @cached_property
+    def most(self) -> int:
+        """How many candidates the sample with the most of them has; 0 without any sample."""
+        return int(self.counts.max()) if self.samples else 0
+
     def prepare(self) -> None:
         """Work out now what an engine will need, so that it is not first worked out in inference mode."""
         _ = self.label_zero, self.kind

@@ -7,20 +7,16 @@ from torch import Tensor
 
 from clipper.candidates.lattices.graph import StateGraph
 
-IMPOSSIBLE = -1e30
-"""Stands for log 0, since -inf - -inf would be NaN."""
-
-
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
     """The log of the summed weight of all ways from each state to the end, `(states + 1, n)` for each depth.
 
     The last row belongs to dead ends. Differentiable in the labels' weights, `logs (n, m, c)`.
     """
     columns = logs.permute(1, 2, 0)  # (m, c, n)
-    dead = logs.new_full((1, len(logs)), IMPOSSIBLE)
-    result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, IMPOSSIBLE).to(logs), dead])]
+    dead = logs.new_full((1, len(logs)), -torch.inf)
+    result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(logs), dead])]
     for depth in reversed(range(graph.slots)):
-        values = arcs_of(graph, depth, columns, result[0]).logsumexp(1)
+        values = _log_sum(arcs_of(graph, depth, columns, result[0]))
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)
         result.insert(0, torch.cat([values, dead]))
@@ -34,14 +30,19 @@ def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> T
     return following + columns[depth].index_select(0, layer.labels)
 
 
+def _log_sum(arcs: Tensor) -> Tensor:
+    """log Σ exp over dimension 1; -inf, with zero gradient, where all of it is -inf (`logsumexp` gives NaN there)."""
+    nothing = (arcs == -torch.inf).all(1)
+    return arcs.masked_fill(nothing[:, None], 0).logsumexp(1).masked_fill(nothing, -torch.inf)
+
+
 def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
     """log Σ_σ Π_j p(σ(j)), `(n,)`, and its gradient, the posterior of each label, `(n, m, c)`."""
     with torch.enable_grad():
         logs = logs.detach().requires_grad_()
         value = log_behind(graph, template, logs)[0][0]
         (posterior,) = torch.autograd.grad(value.sum(), logs)
-    impossible = value.detach() < IMPOSSIBLE / 2  # such a sample teaches nothing
-    return value.detach().masked_fill(impossible, -torch.inf), posterior.masked_fill(impossible[:, None, None], 0)
+    return value.detach(), posterior
 
 
 def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
@@ -53,10 +54,12 @@ def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
     behind = log_behind(graph, template, logs)
     entropy = logs.new_zeros(graph.sizes[-1] + 1, len(logs))
     for depth in reversed(range(graph.slots)):
-        choice = arcs_of(graph, depth, columns, behind[depth + 1]).log_softmax(1)  # (states, a, n)
+        arcs = arcs_of(graph, depth, columns, behind[depth + 1])  # (states, a, n)
+        never = arcs == -torch.inf
+        choice = arcs.masked_fill(never.all(1, keepdim=True), 0).log_softmax(1).masked_fill(never, 0)
         later = entropy.index_select(0, graph.layers[depth].next.view(-1)).view_as(choice)
-        values = (choice.exp() * (later - choice)).sum(1)
+        values = (choice.exp() * (later - choice)).masked_fill(never, 0).sum(1)
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)
         entropy = torch.nn.functional.pad(values, (0, 0, 0, 1))
-    return torch.where(behind[0][0] < IMPOSSIBLE / 2, 0, entropy[0])
+    return entropy[0]
