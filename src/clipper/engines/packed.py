@@ -14,7 +14,6 @@ from torch.autograd.function import once_differentiable
 
 from clipper.candidates import Candidates
 
-
 _LONG = 4096
 """Candidates of a sample from which on a sum in single precision is no longer good to five digits."""
 

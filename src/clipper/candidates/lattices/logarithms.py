@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clipper.candidates.lattices.graph import StateGraph
 
+
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
     """The log of the summed weight of all ways from each state to the end, `(states + 1, n)` for each depth.
 

@@ -91,7 +91,7 @@ class GraphSamples(Unlisted):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
+        gold = self._gold(gold)
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
@@ -103,8 +103,8 @@ class GraphSamples(Unlisted):
         columns = self._columns
         return torch.cat([viable(self.graph, self.template[p], columns[..., p])[0][0] for p in self._pieces()])
 
-    def batch(self, samples: Tensor | Sequence[int]) -> Self:
-        """The lattice of the given samples, in the given order; a sample may come twice."""
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         return super().batch(samples)._trimmed()
 
     def _trimmed(self) -> Self:
