@@ -6,7 +6,7 @@ small graph of places, and each keeps a row that says which action its places st
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import shown, targets_and_lengths, whole_numbers
+from clipper.candidates.arguments import as_list, shown, targets_and_lengths, whole_numbers
 from clipper.candidates.checks import check_log_probs
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
@@ -114,6 +114,7 @@ class Alignments(Lattice):
         return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         places = chains.support(self._mask, self.lengths, self.places).float()  # (n, m, a)
@@ -143,6 +144,7 @@ class Alignments(Lattice):
         return values.gather(2, index)
 
     @cached_property
+    @torch.inference_mode(False)
     def _mask(self) -> Tensor:
         """The places that each slot may show, `(n, m, a)` bool."""
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
@@ -152,9 +154,8 @@ class Alignments(Lattice):
 
 
 def _read_texts(texts: Sequence[Sequence[int]], classes: int) -> list[list[int]]:
-    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-        raise InputError(f"expected a list of actions for each clip, got {shown(texts)}")
-    return [_read_text(text, i, classes) for i, text in enumerate(texts)]
+    listed = as_list(texts, "a list of actions for each clip")
+    return [_read_text(text, i, classes) for i, text in enumerate(listed)]
 
 
 def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:

@@ -16,7 +16,7 @@ from clipper.errors import BudgetError, InputError
 _SIGNED = {torch.uint8: torch.int16, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
 """The signed type that holds every value of an unsigned one; of 64 bits, those that matter."""
 _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
-_TEXT = (str, bytes, bytearray)
+_TEXT = str | bytes | bytearray
 
 
 def whole_number(value: object, name: str, least: int = 1) -> int:
@@ -83,7 +83,7 @@ def targets_and_lengths(targets: object, slots: object) -> tuple[list[Hashable],
     if len(lengths) != len(wanted) or not wanted or min(lengths) < 1:
         raise InputError(
             f"expected one positive number of slots per target and at least one target, "
-            f"got {len(lengths)} slot numbers {lengths[:5]} for {len(wanted)} targets"
+            f"got {len(lengths)} slot numbers {shown(lengths[:5])} for {len(wanted)} targets"
         )
     return wanted, lengths
 
@@ -97,16 +97,23 @@ def _lengths(slots: object) -> list[int]:
 
 
 def _targets(targets: object) -> list[Hashable]:
-    if isinstance(targets, Tensor):
-        targets = plain_tensor(targets, "targets")
-    listable = isinstance(targets, Iterable) and not isinstance(targets, _TEXT) and not isinstance(targets, Mapping)
-    if not listable or getattr(targets, "ndim", 1) != 1:
+    if getattr(targets, "ndim", 1) != 1:
         raise InputError(f"expected targets as a list with one for each sample, got {shown(targets)}")
-    listed: Any = targets.tolist() if hasattr(targets, "tolist") else targets
-    values: list[Hashable] = list(listed)
+    values: list[Hashable] = as_list(targets, "targets as a list with one for each sample")
     if set(map(type, values)) <= {int, bool, str}:
         return values
     return [_target(value, i) for i, value in enumerate(values)]
+
+
+def as_list(values: Any, expected: str) -> list[Any]:
+    """Whatever can be gone through, apart from text and mappings, as a list of Python's own values."""
+    if isinstance(values, Tensor):
+        values = plain_tensor(values, "values")
+    if getattr(values, "ndim", 1) and hasattr(values, "tolist"):
+        values = values.tolist()
+    if not isinstance(values, Iterable) or isinstance(values, _TEXT | Mapping) or getattr(values, "ndim", 1) == 0:
+        raise InputError(f"expected {expected}, got {shown(values)}")
+    return list(values)
 
 
 def _target(value: object, sample: int) -> Hashable:
@@ -134,9 +141,8 @@ def domains_of_slots(domains: object, longest: int, classes: int) -> list[Sequen
     """The labels that each slot may take, ascending."""
     if domains is None:
         return [range(classes)] * longest
-    if isinstance(domains, _TEXT) or not isinstance(domains, Iterable):
-        raise InputError(f"expected domains as a list of labels for each slot, got {shown(domains)}")
-    rows = [_domain(domain, slot) for slot, domain in enumerate(domains)]
+    listed = as_list(domains, "domains as a list of labels for each slot")
+    rows = [_domain(domain, slot) for slot, domain in enumerate(listed)]
     if len(rows) < longest or not all(rows):
         raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(rows)}")
     for slot, domain in enumerate(rows):
@@ -158,7 +164,8 @@ def check_longest(longest: int, budget: int) -> None:
     """A sample with more slots than the budget is not worth a start."""
     if longest > budget:
         raise BudgetError(
-            f"a sample of {longest:,} slots is over the budget of {budget:,}; raise budget= if memory and time allow"
+            f"a sample of {number_in_words(longest)} slots is over the budget of {budget:,}; "
+            "raise budget= if memory and time allow"
         )
 
 

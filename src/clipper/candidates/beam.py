@@ -21,9 +21,11 @@ from clipper.candidates.lattices.expansion import BUDGET, accepted, stepped
 from clipper.candidates.machines import Machine
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1
+_CELLS = 1 << 27
+"""Labels of all prefixes held at a time."""
 
 
 def beam_search(
@@ -65,7 +67,7 @@ def beam_search(
     wanted, lengths = targets_and_lengths(targets, slots)
     check_longest(max(lengths), BUDGET)
     machine = _checked_machine(machine)
-    width, ways = (whole_number(number, "width and ways") for number in (width, ways))
+    width, ways = (min(whole_number(number, "width and ways"), 2**62) for number in (width, ways))
     _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), known)
     labels, sample = _search(
         machine, wanted, torch.tensor(lengths), domains_of_slots(domains, max(lengths), kinds[-1].stop),
@@ -103,6 +105,10 @@ def _search(
     prefix = torch.full((n, 1, m), -1, device=log_probs.device)
     found: list[tuple[Tensor, Tensor]] = []
     for depth, domain in enumerate(domains):
+        if state.numel() * len(domain) * m > _CELLS:
+            raise BudgetError(
+                f"a beam of {width:,} for {n} samples of {m} slots takes too much memory after {depth} slots; narrow it"
+            )
         choice = torch.tensor(domain, device=log_probs.device)
         after = states.after(state, domain)  # (n, beam, a)
         value = score[..., None] + log_probs[:, depth, choice][:, None]

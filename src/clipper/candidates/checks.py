@@ -115,6 +115,17 @@ def check_log_probs(log_probs: Tensor, candidates: CandidateSet | Unlisted) -> N
         )
 
 
+def check_any_log_probs(log_probs: Tensor, candidates: CandidateSet | Unlisted) -> None:
+    """As `check_log_probs`, for any number of samples, `(b, m, c)`."""
+    expected = (candidates.slots, candidates.classes)
+    dense = isinstance(log_probs, Tensor) and log_probs.layout == torch.strided and log_probs.is_floating_point()
+    if not dense or log_probs.device != candidates.device or log_probs.ndim != 3 or log_probs.shape[1:] != expected:
+        raise InputError(
+            f"expected log_probs of shape (b, {candidates.slots}, {candidates.classes}), floating point, on "
+            f"{candidates.device}, got {shown(log_probs)}"
+        )
+
+
 def allowed_by_slot(allowed: Tensor, n: int, m: int, c: int) -> Tensor:
     """`allowed (n*m, c)` bool as `(n, m, c)`."""
     allowed = plain_tensor(allowed, "allowed")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.arguments import shown
-from clipper.candidates.checks import check_log_probs
+from clipper.candidates.checks import check_any_log_probs, check_log_probs
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattices.best import best, ranked
 from clipper.candidates.lattices.building import graph_of, kind_of_slots
@@ -122,6 +122,8 @@ class Lattice(GraphSamples):
         candidate; any finite log-probability is no trouble.
         """
         check_log_probs(log_probs, self)
+        if not self.samples:
+            return log_probs.sum((1, 2))
         pieces = self._pieces()
         if len(pieces) == 1:
             return log_probability(self.graph, self.template, log_probs, self._mask)
@@ -135,12 +137,7 @@ class Lattice(GraphSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        if not isinstance(log_probs, Tensor) or not log_probs.is_floating_point() or log_probs.layout != torch.strided:
-            raise InputError(f"expected log_probs as a dense tensor of floating point, got {shown(log_probs)}")
-        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
-            raise InputError(
-                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
-            )
+        check_any_log_probs(log_probs, self)
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 

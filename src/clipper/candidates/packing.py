@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import seeded, shown, whole_number
+from clipper.candidates.arguments import as_list, seeded, shown, whole_number
 from clipper.candidates.checks import check_nonempty
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
@@ -36,7 +36,7 @@ def padded(samples: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
         flat.extend([*row, *[-1] * (slots - width)] for row in rows)
     try:
         return torch.tensor(flat, dtype=torch.long).reshape(-1, slots), counts
-    except (RuntimeError, OverflowError) as error:
+    except (RuntimeError, ValueError, OverflowError) as error:
         raise InputError(f"expected labels below 2^63, got larger ones: {error}") from error
 
 
@@ -44,14 +44,10 @@ def _listed(values: Any, what: str) -> Sequence[Any]:
     """`values` as something that can be counted and gone through."""
     if isinstance(values, list | tuple):
         return values
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
-        raise InputError(
-            f"expected for each sample a list of label tuples, as in [[(0, 8), (1, 7)], [(0, 2)]], "
-            f"got {shown(values)} as {what}"
-        )
-    return list(values)
+    expected = f"a list of label tuples for each sample, [[(0, 8), (1, 7)], [(0, 2)]] say, as {what}"
+    if isinstance(values, Set):
+        raise InputError(f"expected {expected}, got {shown(values)}")
+    return as_list(values, expected)
 
 
 def _label(value: Any, sample: int) -> int:

@@ -64,6 +64,7 @@ class PackedRows:
         return self.offsets.diff()
 
     @cached_property
+    @torch.inference_mode(False)  # training may need it, too
     def sample(self) -> Tensor:
         """Each candidate's sample, `(Ω,)`, ascending."""
         ids = torch.arange(self.samples, device=self.offsets.device)
@@ -94,16 +95,19 @@ class PackedRows:
         return self.labels[self.offsets[:-1]].long()
 
     @cached_property
+    @torch.inference_mode(False)
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.support_with_unused[:, 1:]
 
     @cached_property
+    @torch.inference_mode(False)
     def support_with_unused(self) -> Tensor:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
@@ -131,6 +135,7 @@ class PackedRows:
         return self.label_zero + self.labels[:, slot]
 
     @cached_property
+    @torch.inference_mode(False)
     def label_zero(self) -> Tensor:
         """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
@@ -148,6 +153,7 @@ class PackedRows:
         check_nonempty(offsets.diff(), what="would lose their last candidate")
         return type(self)(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
 
+    @torch.inference_mode(False)
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The candidates of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.offsets.device)
@@ -161,7 +167,7 @@ class PackedRows:
         if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
         if "support_with_unused" in self.__dict__:
-            shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
+            shared = self.support_with_unused.view(self.samples, self.slots * (self.classes + 1)).index_select(0, ids)
             batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
         return batch
 

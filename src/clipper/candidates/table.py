@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.abduction import BUDGET, Rule, templates
-from clipper.candidates.arguments import whole_number, whole_numbers
+from clipper.candidates.arguments import shown, whole_number, whole_numbers
 from clipper.candidates.checks import check_labels, check_sample_ids
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.packing import offsets_of, padded, smallest_type
@@ -144,8 +144,8 @@ class Candidates(PackedRows):
             raise InputError(f"expected {wanted} samples, got sample ids up to {found - 1}")
         if found < wanted:
             raise InputError(
-                f"expected at least one candidate per sample, but {wanted - found} of {wanted} has no candidates: "
-                f"sample ids end at {found - 1}"
+                f"expected at least one candidate per sample, but {shown(wanted - found)} of {shown(wanted)} has no "
+                f"candidates: sample ids end at {found - 1}"
             )
         offsets = offsets_of(torch.bincount(sample))
         check_labels(labels, sample, offsets, kinds)

@@ -21,6 +21,7 @@ from clipper.candidates.checks import (
     known_samples,
 )
 from clipper.candidates.kinds import Kind
+from clipper.candidates.packing import smallest_type
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError
 
@@ -116,6 +117,7 @@ class Unlisted(ABC):
         narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
+    @torch.inference_mode(False)
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.device)
@@ -134,7 +136,8 @@ class Unlisted(ABC):
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
         check_log_probs(log_probs, self)
         check_choosable(log_probs)
-        return self._best(log_probs.detach(), self._affordable(whole_number(k, "k")))
+        k = self._affordable(whole_number(k, "k"))
+        return self._best(log_probs.detach(), k) if self.samples else self._none()
 
     @cached_property
     def first(self) -> Tensor:
@@ -158,6 +161,8 @@ class Unlisted(ABC):
             tensor([  9, 100])
         """
         per_sample, generator = whole_number(per_sample, "per_sample"), seeded(seed)
+        if not self.samples:
+            return self._none()
         if log_probs is None:
             return self._drawn(self._affordable(per_sample), generator, None)
         check_log_probs(log_probs, self)
@@ -176,7 +181,12 @@ class Unlisted(ABC):
             budget: rows at most, past which there is a `BudgetError`; by default so many as take some seconds.
         """
         self._check_rows(sum(self.counts), None if budget is None else whole_number(budget, "budget", least=0))
-        return self._all()
+        return self._all() if self.samples else self._none()
+
+    def _none(self) -> Candidates:
+        """The candidates of no sample at all."""
+        nothing = torch.zeros(0, self.slots, dtype=smallest_type(self.kinds), device=self.device)
+        return Candidates(nothing, torch.zeros(1, dtype=torch.long, device=self.device), self.kinds)
 
     def _affordable(self, per_sample: int) -> int:
         """No more of each sample than there are, if the rows of all of them fit."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 MOST_PLACES = 62
 """Places that fit into the bits of a whole number."""
 
@@ -113,10 +115,10 @@ class _LogSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-        rows = weights.detach().double().permute(1, 2, 0).contiguous()  # (m, a, n)
-        before = _before(rows)
+        rows, shift = _centred(weights.detach().double(), slots, places)
+        before = _before(rows.permute(1, 2, 0).contiguous())  # (m, a + 1, n)
         sample = torch.arange(len(slots), device=slots.device)
-        total = before[slots - 1, places, sample]
+        total = before[slots - 1, places, sample] + shift
         if ctx.needs_input_grad[0]:
             ctx.kept = before, total, slots, places, weights.dtype
         return total.to(weights.dtype)
@@ -127,6 +129,17 @@ class _LogSum(torch.autograd.Function):
         before, total, slots, places, dtype = ctx.kept
         seed = torch.where(total == -torch.inf, 0, grad.double())  # a sample without a way teaches nothing
         return _flow(before, slots, places, seed).permute(2, 0, 1).to(dtype), None, None
+
+
+def _centred(weights: Tensor, slots: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """As `logarithms.centred`, for `weights (n, m, a)`."""
+    possible = weights != -torch.inf
+    if not bool((weights < LOW).logical_and_(possible).any()):
+        return weights, weights.new_zeros(len(weights))
+    used = support(possible, slots, places)
+    peak = weights.masked_fill(~used, -torch.inf).amax(2)  # (n, m)
+    peak = peak.masked_fill(peak == -torch.inf, 0)
+    return (weights - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
 
 
 def _before(rows: Tensor) -> Tensor:

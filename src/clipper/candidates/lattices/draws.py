@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipper.candidates.checks import check_nonempty
 from clipper.candidates.lattices.graph import StateGraph
-from clipper.candidates.lattices.logarithms import log_behind
+from clipper.candidates.lattices.logarithms import centred, log_behind
 
 if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
@@ -95,6 +95,7 @@ def _piece(
         weights = torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device).double()
     else:
         weights = lattice.weights(logs, ids)
+    weights, _ = centred(lattice.graph, template, weights)
     behind = log_behind(lattice.graph, template, weights)
     ruled_out = behind[0][0] == -torch.inf
     if logs is not None and bool(ruled_out.any()):  # nothing to go by: each of the sample's candidates is as good

@@ -6,6 +6,10 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.lattices.graph import StateGraph
+from clipper.candidates.lattices.reach import support
+
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 
 
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
@@ -24,6 +28,20 @@ def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor
     return result
 
 
+def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """`logs (n, m, c)` with 0 as the best of each slot's labels that lie on a way, and what was taken off, `(n,)`.
+
+    The posterior does not change: every candidate loses as much in a slot.
+    """
+    possible = logs.detach() != -torch.inf
+    if not bool((logs.detach() < LOW).logical_and_(possible).any()):
+        return logs, logs.new_zeros(len(logs))
+    used = support(graph, template, possible.permute(1, 2, 0))
+    peak = logs.detach().masked_fill(~used, -torch.inf).amax(2)  # (n, m)
+    peak = peak.masked_fill(peak == -torch.inf, 0)
+    return (logs - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
+
+
 def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> Tensor:
     """What each arc weighs with all that follows it, `(states, a, n)`, from `columns (m, c, n)`."""
     layer = graph.layers[depth]
@@ -40,10 +58,11 @@ def _log_sum(arcs: Tensor) -> Tensor:
 def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
     """log Σ_σ Π_j p(σ(j)), `(n,)`, and its gradient, the posterior of each label, `(n, m, c)`."""
     with torch.enable_grad():
-        logs = logs.detach().requires_grad_()
+        logs, shift = centred(graph, template, logs.detach())
+        logs.requires_grad_()
         value = log_behind(graph, template, logs)[0][0]
         (posterior,) = torch.autograd.grad(value.sum(), logs)
-    return value.detach(), posterior
+    return value.detach() + shift, posterior
 
 
 def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
@@ -51,6 +70,7 @@ def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
 
     From the end to the start: the entropy behind a state is that of its next label and what is left behind that.
     """
+    logs, _ = centred(graph, template, logs)
     columns = logs.permute(1, 2, 0)
     behind = log_behind(graph, template, logs)
     entropy = logs.new_zeros(graph.sizes[-1] + 1, len(logs))

@@ -76,6 +76,7 @@ class GraphSamples(Unlisted):
         return torch.cat([count(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         if self.allowed is None:
@@ -85,6 +86,7 @@ class GraphSamples(Unlisted):
         return torch.cat(parts).flatten(0, 1)
 
     @cached_property
+    @torch.inference_mode(False)
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
@@ -121,6 +123,7 @@ class GraphSamples(Unlisted):
         return replace(super().to(device), graph=self.graph.to(device))
 
     @cached_property
+    @torch.inference_mode(False)
     def _mask(self) -> Tensor | None:
         """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
         if not self.graph.ragged:
