@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs, kind_of_label
+from clipper.candidates.checks import check_any_log_probs, check_log_probs, kind_of_label
 from clipper.candidates.formulas.compiling import IMPOSSIBLE, Compiled
 from clipper.candidates.formulas.samples import CompiledSamples
 from clipper.candidates.formulas.searching import best, drawn, listed
@@ -130,10 +130,7 @@ class Formula(CompiledSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
-            raise InputError(
-                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
-            )
+        check_any_log_probs(log_probs, self)
         values = self.compiled.values(log_probs.double().clamp(min=IMPOSSIBLE), "log").exp()
         return values.index_select(1, self.template).to(log_probs.dtype)
 

@@ -98,9 +98,9 @@ class CompiledSamples(Unlisted):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
-        inside = (gold >= 0) == (self.kind >= 0)
-        just = torch.nn.functional.one_hot(gold.clamp(min=0).long(), self.classes).bool()
+        gold = self._gold(gold)
+        inside = ((gold >= 0) == (self.kind >= 0)) & (gold < self.classes)
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
         return inside.all(1) & self.narrowed(just.flatten(0, 1)).possible()
 
     def possible(self) -> Tensor:
