@@ -23,9 +23,9 @@ HWF = Source(
         Form(
             "packed symbols",
             {
-                "symbols.npz": "1c3c84b53d14c97ccc767996625fb5bd",
-                "expr_train.json": "799740e591ccd5360a5956d01c8c314f",
-                "expr_test.json": "9cff65fef85b6289dff152f171014106",
+                "symbols.npz": "d32d21ffe8c70995432b6f212e24c5e920178a88c392c76c558fe6a01f46b4ea",
+                "expr_train.json": "b434374f8ca4e7dd34ae5bac3dbf6dd411a92c5efec5839a5a3c398cf7be4240",
+                "expr_test.json": "6bbb23b5389466743fc5675b6cb2db5e14fb3a12eb98c973c11f65ad82403035",
             },
         ),
         Form("a picture per symbol", {_PICTURES: "", "expr_train.json": "", "expr_test.json": ""}),

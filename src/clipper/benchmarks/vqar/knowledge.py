@@ -18,9 +18,9 @@ VQAR = Source(
         Form(
             "vocabularies and facts",
             {
-                "name.json": "2f10a12fa1259a67d7e69a4e74870f85",
-                "rel.json": "459681ca63c684a3bff7d929e7eef6d3",
-                "cric_facts.tsv": "0151d053da057dce805313030da84ce9",
+                "name.json": "c496555c7ae95fc43370bfa0f2b2220f114f64379d175fae32e97cb2a3b31002",
+                "rel.json": "15c86604757d33569a7317967804b262d681fad2d501b195316591378dd02b40",
+                "cric_facts.tsv": "e1260847ec3ae5fe9697dad937cf54d03746a29d271a87b633ec61736c800a2d",
             },
         ),
     ),
