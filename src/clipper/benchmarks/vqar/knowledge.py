@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from clipper.benchmarks.data.reading import read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Source, find, not_found
 from clipper.candidates.programs.wording import term
 from clipper.errors import FileError
@@ -109,13 +109,23 @@ def read_knowledge(root: str | Path | None = None) -> Knowledge:
 
 
 def _words(path: Path) -> tuple[str, ...]:
-    numbered: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(numbered[str(i)] for i in range(len(numbered)))
+    numbered = read_json(path, VQAR.remedy)
+    words = tuple(numbered.get(str(i)) for i in range(len(numbered))) if isinstance(numbered, dict) else ()
+    if not words or not all(isinstance(word, str) for word in words):
+        raise FileError(f"expected words by their numbers from 0 on in {path}; {VQAR.remedy}")
+    return words
 
 
 def _facts(path: Path) -> list[list[str]]:
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    rows = [line.split("\t") for line in _text(path).splitlines()[1:]]
     for number, row in enumerate(rows, start=2):
         if len(row) != {"is_a": 3, "oa_rel": 4}.get(row[0]):
             raise FileError(f"line {number} of {path} is no fact of CRIC: expected is_a or oa_rel, got {row}")
     return rows
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, VQAR.remedy).decode()
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is no text in UTF-8 ({error}); {VQAR.remedy}") from error
