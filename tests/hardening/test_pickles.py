@@ -292,6 +292,10 @@ def _features(folder: Path, content: bytes) -> None:
     (own / "features.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + content)
 
 
+@pytest.mark.skipif(
+    not (Path(os.environ.get("CLIPPER_DATA", "")) / "vqar" / "cric_facts.tsv").is_file(),
+    reason="CRIC's facts are not here: set CLIPPER_DATA",
+)
 def test_a_crafted_features_file_is_refused_by_the_command_line_and_leaves_nothing(
     clippers: Clippers, tmp_path: Path
 ) -> None:

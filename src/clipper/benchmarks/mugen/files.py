@@ -169,7 +169,7 @@ def _gold(video: dict[str, Any], path: Path, home: Path, folder: Path, frames: i
 
 def _read_video(path: Path, side: int) -> np.ndarray:
     """All frames of a video, shrunk: `(frames, side, side, 3)`."""
-    frames = []
+    frames: list[np.ndarray] = []
     for frame in _frames(path):
         if len(frames) == _LONGEST:
             raise FileError(f"expected a clip of at most {_LONGEST:,} frames in {path}, got a longer one; cut it")

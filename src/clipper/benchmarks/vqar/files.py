@@ -117,26 +117,35 @@ def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.
         numbered = all(type(image) is int for image in graphs)
         named = ((image if numbered else str(image), graph) for image, graph in graphs.items())
         for image, graph in sorted(named, key=lambda pair: pair[0]):
+            if not all(isinstance(graph[part], dict) for part in ("names", "bboxes", "relations")):
+                raise TypeError(f"image {image} has no dictionaries of names, bboxes and relations")
             found = {one: vector for one in graph["names"] if (vector := _found(features, one)) is not None}
             for one, vector in found.items():
-                row = image, int(one), int(graph["names"][one]), _box(graph["bboxes"][one]), vector
+                row = image, int(one), _whole(graph["names"][one]), _box(graph["bboxes"][one]), vector
                 for column, value in zip(objects.values(), row, strict=True):
                     column.append(value)
             for one in found:
                 for other, relation in graph["relations"].get(one, {}).items():
                     if relation >= 0 and other in found:
-                        for column, value in zip(pairs.values(), (int(one), int(other), int(relation)), strict=True):
+                        for column, value in zip(pairs.values(), (int(one), int(other), _whole(relation)), strict=True):
                             column.append(value)
         _check(objects)
         flat = pa.array(np.concatenate(objects.pop("feature")), pa.float32())
         width = len(flat) // len(objects["object"])
         table = pa.table(objects).append_column("feature", pa.FixedSizeListArray.from_arrays(flat, width))
         return table, pa.table({name: pa.array(column, pa.int64()) for name, column in pairs.items()})
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise FileError(
             f"{folder / GRAPHS} and the features beside it do not hold VQAR's scenes "
             f"({type(error).__name__}: {str(error)[:200]}); fetch them again"
         ) from error
+
+
+def _whole(number: Any) -> int:
+    """A place in a vocabulary."""
+    if isinstance(number, float) or not 0 <= int(number) < 2**31:
+        raise ValueError(f"expected a place in the vocabulary, got {str(number)[:40]}")
+    return int(number)
 
 
 def _box(box: Any) -> list[float]:
@@ -152,8 +161,6 @@ def _check(objects: Mapping[str, list[Any]]) -> None:
         raise ValueError(f"expected at least {_EVERY} images with features, got {len(set(objects['image']))}")
     if len(set(objects["object"])) < len(objects["object"]):
         raise ValueError("an object is in two images")
-    if min(objects["name"]) < 0:
-        raise ValueError(f"expected names by their place in the vocabulary, got {min(objects['name'])}")
     widths = {len(feature) for feature in objects["feature"]}
     if len(widths) > 1 or widths == {0}:
         raise ValueError(f"expected as many features of every object, got {sorted(widths)[:5]}")

@@ -110,10 +110,10 @@ def read_knowledge(root: str | Path | None = None) -> Knowledge:
 
 def _words(path: Path) -> tuple[str, ...]:
     numbered = read_json(path, VQAR.remedy)
-    words = tuple(numbered.get(str(i)) for i in range(len(numbered))) if isinstance(numbered, dict) else ()
+    words = [numbered.get(str(i)) for i in range(len(numbered))] if isinstance(numbered, dict) else []
     if not words or not all(isinstance(word, str) for word in words):
         raise FileError(f"expected words by their numbers from 0 on in {path}; {VQAR.remedy}")
-    return words
+    return tuple(map(str, words))
 
 
 def _facts(path: Path) -> list[list[str]]:

@@ -50,7 +50,7 @@ def find(published: Published, *, allow_download: bool = True) -> Path:
     """The weights file of a backbone, found on this machine or downloaded."""
     places = _places(published)
     for path in places:
-        if path.is_file():
+        if os.path.isfile(path):
             check_sum(path, published.files.get(path.name) or _blob(path))
             return path
     if published.package:
@@ -62,7 +62,7 @@ def find(published: Published, *, allow_download: bool = True) -> Path:
 
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors in a weights file: safetensors, or a torch file that holds nothing but tensors."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, never an error
         raise FileError(f"expected a weights file, but {path} does not exist; correct the path")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
