@@ -63,6 +63,8 @@ _WEIGHTLESS: dict[str, Encoder] = {
     "shuffled": Outlines(),
     "middle": Middle(),
 }
+_OF_SCENES = ("trainable", "features", "shuffled")
+"""Encoders of scenes, which have features instead of pixels."""
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
@@ -71,6 +73,9 @@ def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tupl
     """The samples that a run learns from, what it is measured on, and how many labels there are."""
     check_parts(config)
     if config.rule == "vqar":
+        if config.encoder not in _OF_SCENES:
+            known = ", ".join(_OF_SCENES)
+            raise InputError(f"expected one of the encoders {known} with the rule vqar, got {config.encoder!r}")
         known = len(read_knowledge(data_root).names)
         if config.names > known:
             raise InputError(f"expected names of at most {known:,}, as many as VQAR has, got {config.names:,}")
@@ -205,7 +210,7 @@ def embeddings_of(config: TrainConfig, task: AnyTask) -> Tensor | None:
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
     if isinstance(task, SceneTask):
-        return task.embeddings
+        return _shuffled_by_kind(task, config.seed) if config.encoder == "shuffled" else task.embeddings
     vectors = embed(_encoder(encoder_name(config)), task.inputs)
     return _shuffled(vectors, config.seed) if config.encoder == "shuffled" else vectors
 
@@ -214,6 +219,17 @@ def _shuffled(vectors: Tensor, seed: int) -> Tensor:
     """Each instance with another one's vector, `(n, m, d)`: the control that knows nothing."""
     order = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=torch.Generator().manual_seed(seed))
     return vectors.flatten(0, 1)[order.to(vectors.device)].view_as(vectors)
+
+
+def _shuffled_by_kind(task: SceneTask, seed: int) -> Tensor:
+    """Each name with another name's vector and each relation with another's, `(n, m, d)`; unused slots stay."""
+    vectors = task.embeddings.clone()
+    generator = torch.Generator().manual_seed(seed)
+    for kind in range(len(task.candidates.kinds)):
+        places = (task.candidates.kind == kind).nonzero(as_tuple=True)
+        order = torch.randperm(len(places[0]), generator=generator).to(vectors.device)
+        vectors[places] = vectors[places][order]
+    return vectors
 
 
 def encoder_name(config: TrainConfig) -> str:
