@@ -73,9 +73,6 @@ def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tupl
     """The samples that a run learns from, what it is measured on, and how many labels there are."""
     check_parts(config)
     if config.rule == "vqar":
-        if config.encoder not in _OF_SCENES:
-            known = ", ".join(_OF_SCENES)
-            raise InputError(f"expected one of the encoders {known} with the rule vqar, got {config.encoder!r}")
         known = len(read_knowledge(data_root).names)
         if config.names > known:
             raise InputError(f"expected names of at most {known:,}, as many as VQAR has, got {config.names:,}")
@@ -109,7 +106,7 @@ def check_parts(config: TrainConfig) -> None:
             f"the engine {config.engine} {takes} and cannot learn from the rule {config.rule}; "
             "expected one of semantic, sampled, dolphin, scallop"
         )
-    encoders = ("trainable", "features") if config.rule == "vqar" else ("trainable", *_WEIGHTLESS, *PRETRAINED)
+    encoders = _OF_SCENES if config.rule == "vqar" else ("trainable", *_WEIGHTLESS, *PRETRAINED)
     if config.encoder not in encoders:
         raise InputError(f"expected one of the encoders {', '.join(encoders)}, got {config.encoder!r}")
     if config.when == "once" and config.encoder == "trainable" and config.objective in ("paper", "exact", "random"):
