@@ -269,8 +269,10 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
 
 def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
     """A graph of other samples may well have ids that exist here, too."""
+    if graph.instances is None:
+        return
     expected = candidates.samples * candidates.slots, pool.samples * pool.slots
-    if graph.instances is not None and graph.instances != expected:
+    if graph.instances != expected:
         raise InputError(
             f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
             f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
