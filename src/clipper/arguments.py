@@ -23,7 +23,7 @@ def whole(value: object, name: str, least: int = 1, most: int | None = None) -> 
         >>> whole(3, "k")
         3
     """
-    right = isinstance(value, Integral) and not isinstance(value, bool)
+    right = type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
     if not right or int(value) < least or (most is not None and int(value) > most):  # type: ignore[call-overload]
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"expected {name} to be a whole number {bounds}, got {shown(value)}")

@@ -105,7 +105,8 @@ class ProximityGraph:
             found.append(near)
         graph = cls._assembled(found, cosine=metric == "cosine")
         instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
-        return replace(graph, instances=instances)._gated(radius if metric == "cosine" else None, mutual, share)
+        graph = cls(graph.source, graph.target, graph.distance, instances)
+        return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:

@@ -27,6 +27,7 @@ from clipper.pruning.solvers import solve
 Objective = Literal["exact", "paper", "joint", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
 
+_OBJECTIVES, _SOLVERS = get_args(Objective), get_args(Solver)
 NEIGHBOURS = 8
 """Neighbours per instance where the number is chosen automatically and all samples decide together."""
 _PIECE = 1 << 18
@@ -224,8 +225,8 @@ def _random(
 
 def check_options(objective: object, solver: object, mass: object) -> None:
     """Raise an `InputError` that names all choices, if these are none."""
-    one_of(objective, "objective", get_args(Objective))
-    one_of(solver, "solver", get_args(Solver))
+    one_of(objective, "objective", _OBJECTIVES)
+    one_of(solver, "solver", _SOLVERS)
     number(mass, "a mass", "above 0 and at most 1", above=0, most=1)
     if objective == "joint" and solver != "closed-form":
         raise InputError(
@@ -268,8 +269,10 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
 
 def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
     """A graph of other samples may well have ids that exist here, too."""
+    if graph.instances is None:
+        return
     expected = candidates.samples * candidates.slots, pool.samples * pool.slots
-    if graph.instances is not None and graph.instances != expected:
+    if graph.instances != expected:
         raise InputError(
             f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
             f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
