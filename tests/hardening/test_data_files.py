@@ -502,7 +502,7 @@ def test_files_with_a_published_sum_are_refused_by_it(data: Data) -> None:
     ]
     idx = bytes([0, 0, 8, 3]) + struct.pack(">iii", 2**30, 28, 28) + b"\0" * 784
     contents = [b"", idx, gzip.compress(b"\0" * 10**7), pickle.dumps(os.system), _png(45_000, 45_000)]
-    for number, (name, rule, files) in enumerate(forms):
+    for name, rule, files in forms:
         for content in contents:
             shutil.rmtree(data.root)
             for file in files:
@@ -510,7 +510,7 @@ def test_files_with_a_published_sum_are_refused_by_it(data: Data) -> None:
                 (data.root / name / file).write_bytes(content)
             used = "scenes" if name == "vqar" else name
             data.refused(["--rule", rule, "--data", used, "--samples", "2"], "damaged", "SHA-256", str(data.root))
-            if number < 6:
-                ran = data.run("data", "verify", name, "--data-root", str(data.root), "--json")
-                assert ran.code == 1
-                assert set(json.loads(ran.out)[0]["files"].values()) == {"damaged"}
+        if name != "vqar":
+            ran = data.run("data", "verify", name, "--data-root", str(data.root), "--json")
+            assert ran.code == 1
+            assert set(json.loads(ran.out)[0]["files"].values()) == {"damaged"}
