@@ -48,7 +48,7 @@ def train(
     objective: Annotated[
         TrainObjective,
         typer.Option(
-            help="exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool decides. random: the control. "
+            help="exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
             "none: the baseline. gold: the ceiling."
         ),
     ] = "exact",
