@@ -104,7 +104,9 @@ def check_parts(config: TrainConfig) -> None:
             f"the engine {config.engine} {takes} and cannot learn from the rule {config.rule}; "
             "expected one of semantic, sampled, dolphin, scallop"
         )
-    encoders = ("trainable", "features") if config.rule == "vqar" else ("trainable", *_WEIGHTLESS, *PRETRAINED)
+    encoders = (
+        ("trainable", "features", "shuffled") if config.rule == "vqar" else ("trainable", *_WEIGHTLESS, *PRETRAINED)
+    )
     if config.encoder not in encoders:
         raise InputError(f"expected one of the encoders {', '.join(encoders)}, got {config.encoder!r}")
     if config.when == "once" and config.encoder == "trainable" and config.objective in ("paper", "exact", "random"):
