@@ -107,6 +107,7 @@ def test_an_interruption_while_modules_load_ends_quietly(module: str) -> None:
     assert ended.stderr.strip() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="sends a signal")
 def test_an_interrupted_training_says_how_to_go_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
@@ -148,67 +149,72 @@ def test_a_reader_who_goes_away_is_no_error_of_ours(arguments: list[str]) -> Non
 
 
 def test_a_bug_is_still_told_with_its_traceback() -> None:
-    code = "import json\ndef broken(*_, **__): raise RuntimeError('a bug')\njson.dumps = broken\n" + MAIN
-    ended = alone("data", "--json", code=code, CLIPPER_DATA="")
+    code = "import typer\ndef broken(*_, **__): raise RuntimeError('a bug')\ntyper.echo = broken\n" + MAIN
+    ended = alone("--version", code=code)
     assert ended.returncode == 1
     assert "Traceback" in ended.stderr
     assert "a bug" in ended.stderr
 
 
-LIMITED = "import resource; resource.setrlimit(resource.{what}, ({most}, {most}))\n" + MAIN
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits are set otherwise there")
-def test_a_full_disk_is_told_in_words_and_leaves_nothing(tmp_path: Path) -> None:
-    code = LIMITED.format(what="RLIMIT_FSIZE", most=1000)
-    arguments = ["train", "--samples", 12, "--slots", 2, "--epochs", 1, "--out", tmp_path / "new" / "run.json"]
-    ended = alone(*arguments, code=code)
-    assert ended.returncode == 1
-    assert ended.stderr.strip().startswith("error: FileError: ")
-    assert "Traceback" not in ended.stderr
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
-def test_too_little_memory_is_told_in_words() -> None:
-    code = LIMITED.format(what="RLIMIT_AS", most=8 * 2**30)
-    ended = alone("bench", "align", "--clips", 2_000_000_000, "--rounds", 1, "--json", code=code)
-    assert ended.returncode == 1
-    assert "more memory than there is" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert not ended.stdout
-
-
-WITHOUT = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "matplotlib":
-            raise ImportError("not installed")
-sys.meta_path.insert(0, Missing())
+IN_TURN = """
 from clipper.cli import main
 codes = []
-for line in sys.argv[1:]:
+for limit, most, line in limits_and_lines:
+    if limit:
+        import resource
+        kept = resource.getrlimit(getattr(resource, limit))
+        resource.setrlimit(getattr(resource, limit), (most, kept[1]))
     sys.argv = ["clipper", *line.split()]
     try:
         main()
     except SystemExit as end:
         codes.append(end.code)
+    if limit:
+        resource.setrlimit(getattr(resource, limit), kept)
 print(codes)
 """
 
 
-def test_a_missing_extra_is_named_before_the_work_and_not_after_it(tmp_path: Path) -> None:
-    lines = [
-        "train --report page.html --out new/run.json --epochs 100000",
-        "demo --seeds 100",
-        "table sum --quick --seeds 500",
-    ]
-    ended = alone(*lines, code=WITHOUT, cwd=tmp_path)
-    assert ended.stdout.strip() == "[1, 1, 1]", ended.stderr
-    assert ended.stderr.count("pip install 'clipper-nesy[report]'") == 3
+def in_turn(folder: Path, limits_and_lines: list[tuple[str, int, str]], before: str = "") -> str:
+    """Commands in one process, each under a limit of the system; all are refused, and what they said comes back."""
+    code = f"import sys\n{before}\nlimits_and_lines = {limits_and_lines!r}\n{IN_TURN}"
+    ended = alone(code=code, cwd=folder)
+    assert ended.stdout.strip() == str([1] * len(limits_and_lines)), ended.stderr
+    assert ended.stderr.count("error: ") == len(limits_and_lines)
     assert "Traceback" not in ended.stderr
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir()), "expected nothing to be written"
+    return ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits files and the address space")
+def test_a_full_disk_and_too_little_memory_are_told_in_words(tmp_path: Path) -> None:
+    told = in_turn(
+        tmp_path,
+        [
+            ("RLIMIT_FSIZE", 1000, "train --samples 12 --slots 2 --epochs 1 --out new/run.json"),
+            ("RLIMIT_FSIZE", 1000, "table hwf --show --out new"),
+            ("RLIMIT_AS", 8 * 2**30, "bench align --clips 2000000000 --rounds 1 --json"),
+        ],
+    )
+    assert told.count("File too large") == 2
+    assert "more memory than there is" in told
+
+
+MISSING = """
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError("not installed")
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.mark.slow
+def test_a_missing_extra_is_named_before_the_work_and_not_after_it(tmp_path: Path) -> None:
+    lines = ["train --report page.html --out new/run.json --epochs 100000", "demo --seeds 100", "table sum --seeds 500"]
+    told = in_turn(tmp_path, [("", 0, line) for line in lines], MISSING)
+    assert told.count("pip install 'clipper-nesy[report]'") == 3
 
 
 # Wrong command lines
@@ -434,6 +440,7 @@ def test_the_name_of_a_file_is_printed_as_it_is(name: str, clippers: Clippers, t
     assert str(tmp_path / name) in again.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text elsewhere")
 def test_a_name_that_is_no_text_and_a_terminal_without_letters_are_printed_somehow(tmp_path: Path) -> None:
     name = os.fsdecode(bytes(tmp_path) + b"/\xff.json")

@@ -47,7 +47,10 @@ def train(
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
         TrainObjective,
-        typer.Option(help="Problem 3.6, equation (1) as printed, the whole pool, the control, nothing, the ceiling."),
+        typer.Option(
+            help="exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
+            "none: the baseline. gold: the ceiling."
+        ),
     ] = "exact",
     k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
     encoder: Annotated[
