@@ -181,9 +181,11 @@ def usable_device(device: object) -> torch.device:
     """The device, if tensors can be put there."""
     try:
         found: torch.device = torch.device(device)  # type: ignore[call-overload]
-        torch.zeros(1, device=found).tolist()
+        torch.empty(0, device=found)
     except Exception as error:  # which one depends on how PyTorch was built
         raise InputError(f"expected a device of this computer, 'cpu' say, got {shown(device)}: {error}") from error
+    if found.type == "meta":
+        raise InputError("expected a device that holds values, 'cpu' say, got 'meta', which holds shapes alone")
     return found
 
 
