@@ -177,7 +177,8 @@ def test_a_sentence_is_one_body_and_nothing_else(what: str) -> None:
 FINE = (
     "total(3)", "total(3).", " total(3) ", "total(3) % three", "total(3),\n % and\n digit(x1, 1)", "total(3) %* 3 *%",
     'total(3), "__holds(0)" = "__holds(0)"', 'total(3), "a  b" != "a b"', "", ".", "not total(3)",
-    "digit(x1, D), D > 1",    "digit(X, 3)", "1 { digit(X, 3) } 1", "digit(x1, D) : D = 0", "total(S), S > 4, not digit(x2, 2)", "#true",
+    "digit(x1, D), D > 1",    "digit(X, 3)", "1 { digit(X, 3) } 1", "digit(x1, D) : D = 0",
+    "total(S), S > 4, not digit(x2, 2)", "#true",
     "total(1;2)", "not not total(3)", "total(3); digit(x1, 1..2)", "digit(x1, D), digit(x2, D)",
 )  # fmt: skip
 
@@ -217,9 +218,11 @@ def given_sentence(sentence: Any) -> Candidates:
 
 SLOTS = (
     ["digit(x1, _)", "digit( x1 ,_ )"], ["digit(x1)"], ["digit(_, _)"], ["digit(X, _)"], ["digit(x1. p, _)"], ["_"],
-    [""], ["digit(x1), digit(_)"], ["digit(x1, _). __holds(0)"], ["digit(f(x1, _)"], ['digit("x1, _)'], ["digit(x1, _) %"],
+    [""], ["digit(x1), digit(_)"], ["digit(x1, _). __holds(0)"], ["digit(f(x1, _)"], ['digit("x1, _)'],
+    ["digit(x1, _) %"],
     ["__label(x1, _)"], ["digit(__label, _)"], ["Digit(x1, _)"], ["digit(x1; x2, _)"], ["digit(1..2, _)"],
-    ["digit(\0, _)"], ["digit(\ud800, _)"], ["digit(4294967296, _)"], "digit(x1, _)", [None], [3], 3, None, [["digit(x1, _)"]], {"a": 1},
+    ["digit(\0, _)"], ["digit(\ud800, _)"], ["digit(4294967296, _)"], "digit(x1, _)", [None], [3], 3, None,
+    [["digit(x1, _)"]], {"a": 1},
     ["digit(x1, _)", "digit(1 + 1, _)", "digit(2, _)"], ["dígit(x1, _)"], [b"digit(x1, _)"],
 )  # fmt: skip
 
