@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clipper.candidates.arguments import listed as as_list
 from clipper.candidates.arguments import shown, whole_number
-from clipper.candidates.checks import check_log_probs, check_nonempty, kind_of_label
+from clipper.candidates.checks import check_any_log_probs, check_log_probs, check_nonempty, kind_of_label
 from clipper.candidates.formulas.compiling import Compiled
 from clipper.candidates.formulas.samples import CompiledSamples
 from clipper.candidates.formulas.searching import best, drawn, listed
@@ -28,8 +28,6 @@ from clipper.errors import BudgetError, InputError
 
 BUDGET = 1_000_000
 """Size of the largest diagram to compile."""
-_DRAWN = 1 << 30
-"""Numbers that draws of candidates may hold."""
 _LITERAL = 10**18
 """No variable has a larger number."""
 _SAMPLES = 100_000_000
@@ -152,10 +150,7 @@ class Formula(CompiledSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
-            raise InputError(
-                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
-            )
+        check_any_log_probs(log_probs, self)
         values = self.compiled.values(log_probs.double(), "log").exp()
         return values.index_select(1, self.template).to(log_probs.dtype)
 
@@ -166,16 +161,10 @@ class Formula(CompiledSamples):
         return self.compiled.entropy(logs, self.template).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        _check_order(log_probs)
         return self._rows(*best(self, log_probs, k))
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         check_nonempty(self.possible().long())
-        most = per_sample * self.samples if log_probs is not None else sum(min(n, per_sample) for n in self.counts)
-        if most * self.slots * self.classes > _DRAWN:
-            raise BudgetError(f"{most:,} draws of {self.slots} slots are more than memory holds; draw fewer of each")
-        if log_probs is not None:
-            _check_order(log_probs)
         return self._rows(*drawn(self, per_sample, generator, log_probs))
 
     def _all(self) -> Candidates:
@@ -212,8 +201,8 @@ def _check_size(slots: int, classes: Classes, budget: Any) -> None:
     size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
     if size > most:
         raise BudgetError(
-            f"{slots:,} slots have {size:,} labels, which take a diagram of more than the budget of {most:,}; correct the "
-            "number of slots or variables, or raise budget= if memory and time allow"
+            f"{slots:,} slots have {size:,} labels, which take a diagram of more than the budget of {most:,}; correct "
+            "the number of slots or variables, or raise budget= if memory and time allow"
         )
 
 
@@ -230,7 +219,9 @@ def _domains(domains: Any, slots: int, kinds: tuple[Kind, ...]) -> list[list[int
         raise InputError(f"expected domains of {slots} slots, got {len(taken)}")
     for slot, domain in enumerate(taken):
         if not domain or len({int(k) for k in kind_of_label(torch.tensor(domain), kinds)}) > 1:
-            raise InputError(f"expected labels of one kind in slot {slot}; narrow it with domains=, got {shown(domain)}")
+            raise InputError(
+                f"expected labels of one kind in slot {slot}; narrow it with domains=, got {shown(domain)}"
+            )
     return taken
 
 
@@ -262,12 +253,6 @@ def _variables(variables: Any) -> list[tuple[int, int]]:
     if wrong is not None:
         raise InputError(f"expected a slot and a label for each variable, got {shown(wrong)}")
     return [(whole_number(s, "a slot", least=0), whole_number(v, "a label", least=0)) for s, v in pairs]
-
-
-def _check_order(log_probs: Tensor) -> None:
-    """NaN and infinite probabilities have no order, so there is no best candidate, and none to draw."""
-    if not bool((log_probs < torch.inf).all()):
-        raise InputError("expected log_probs without NaN and +inf, to tell better candidates from worse")
 
 
 def _check_possible(formula: Formula) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.arguments import SEEDS, listed, shown, whole_number
+from clipper.candidates.arguments import listed, shown, whole_number
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
 from clipper.candidates.programs.running import LONGEST, Answers, answers
 from clipper.candidates.programs.wording import PREDICATE, Sentence, readable, readable_slots, term
@@ -82,7 +82,9 @@ class Program:
         """
         budget = whole_number(budget, "budget", least=1)
         wanted = 0 if per_sample is None else whole_number(per_sample, "per_sample", least=1)
-        found, shapes, places = self._solved(samples, "list", budget, wanted, whole_number(seed, "seed", *SEEDS))
+        found, shapes, places = self._solved(
+            samples, "list", budget, wanted, whole_number(seed, "seed", -(2**63), 2**64 - 1)
+        )
         kinds = self._kinds()
         longest = max(len(shape.slots) for shape in shapes)
         keys = list(found)

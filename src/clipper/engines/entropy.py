@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.checks import check_log_probs
-from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_sum
+from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_max, segment_sum
 
 
 def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
@@ -32,8 +32,9 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 
 def entropy_of_rows(values: Tensor, candidates: Candidates) -> Tensor:
     """As `posterior_entropy`, from the log-probability of each candidate, `values (Ω,)`."""
-    possible = values > -torch.inf
-    values = torch.where(possible, values, torch.finfo(values.dtype).min / 4)  # 0 · -inf would be NaN
+    never = values == -torch.inf
+    peak = segment_max(values, candidates)
+    values = values - peak.masked_fill(peak == -torch.inf, 0).index_select(0, candidates.sample)  # low ones lose digits
     log_total = segment_logsumexp(values, candidates).index_select(0, candidates.sample)
-    log_posterior = values - log_total  # (Ω,)
-    return -segment_sum(torch.where(possible, log_posterior.exp() * log_posterior, 0), candidates)
+    log_posterior = (values - log_total).masked_fill(never, 0)  # (Ω,); 0 · -inf would be NaN
+    return -segment_sum((log_posterior.exp() * log_posterior).masked_fill(never, 0), candidates)

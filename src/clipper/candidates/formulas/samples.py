@@ -96,10 +96,10 @@ class CompiledSamples(Unlisted):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
+        gold = self._gold(gold)
         unused = self.kind < 0
         inside = unused | ((gold >= 0) & (gold < self.classes))
-        just = torch.nn.functional.one_hot(gold.long().clamp(0, self.classes - 1), self.classes).bool()
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
         return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
 
     def possible(self) -> Tensor:
