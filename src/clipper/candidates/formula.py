@@ -77,8 +77,7 @@ class Formula(CompiledSamples):
         kinds = kinds_of(classes)
         budget = whole_number(budget, "budget", least=1)
         told = as_list(propositions, "propositions, one for each sample,")
-        wrong = next((p for p in told if not isinstance(p, Proposition)), None)
-        if wrong is not None:
+        for wrong in (p for p in told if not isinstance(p, Proposition)):
             raise InputError(f"expected propositions such as label(0, 3) | label(1, 3), got {shown(wrong)}")
         lengths = _lengths(slots, len(told))
         pairs = list(zip(told, lengths, strict=True))

@@ -179,8 +179,7 @@ class _Diagrams:
         for part in proposition.steps():
             inner = [found[id(p)] for p in part.parts]
             if part.kind == "label":
-                number = self._number[part.slot].get(part.value)
-                whole = self._manager.false() if number is None else self._manager.literal(number)
+                whole = self._one_of(part.slot, [part.value])  # with the others' absence diagrams stay small
             elif part.kind == "not":
                 whole = ~inner[0]
             else:
