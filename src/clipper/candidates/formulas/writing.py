@@ -210,8 +210,8 @@ def read_dimacs(source: str | Path) -> tuple[list[list[int]], int]:
     if not told or _HEAD.fullmatch(told[0]) is None:
         got = shown(told[0]) if told else "nothing"
         raise InputError(
-            f"expected DIMACS with one line `p cnf VARIABLES CLAUSES` before the clauses, got {got}; pass the path of a "
-            "file as a Path"
+            f"expected DIMACS with one line `p cnf VARIABLES CLAUSES` before the clauses, got {got}; pass a file "
+            "as a Path"
         )
     variables, count = (_number(word) for word in told[0].split()[2:])
     numbers = [_number(word) for line in told[1:] for word in line.split()]
