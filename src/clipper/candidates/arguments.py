@@ -19,17 +19,28 @@ _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
 _TEXT = str | bytes | bytearray
 
 
-def whole_number(value: object, name: str, least: int = 1) -> int:
-    """A whole number of at least `least`: Python's, NumPy's or a tensor of one; True is none.
+def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least`, at most `most`: Python's, NumPy's or a tensor of one; True is none.
 
     Examples:
         >>> whole_number(np.int64(3), "k")
         3
     """
     number = as_index(value)
-    if number is None or number < least:
-        raise InputError(f"expected {name} of at least {least}, a whole number, got {shown(value)}")
+    if number is None or number < least or (most is not None and number > most):
+        bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
+        raise InputError(f"expected {name} of {bounds}, a whole number, got {shown(value)}")
     return number
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """What was passed as a list; a single text is no list of its letters."""
+    try:
+        if not isinstance(values, _TEXT):
+            return list(values)
+    except TypeError:
+        pass
+    raise InputError(f"expected {name} as a list, got {shown(values)}")
 
 
 def as_index(value: Any) -> int | None:
