@@ -697,13 +697,13 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
         ]
         sets += [some.batch([0]) for some in sets]
         for some in sets:
-            logs = torch.zeros(some.samples, some.slots, some.classes)
+            logs = torch.zeros(some.samples, some.slots, some.classes).log_softmax(-1)
             _ = SemanticLoss()(logs, some), some.support, some.counts, some.kind, some.first
             if isinstance(some, Lattice):
                 assert some.marginals(logs).sum() > 0
     for some in sets:
         logs = torch.zeros(some.samples, some.slots, some.classes, requires_grad=True)
-        SemanticLoss(entropy=0.1)(logs, some).sum().backward()
+        SemanticLoss(entropy=0.1)(logs.log_softmax(-1), some).sum().backward()
         assert logs.grad is not None
 
 

@@ -37,8 +37,7 @@ def run(
     Args:
         config: everything that decides how the run ends.
         data_root: the folder with the data sets, if not in the usual places.
-        checkpoint: where the run's state is kept, and taken up again if it is there; a run of several passes keeps
-            none.
+        checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
 
@@ -53,6 +52,7 @@ def run(
     samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
     engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)
     options = _options(config) | {"held_out": held_out, "watch": watch}
+    options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
         passes = train_iterated(
@@ -68,8 +68,6 @@ def run(
         once=once_of(config),
         bank=config.bank if clip else 0,
         optimiser=optimiser_of(config, network),
-        checkpoint=checkpoint,
-        checkpoint_steps=checkpoint_steps,
         **options,
     )
     return Record(config, history)

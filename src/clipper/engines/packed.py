@@ -144,7 +144,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
         peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
-        peak = torch.where(peak == -torch.inf, 0, peak)  # -inf - -inf would be NaN
+        peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
         weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
         terms = weight.double() if many else weight
         total = torch.segment_reduce(terms, "sum", offsets=offsets, unsafe=True)
@@ -156,6 +156,5 @@ class _SegmentLogSumExp(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weight, total, sample = ctx.saved_tensors
-        share = torch.where(total > 0, grad / total, 0)  # an impossible sample teaches nothing
-        share = share.to(weight.dtype)
+        share = (grad / total.clamp(min=1)).to(weight.dtype)  # 0 where a sample is impossible: it teaches nothing
         return share.index_select(0, sample).mul_(weight), None, None, None

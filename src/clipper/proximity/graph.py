@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class ProximityGraph:
     """`(E,)` instance ids, in the pool if there is one."""
     distance: Tensor
     """`(E,)`"""
+    instances: tuple[int, int] | None = None
+    """How many instances edges may leave and how many they may reach, where that is known."""
 
     @classmethod
     def from_embeddings(
@@ -102,6 +104,8 @@ class ProximityGraph:
                 near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
             found.append(near)
         graph = cls._assembled(found, cosine=metric == "cosine")
+        instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
+        graph = cls(graph.source, graph.target, graph.distance, instances)
         return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
@@ -139,7 +143,7 @@ class ProximityGraph:
         again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
         first = torch.cat([again.new_ones(1), ~again])[: len(source)]
         keep = torch.zeros_like(first).scatter_(0, order, first)
-        return joined._subset(keep)
+        return replace(joined._subset(keep), instances=graphs[0].instances)
 
     @classmethod
     def _assembled(cls, found: list[Neighbours], *, cosine: bool) -> ProximityGraph:
@@ -173,7 +177,8 @@ class ProximityGraph:
         if len(graphs) == 1:
             return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
-        return cls(*(torch.cat(column) for column in columns))
+        source, target, distance = (torch.cat(column) for column in columns)
+        return cls(source, target, distance)
 
     def leaving(self, first: int, last: int) -> ProximityGraph:
         """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""
@@ -182,17 +187,24 @@ class ProximityGraph:
         return ProximityGraph(self.source[low:high] - first, self.target[low:high], self.distance[low:high])
 
     def _subset(self, keep: Tensor) -> ProximityGraph:
-        return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep])
+        return replace(self, source=self.source[keep], target=self.target[keep], distance=self.distance[keep])
 
     def to(self, device: torch.device | str) -> ProximityGraph:
         """The same edges on another device."""
-        return ProximityGraph(self.source.to(device), self.target.to(device), self.distance.to(device))
+        moved = {name: getattr(self, name).to(device) for name in ("source", "target", "distance")}
+        return replace(self, **moved)
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __repr__(self) -> str:
         return f"ProximityGraph({len(self):,} edges)"
+
+
+def _size(embeddings: Embeddings) -> int:
+    """How many instances embeddings have, used or not."""
+    table = next(iter(embeddings.values())) if isinstance(embeddings, Mapping) else embeddings
+    return int(table.shape[0] * table.shape[1]) if isinstance(table, Tensor) else 0
 
 
 def _check_arguments(

@@ -22,7 +22,7 @@ from clipper.errors import FileError, InputError
 from clipper.files import written_whole
 from clipper.proximity import NeighbourSearch, ProximityGraph
 from clipper.pruning.objectives import Objective, Solver, prune_against
-from clipper.pruning.result import Pruning
+from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
 
 Report = Callable[[str, int, int], None]
 """Called with the stage, what is done and the total (0 if unknown)."""
@@ -59,6 +59,8 @@ class Summary:
     edges: int = 0
     edges_chosen: int = 0
     samples_pruned: int = 0
+    reason: str | None = None
+    """Why nothing could be discarded, where every label is possible everywhere."""
 
     def add(self, pruning: Pruning) -> None:
         """Count one more piece."""
@@ -82,6 +84,8 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
         graph = _graph(job, kind, report)
         summary = _second_pass(job, support, graph, kind.shape[1], temporary, report)
     summary.instances = int((kind >= 0).sum())
+    if summary.kept == summary.candidates and bool(support[kind.flatten() >= 0].all()):
+        summary.reason = EVERYTHING_POSSIBLE
     return summary
 
 
