@@ -76,10 +76,8 @@ class Lattice(GraphSamples):
             budget: arcs to follow at most; equal states are followed once.
         """
         kinds = kinds_of(classes)
-        try:
-            hash(start)
-        except TypeError as error:
-            raise InputError(f"expected a hashable start state, got {shown(start)}") from error
+        if isinstance(start, Tensor) or not isinstance(start, Hashable):
+            raise InputError(f"expected a hashable start state, and no tensor, got {shown(start)}")
         graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)

@@ -68,7 +68,7 @@ def read_candidates(path: str | Path, classes: Classes | None = None) -> Candida
 
 def open_parquet(path: str | Path) -> pq.ParquetFile:
     """Open a Parquet file, or say what is wrong with it."""
-    if not as_path(path).is_file():
+    if not os.path.isfile(as_path(path)):  # which does not fail on a name too long
         raise FileError(f"{path} is not there, or is no file; expected a Parquet file")
     with _damage_named(path):
         return pq.ParquetFile(path, page_checksum_verification=True)
@@ -183,7 +183,10 @@ def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
 
 def _whole(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
     """A column of whole numbers of a signed type, -1 for nulls, and how many nulls there are."""
-    column, kind = table[name], table[name].type
+    column = table[name]
+    if pa.types.is_dictionary(column.type):  # the same numbers, each stored once
+        column = column.cast(column.type.value_type)
+    kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), -1, np.int8), len(column)
     if pa.types.is_floating(kind):

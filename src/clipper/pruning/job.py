@@ -131,7 +131,7 @@ def _second_pass(
             pruning = prune_against(piece, local, support, job.objective, job.solver)
             summary.add(pruning)
             table = to_arrow(pruning.candidates, first_sample=first)
-            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer = writer or pq.ParquetWriter(path, table.schema, write_page_checksum=True)
             writer.write_table(table)
             report("pruning", first + piece.samples, len(support) // slots)
     finally:
