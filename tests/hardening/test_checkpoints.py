@@ -161,7 +161,7 @@ def test_crafted_checkpoints_are_refused_and_change_nothing(tmp_path, monkeypatc
     for i, bad in enumerate(contents):
         path.write_bytes(bad)
         network, expected = Net(seed=5), Net(seed=5)
-        error = answered(lambda: train(network, data, SemanticLoss(), epochs=2, batch=8, checkpoint=path))
+        error = answered(lambda n=network: train(n, data, SemanticLoss(), epochs=2, batch=8, checkpoint=path))
         assert isinstance(error, FileError), f"crafted checkpoint {i}: {error!r}"
         assert same(network, expected), f"crafted checkpoint {i} changed the weights before it was refused"
     assert not (tmp_path / "harm-was-done").exists()

@@ -1,5 +1,6 @@
 """Wrong arguments of a training: each is refused in words before it costs anything, none raises a raw exception."""
 
+# ruff: noqa: ARG005  (a wrong part need not look at what it is given)
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -154,7 +155,7 @@ def wrong_engines() -> dict[str, Any]:
     return {**{name: Engine(answer) for name, answer in answers.items()}, **others}
 
 
-def wrong_options(net: nn.Module, folder: Any) -> list[dict[str, Any]]:
+def wrong_options(folder: Any) -> list[dict[str, Any]]:
     numbers: list[Any] = [0, -1, 1.5, "3", None, NAN, True, 2**80, [3], torch.tensor([1, 2])]
     wrong = [{name: value} for name in ("epochs", "batch", "evaluate_every") for value in numbers]
     wrong += [{"checkpoint_steps": value} for value in numbers if value is not None]
@@ -201,7 +202,7 @@ def test_no_wrong_call_of_train_raises_a_raw_exception(tmp_path):
         )
     calls += [(f"data: {name}", lambda v=v: train(Net(), v, SemanticLoss(), **few)) for name, v in wrong_data().items()]
     calls += [(f"engine: {name}", lambda v=v: train(Net(), DATA, v, **few)) for name, v in wrong_engines().items()]
-    for value in [*wrong_options(Net(), tmp_path), *wrong_prunings()]:
+    for value in [*wrong_options(tmp_path), *wrong_prunings()]:
         calls.append((str(value), lambda v=value: train(Net(), DATA, SemanticLoss(), **{**few, **v})))
     net = Net()
     for value in wrong_optimisers(net):
@@ -237,7 +238,7 @@ def test_no_wrong_call_of_train_iterated_raises_a_raw_exception(tmp_path):
     ]
     others += [{"make_optimiser": lambda _: torch.optim.SGD(Net().parameters(), lr=1.0)}]
     others += [{"optimiser": None}, {"once": True}, {"bank": 3}, {"embeddings": INPUTS}, {"unknown": 3}]
-    for value in [*wrong_options(Net(), tmp_path), *others]:
+    for value in [*wrong_options(tmp_path), *others]:
         if "embeddings" in value:
             continue
         calls.append((str(value), lambda v=value: train_iterated(Net(), DATA, SemanticLoss(), INPUTS, **{**few, **v})))
