@@ -98,15 +98,21 @@ def crafted() -> list[bytes]:
         if name not in ("accuracy", "gold"):
             wrong.append({**document, "epochs": {**document["epochs"], name: [None, *column[1:]]}})
         for value in ("text", [1], {}, True, -1e300, 10**30, 1e308 * 10):
-            if not (name == "loss" and value in (-1e300, 10**30)) and not (name.endswith("seconds") and value == 10**30):
+            if not (name == "loss" and value in (-1e300, 10**30)) and not (
+                name.endswith("seconds") and value == 10**30
+            ):
                 wrong.append({**document, "epochs": {**document["epochs"], name: [value, *column[1:]]}})
         wrong.append({**document, "epochs": {**document["epochs"], name: column[1:]}})
     for name, value in (("lr", -1), ("lr", "x"), ("seed", 1.5), ("k", 0), ("rule", "no"), ("slots", None), ("no", 1)):
         wrong.append({**document, "config": {**document["config"], name: value}})
     texts = [json.dumps(each).encode() for each in wrong]
     line = OLD[0].strip()
-    texts += [line.replace(b'"seed": 0', value) for value in (b'"seed": 0, "seed": 1', b'"seed": NaN', b'"seed": 1e999')]
-    texts += [line.replace(b"3.11522", value) for value in (b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"0x3", b"\xff")]
+    texts += [
+        line.replace(b'"seed": 0', value) for value in (b'"seed": 0, "seed": 1', b'"seed": NaN', b'"seed": 1e999')
+    ]
+    texts += [
+        line.replace(b"3.11522", value) for value in (b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"0x3", b"\xff")
+    ]
     texts += [line + line, b"\xef\xbb\xbf" + line, line.decode().encode("utf-16"), line.replace(b"3.11522", NESTED)]
     texts += [b'{"format": "clipper ledger 1", "config": ' + NESTED + b"}", b"\0" * 100, b"null", b"text", b"[]", b"{}"]
     return texts
@@ -148,7 +154,9 @@ def test_records_are_shown_without_their_data(clippers: Clippers, tmp_path):
 
 def test_runs_on_vqars_own_scenes_are_on_the_results_page(clippers: Clippers, tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
-    config = TrainConfig(rule="vqar", data="vqar", names=50, samples=1000, epochs=30, evaluate_every=10, objective="none")
+    config = TrainConfig(
+        rule="vqar", data="vqar", names=50, samples=1000, epochs=30, evaluate_every=10, objective="none"
+    )
     epochs = [replace(record_of(0).last, epoch=i + 1, accuracy=0.4321) for i in range(30)]
     ledger.add(Record(config, epochs, {"torch": "2"}))
     ran = clippers.run("results", "--records", tmp_path, "--to", tmp_path / "results.md")
@@ -157,7 +165,8 @@ def test_runs_on_vqars_own_scenes_are_on_the_results_page(clippers: Clippers, tm
     assert "VQAR, 50 names, n=1,000" in text
     assert "43.2" in text
     shown = clippers.run("table", "vqar", "--show", "-o", tmp_path, "--json", CLIPPER_DATA=str(tmp_path / "none"))
-    assert [e["seeds"] for e in json.loads(shown.out)["entries"] if e["column"] == "VQAR, 50 names, n=1,000"][0] == [0]
+    entries = [entry for entry in json.loads(shown.out)["entries"] if entry["column"] == "VQAR, 50 names, n=1,000"]
+    assert entries[0]["seeds"] == [0]
 
 
 def begin(folder: Path, *more: object) -> subprocess.Popen[bytes]:
