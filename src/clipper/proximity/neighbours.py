@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from clipper.errors import BudgetError, InputError
+from clipper.proximity.arguments import as_tensor, whole_number
 from clipper.proximity.selection import (
     by_row_then_value,
     entries_up_to,
@@ -108,6 +109,11 @@ class ExactSearch:
     memory: int = 1 << 25
     """Distances held at a time."""
 
+    def __post_init__(self) -> None:
+        whole_number(self.memory, "memory", 1)
+        if self.distance is not None and not callable(self.distance):
+            raise InputError(f"expected a distance function, or None for the Euclidean distance, got {self.distance!r}")
+
     def find(
         self,
         queries: Vectors,
@@ -139,8 +145,8 @@ class ExactSearch:
                 parts[:0] = [(start, (start + stop) // 2), ((start + stop) // 2, stop)]
                 continue
             if len(tied):
-                scale = 1.0 if start or self.distance else scale_of(queries.values, pool.values)
-                if scale != 1:
+                scale = None if start or self.distance else scale_of(queries.values, pool.values, pool.values.dtype)
+                if scale not in (None, 1):
                     return scaled_back(self.find(*scaled(queries, pool, scale), k, radius * scale, progress), scale)
                 near = best_pairs(joined([near, *ties.neighbours(part, tied)]), None, math.inf)
                 check_distances(near)
@@ -301,13 +307,14 @@ def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor:
-    score = distance(queries, pool)
-    if score.shape != (len(queries), len(pool)) or not bool(torch.isfinite(score).all()):
+    score = as_tensor(distance(queries, pool), "distances from the metric")
+    finite = bool(torch.isfinite(score).all())
+    if score.shape != (len(queries), len(pool)) or not finite:
         raise InputError(
             f"expected finite distances of shape ({len(queries)}, {len(pool)}) from the metric, "
-            f"got shape {tuple(score.shape)}{'' if torch.isfinite(score).all() else ' with NaN or infinity'}"
+            f"got shape {tuple(score.shape)}{'' if finite else ' with NaN or infinity'}"
         )
-    return score.clone()
+    return score.to(queries, copy=True)
 
 
 def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None:
@@ -359,25 +366,21 @@ def check_distances(found: Neighbours) -> Neighbours:
     return found
 
 
-def scale_of(queries: Tensor, pool: Tensor) -> float:
-    """A power of two that brings embeddings of an unusual size near 1; 1 if they are usual, or would lose digits."""
-    limits = torch.finfo(pool.dtype)
+def scale_of(queries: Tensor, pool: Tensor, dtype: torch.dtype) -> float | None:
+    """A power of two that brings embeddings of an unusual size near 1; None if some would lose digits in `dtype`."""
+    limits = torch.finfo(dtype)
     sizes = [values.abs() for values in (queries, pool)]
     top = max(float(size.max()) for size in sizes)
     if not top or limits.eps**2 < top < limits.max**0.5 * limits.eps:
         return 1.0
-    exponent = max(-_widest(pool.dtype), min(_widest(pool.dtype), -math.frexp(top)[1]))
+    widest = math.frexp(limits.max)[1] - 8  # what may be multiplied at once
+    exponent = max(-widest, min(widest, -math.frexp(top)[1]))
     least = min(float(size.where(size > 0, math.inf).min()) for size in sizes)
-    return 2.0**exponent if math.ldexp(least, exponent) >= limits.tiny else 1.0
+    return 2.0**exponent if math.ldexp(least, exponent) >= limits.tiny else None
 
 
 def _smallest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).tiny * torch.finfo(dtype).eps
-
-
-def _widest(dtype: torch.dtype) -> int:
-    """The largest power of two that may be multiplied at once."""
-    return math.frexp(torch.finfo(dtype).max)[1] - 8
 
 
 def scaled(queries: Vectors, pool: Vectors, scale: float) -> tuple[Vectors, Vectors]:

@@ -58,7 +58,7 @@ def entries_up_to(values: Tensor, bound: Tensor, most: int | None = None) -> tup
 
 
 def in_doubt(values: Tensor, bound: Tensor, slack: Tensor, allowed: int) -> Tensor:
-    """Rows with more than `allowed` entries up to their `bound (rows,)`, most of them within `2 slack (rows,)` of it."""
+    """Rows with more than `allowed` entries up to their `bound (rows,)`, most of them less than `2 slack` from it."""
     within = (values <= bound[:, None]).float().sum(1)  # several times as fast as a sum of booleans
     return (within > allowed) & (within > 2 * (values < (bound - 2 * slack)[:, None]).float().sum(1))
 

@@ -31,10 +31,13 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     return keep
 
 
-def scattered(graph: ProximityGraph, slots: int, seed: int = 0) -> ProximityGraph:
+def scattered(
+    graph: ProximityGraph, slots: int, seed: int = 0, *, place: Tensor | None = None, kind: Tensor | None = None
+) -> ProximityGraph:
     """As many edges from each instance, to instances drawn at random among those that edges lead to.
 
     The control where candidates are too many to discard them one by one; no edge stays within its sample.
+    `place (n,)` tells where the samples are among those that edges lead to, -1 for nowhere; without it, they are those.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
