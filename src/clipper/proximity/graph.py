@@ -15,7 +15,7 @@ from torch import Tensor
 from clipper.errors import InputError
 from clipper.proximity.approximate import FaissSearch
 from clipper.proximity.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
-from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, vectors_of
+from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
 from clipper.proximity.neighbours import (
     DistanceFunction,
     ExactSearch,
@@ -96,14 +96,14 @@ class ProximityGraph:
             for value, name in ((mutual, "mutual"), (within_sample, "within_sample"), (allow_fewer, "allow_fewer"))
         )
         _check_arguments(k, radius, share, metric, mutual, pool, search)
+        embeddings = one_table(embeddings)
         if isinstance(embeddings, Sequence):
-            encoders = _encoders(embeddings)
             parts = [
                 cls.from_embeddings(
                     part, k, radius, mutual, metric, share=share, kind=kind, kinds=kinds, within_sample=within_sample,
                     pool=own, search=search, allow_fewer=allow_fewer, progress=progress,
                 )
-                for part, own in zip(encoders, _pools_for(encoders, pool), strict=True)
+                for part, own in zip(embeddings, _pools_for(embeddings, pool), strict=True)
             ]  # fmt: skip
             return cls.merge(parts)
         found = []
@@ -277,20 +277,6 @@ def _check_enough(k: int, queries: Vectors, pool: Vectors, name: str) -> None:
             f"k={k} is larger than the pool: {size} instances{name}, of which {own} may belong to the "
             f"query's own sample, leave {size - own} neighbours; lower k or give more samples"
         )
-
-
-def _encoders(embeddings: Sequence[OneEmbedding]) -> Sequence[OneEmbedding]:
-    """The embeddings of several encoders; nested lists of numbers are those of one."""
-    if isinstance(embeddings, tuple):
-        raise InputError(
-            f"expected embeddings (samples, slots, d), got a tuple of {len(embeddings)}; unpack what a network "
-            "returns, log_probs, embeddings = network(x); a list means several encoders"
-        )
-    if isinstance(embeddings, str) or not embeddings:
-        raise InputError(f"expected embeddings (samples, slots, d), or a list of such, got {embeddings!r}")
-    if all(isinstance(part, list | tuple | int | float) for part in embeddings):
-        return [as_tensor(embeddings, "embeddings (samples, slots, d)")]
-    return embeddings
 
 
 def _pools_for(encoders: Sequence[OneEmbedding], pool: Pool | None) -> Sequence[Pool | None]:

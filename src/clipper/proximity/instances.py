@@ -54,6 +54,20 @@ class InstanceGroup:
     """Whether queries and pool hold every slot of every sample, so that places are ids."""
 
 
+def one_table(embeddings: Embeddings) -> Embeddings:
+    """An array or nested lists of numbers as a tensor; mappings and lists of several encoders as they are."""
+    if isinstance(embeddings, Mapping):
+        return embeddings
+    if isinstance(embeddings, tuple):
+        raise InputError(
+            f"expected embeddings (samples, slots, d), got a tuple of {len(embeddings)}; unpack what a network "
+            "returns, log_probs, embeddings = network(x); a list means several encoders"
+        )
+    if isinstance(embeddings, list) and embeddings and not all(isinstance(p, list | int | float) for p in embeddings):
+        return embeddings
+    return as_tensor(embeddings, "embeddings (samples, slots, d)")
+
+
 def instances_of(
     embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None, kinds: Sequence[str] | None = None
 ) -> Iterator[InstanceGroup]:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
+import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.errors import InputError
-from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
-from clipper.proximity.graph import Metric
-from clipper.proximity.instances import Embeddings
+from clipper.proximity import Encoder, Pool, ProximityGraph, embed
+from clipper.proximity.graph import Metric, Search
+from clipper.proximity.instances import Embeddings, one_table
 from clipper.pruning.chance import scattered
 from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.lattice_result import LatticePruning
@@ -54,8 +55,8 @@ class Clipper:
     """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
-    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None
-    """Another neighbour search than the exact one; a mapping for one per kind of label."""
+    search: Search | None = None
+    """"exact", "faiss" or a neighbour search; a mapping for one per kind of label."""
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
@@ -93,18 +94,32 @@ class Clipper:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
         whose = None if pool is None else pool_candidates or candidates
-        return self.along(candidates, graph, pool=whose, seed=seed)
+        return self.along(candidates, graph, pool=whose, samples=None if pool is None else pool.samples, seed=seed)
 
     def along(
-        self, candidates: CandidateSet, graph: ProximityGraph, *, pool: CandidateSet | None = None, seed: int = 0
+        self,
+        candidates: CandidateSet,
+        graph: ProximityGraph,
+        *,
+        pool: CandidateSet | None = None,
+        samples: Tensor | None = None,
+        seed: int = 0,
     ) -> Pruning | LatticePruning:
-        """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
+        """As `prune`, along the edges of a graph that `graph` gave.
+
+        `pool`: whom its targets belong to, if others; `samples (n,)`: which of those each sample is, as in `Pool`.
+        """
         listed = isinstance(candidates, Candidates)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective
         if self.objective == "random" and not listed:
-            graph = scattered(graph, candidates.slots, seed)
+            others = candidates if pool is None else pool
+            place = None if samples is None else torch.as_tensor(samples)
+            if place is None and pool is not None:
+                place = torch.full((candidates.samples,), -1)
+            kind = others.kind.flatten() if len(others.kinds) > 1 else None
+            graph = scattered(graph, candidates.slots, seed, place=place, kind=kind)
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
         else:
@@ -115,9 +130,9 @@ class Clipper:
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
-        embeddings = inputs
-        if self.encoder is not None and isinstance(inputs, Tensor):
-            embeddings = embed(self.encoder, inputs)
+        embeddings = one_table(inputs)
+        if self.encoder is not None and isinstance(embeddings, Tensor):
+            embeddings = embed(self.encoder, embeddings)
         _check_samples(embeddings, candidates)
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
             embeddings = {kind.name: embeddings for kind in candidates.kinds}
@@ -129,6 +144,7 @@ class Clipper:
             metric=self.metric,
             share=self.share,
             kind=candidates.kind if _needs_kinds(candidates) or isinstance(embeddings, Mapping) else None,
+            kinds=[kind.name for kind in candidates.kinds],
             pool=pool,
             search=self.search,
             allow_fewer=True,
@@ -136,6 +152,9 @@ class Clipper:
 
 
 def _check_samples(embeddings: Embeddings, candidates: CandidateSet) -> None:
+    if isinstance(embeddings, Mapping | list):
+        for part in embeddings.values() if isinstance(embeddings, Mapping) else embeddings:
+            _check_samples(one_table(part), candidates)
     if isinstance(embeddings, Tensor) and tuple(embeddings.shape[:2]) != (candidates.samples, candidates.slots):
         raise InputError(
             f"expected embeddings of shape ({candidates.samples}, {candidates.slots}, d) for the candidates, "
