@@ -52,7 +52,9 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
         raise InputError(f"expected at least one slot and one number per input, got {tuple(inputs.shape)}")
     instances = inputs.reshape(samples * slots, *inputs.shape[2:])  # (n*m, *shape)
     with torch.inference_mode():
-        embedding = torch.cat([_encode(encoder, part) for part in torch.split(instances, chunk)])  # (n*m, d)
+        embedding = torch.cat(
+            [_encode(encoder, part) for part in torch.split(instances, min(chunk, max(1, len(instances))))]
+        )  # (n*m, d)
     # A clone made outside of inference mode may enter a loss; the original may not.
     return embedding.clone().reshape(samples, slots, embedding.shape[1])  # (n, m, d)
 

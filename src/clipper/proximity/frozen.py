@@ -61,7 +61,7 @@ class Frozen:
         """`(instances, *shape)` to `(instances, d)`, on the device of the inputs."""
         inputs = check_float(inputs)
         with _evaluating(self.module):
-            return torch.cat([self._encode(part) for part in torch.split(inputs, self.chunk)])
+            return torch.cat([self._encode(part) for part in torch.split(inputs, min(self.chunk, max(1, len(inputs))))])
 
     def to(self, device: torch.device | str) -> Frozen:
         """Move the network to a device."""

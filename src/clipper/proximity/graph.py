@@ -151,7 +151,7 @@ class ProximityGraph:
     @classmethod
     def merge(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
         """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest."""
-        graphs = list(graphs) if isinstance(graphs, Iterable) else [graphs]
+        graphs = list(graphs) if isinstance(graphs, Iterable) and not isinstance(graphs, Tensor) else [graphs]
         wrong = [type(graph).__name__ for graph in graphs if not isinstance(graph, ProximityGraph)]
         if wrong or not graphs:
             raise InputError(f"expected a list of at least one graph to merge, got {wrong[0] if wrong else 'none'}")
@@ -233,13 +233,15 @@ def _check_arguments(
         raise InputError(f"expected a positive radius, got {radius!r}")
     if share is not None and not 0 < share <= 1:
         raise InputError(f"expected a share of edges in (0, 1], got {share!r}")
-    if not callable(metric) and metric not in ("l2", "cosine"):
+    named = isinstance(metric, str) and metric in ("l2", "cosine")
+    if not named and (isinstance(metric, type) or not callable(metric)):
         raise InputError(f'expected the metric "l2", "cosine" or a function, got {metric!r}')
     if pool is not None and not isinstance(pool, Pool):
         raise InputError(f"expected a Pool, got {type(pool).__name__}; pool=Pool(embeddings) makes one")
     if mutual and pool is not None:
         raise InputError("mutual neighbours need edges in both directions, but a pool's instances look for none")
-    if search not in (None, "exact") and not isinstance(metric, str):
+    exact = search is None or (isinstance(search, str) and search == "exact")
+    if not exact and not isinstance(metric, str):
         raise InputError(
             "a distance function works with the exact search only: leave search out, or use a named metric"
         )
@@ -254,11 +256,11 @@ def _finder(search: Search | None, metric: Metric, kind: str) -> NeighbourSearch
                 "embeddings by kind, too"
             )
         search = search[kind]
-    if search is None or search == "exact":
+    if search is None or (isinstance(search, str) and search == "exact"):
         return ExactSearch(distance=None if isinstance(metric, str) else metric)
-    if search == "faiss":
+    if isinstance(search, str) and search == "faiss":
         return FaissSearch()
-    if isinstance(search, str | type) or not callable(getattr(search, "find", None)):
+    if isinstance(search, str | bytes | type) or not callable(getattr(search, "find", None)):
         raise InputError(f'expected the search "exact", "faiss", ExactSearch() or FaissSearch(), got {search!r}')
     return search
 

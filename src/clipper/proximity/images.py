@@ -82,7 +82,9 @@ class Outlines:
         planes = _directed(images, self.directions)  # (images, directions, height, width)
         side = min(inputs.shape[2:]) / self.cells  # of a cell, in pixels
         down, right = (_soft_cells(pixels, side).to(planes) for pixels in inputs.shape[2:])
-        return (down @ planes @ right.T).clamp(min=0).sqrt().reshape(len(inputs), -1)
+        outlines = (down @ planes @ right.T).clamp(min=0).sqrt()  # (images, directions, cells, cells)
+        channels = inputs.shape[1] if self.colours else 1
+        return outlines.reshape(len(inputs), channels * self.directions * len(down) * len(right))
 
 
 def _checked_images(inputs: Tensor, remedy: str) -> Tensor:

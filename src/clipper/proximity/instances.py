@@ -135,6 +135,8 @@ def _with_axis(units: Tensor, undirected: Tensor) -> Tensor:
 
 def _names(embeddings: Mapping[str, Tensor], occurring: Sequence[int], kinds: Sequence[str] | None) -> list[str]:
     """The name of each kind, in order: as told, or as the mapping has them."""
+    if kinds is not None and not (isinstance(kinds, list | tuple) and all(isinstance(name, str) for name in kinds)):
+        raise InputError(f"expected kinds as a list of names, got {kinds!r}")
     given = list(embeddings)
     if kinds is not None and set(given) != set(kinds):
         raise InputError(f"expected one embedding for each of the kinds {list(kinds)}, by name, got {given}")
