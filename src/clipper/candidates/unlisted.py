@@ -54,6 +54,11 @@ class Unlisted(ABC):
 
     @property
     @abstractmethod
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+
+    @property
+    @abstractmethod
     def counts(self) -> list[int]:
         """How many candidates each sample has, exactly, however many."""
 
