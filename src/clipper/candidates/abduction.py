@@ -10,14 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import (
-    check_longest,
-    domains_of_slots,
-    number_in_words,
-    shown,
-    targets_and_lengths,
-    whole_number,
-)
+from clipper.arguments import number_in_words, shown, whole_number
+from clipper.candidates.checks import check_longest, domains_of_slots, targets_and_lengths
 from clipper.candidates.columns import run_on_columns, run_on_row
 from clipper.errors import BudgetError, InputError
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import as_list, shown, targets_and_lengths, whole_numbers
-from clipper.candidates.checks import check_log_probs
+from clipper.arguments import as_list, shown, whole_numbers
+from clipper.candidates.checks import check_log_probs, targets_and_lengths
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattices import chains

@@ -7,14 +7,8 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import (
-    check_longest,
-    domains_of_slots,
-    shown,
-    targets_and_lengths,
-    whole_number,
-)
-from clipper.candidates.checks import check_choosable
+from clipper.arguments import shown, whole_number
+from clipper.candidates.checks import check_choosable, check_longest, domains_of_slots, targets_and_lengths
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattices.best import ranked
 from clipper.candidates.lattices.expansion import BUDGET, accepted, stepped

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import plain_tensor, shown, whole_numbers
+from clipper.arguments import as_list, as_tensor, number_in_words, shown, whole_number, whole_numbers
 from clipper.candidates.kinds import Kind
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     from clipper.candidates import CandidateSet
@@ -128,7 +129,7 @@ def check_any_log_probs(log_probs: Tensor, candidates: CandidateSet | Unlisted) 
 
 def allowed_by_slot(allowed: Tensor, n: int, m: int, c: int) -> Tensor:
     """`allowed (n*m, c)` bool as `(n, m, c)`."""
-    allowed = plain_tensor(allowed, "allowed")
+    allowed = as_tensor(allowed, "allowed")
     if allowed.shape != (n * m, c) or allowed.dtype != torch.bool:
         raise InputError(
             f"expected allowed of shape ({n * m}, {c}) bool, got {tuple(allowed.shape)} of {allowed.dtype}"
@@ -140,7 +141,7 @@ def known_samples(samples: Tensor | Sequence[int] | slice, n: int, device: torch
     """The ids of some of `n` samples, `(b,)`, in the given order; a sample may come twice. A mask is read as ids."""
     if isinstance(samples, slice):
         samples = _sliced(n, samples)
-    ids = plain_tensor(samples, "sample ids").to(device)
+    ids = as_tensor(samples, "sample ids").to(device)
     if ids.dtype == torch.bool:
         if ids.shape != (n,):
             raise InputError(f"expected a mask of shape ({n},), one entry per sample, got {tuple(ids.shape)}")
@@ -161,7 +162,7 @@ def _sliced(n: int, part: slice) -> range:
 
 def gold_labels(gold: Tensor, samples: int, slots: int, device: torch.device) -> Tensor:
     """Labels `(n, m)` to be looked for among the candidates, on their device."""
-    labels = plain_tensor(gold, "gold")
+    labels = as_tensor(gold, "gold")
     if labels.shape != (samples, slots):
         raise InputError(f"expected gold of shape ({samples}, {slots}), got {tuple(labels.shape)}")
     return whole_numbers(labels, "gold labels").long().to(device)
@@ -172,3 +173,95 @@ def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
     right = log_probs < torch.inf
     if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
         raise InputError("expected log_probs below infinity, got NaN or +inf; look at what the classifier returned")
+
+
+def targets_and_lengths(targets: object, slots: object) -> tuple[list[Hashable], list[int]]:
+    """One target and one number of slots for each sample, of which there must be one."""
+    wanted = _targets(targets)
+    one = not hasattr(slots, "__len__") or getattr(slots, "ndim", 1) == 0
+    lengths = [whole_number(slots, "slots")] * len(wanted) if one else _lengths(slots)
+    if len(lengths) != len(wanted) or not wanted or min(lengths) < 1:
+        raise InputError(
+            f"expected one positive number of slots per target and at least one target, "
+            f"got {len(lengths)} slot numbers {shown(lengths[:5])} for {len(wanted)} targets"
+        )
+    return wanted, lengths
+
+
+def _lengths(slots: object) -> list[int]:
+    lengths = whole_numbers(slots, "slots")
+    if lengths.ndim != 1:
+        raise InputError(f"expected slots as one number or as a list with one for each sample, got {shown(slots)}")
+    numbers: list[int] = lengths.tolist()
+    return numbers
+
+
+def _targets(targets: object) -> list[Hashable]:
+    if getattr(targets, "ndim", 1) != 1:
+        raise InputError(f"expected targets as a list with one for each sample, got {shown(targets)}")
+    values: list[Hashable] = as_list(targets, "targets, one for each sample,")
+    if set(map(type, values)) <= {int, bool, str}:
+        return values
+    return [_target(value, i) for i, value in enumerate(values)]
+
+
+def _target(value: object, sample: int) -> Hashable:
+    value = as_python(value)
+    try:
+        right = hash(value) is not None and value is not None and bool(value == value)  # NaN is not
+    except Exception:
+        right = False
+    if not right:
+        raise InputError(
+            f"expected a hashable target that equals itself for each sample, such as a number or a tuple, "
+            f"got {shown(value)} for sample {sample}"
+        )
+    return value
+
+
+def as_python(value: Any) -> Any:
+    """Python's own number for a tensor or an array of one, so that equal values are equal; else the same."""
+    if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0:
+        return value.item()
+    return value
+
+
+def domains_of_slots(domains: object, longest: int, classes: int) -> list[Sequence[int]]:
+    """The labels that each slot may take, ascending."""
+    if domains is None:
+        return [range(classes)] * longest
+    listed = as_list(domains, "domains, the labels of each slot,")
+    rows = [_domain(domain, slot) for slot, domain in enumerate(listed)]
+    if len(rows) < longest or not all(rows):
+        raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(rows)}")
+    for slot, domain in enumerate(rows):
+        if domain[0] < 0 or domain[-1] >= classes:
+            raise InputError(
+                f"expected labels 0 … {classes - 1} in the domain of slot {slot}, got {shown(list(domain))}"
+            )
+    return list(rows[:longest])
+
+
+def _domain(domain: object, slot: int) -> list[int]:
+    labels = whole_numbers(list(domain) if isinstance(domain, set | frozenset) else domain, f"labels of slot {slot}")
+    if labels.ndim != 1:
+        raise InputError(f"expected the domain of slot {slot} as a list of labels, got {shown(domain)}")
+    return sorted(set(labels.tolist()))
+
+
+def check_longest(longest: int, budget: int) -> None:
+    """A sample with more slots than the budget is not worth a start."""
+    if longest > budget:
+        raise BudgetError(
+            f"a sample of {number_in_words(longest)} slots is over the budget of {budget:,}; "
+            "raise budget= if memory and time allow"
+        )
+
+
+def called(function: Callable[..., Any], *arguments: object) -> Any:
+    """What a caller's function gives; it must be hashable, and no tensor, which equals another one by no value."""
+    value = as_python(function(*arguments))
+    if isinstance(value, Tensor):
+        raise TypeError("it returned a tensor; use tolist() or tuples")
+    hash(value)
+    return value

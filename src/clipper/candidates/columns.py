@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clipper.candidates.arguments import called
+from clipper.candidates.checks import called
 from clipper.errors import InputError
 
 _LARGEST = 2**62

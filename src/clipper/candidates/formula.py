@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import listed as as_list
-from clipper.candidates.arguments import shown, whole_number
+from clipper.arguments import as_list, shown, whole_number
 from clipper.candidates.checks import check_any_log_probs, check_log_probs, check_nonempty, kind_of_label
 from clipper.candidates.formulas.compiling import Compiled
 from clipper.candidates.formulas.samples import CompiledSamples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clipper.candidates.arguments import as_index, number_in_words, shown
+from clipper.arguments import as_index, number_in_words, shown
 from clipper.errors import InputError
 
 Classes = int | Mapping[str, int]

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import shown
+from clipper.arguments import shown
 from clipper.candidates.checks import check_any_log_probs, check_log_probs
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattices.best import best, ranked

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import as_list, seeded, shown, whole_number
+from clipper.arguments import as_list, seeded, shown, whole_number
 from clipper.candidates.checks import check_nonempty
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
@@ -44,9 +44,9 @@ def _listed(values: Any, what: str) -> Sequence[Any]:
     """`values` as something that can be counted and gone through."""
     if isinstance(values, list | tuple):
         return values
-    expected = f"a list of label tuples for each sample, [[(0, 8), (1, 7)], [(0, 2)]] say, as {what}"
+    expected = f"label tuples for each sample, [[(0, 8), (1, 7)], [(0, 2)]] say, as {what},"
     if isinstance(values, Set):
-        raise InputError(f"expected {expected}, got {shown(values)}")
+        raise InputError(f"expected {expected} as a list, got {shown(values)}")
     return as_list(values, expected)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_list, shown, whole_number
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.arguments import listed, shown, whole_number
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
 from clipper.candidates.programs.running import LONGEST, Answers, answers
 from clipper.candidates.programs.wording import PREDICATE, Sentence, readable, readable_slots, term
@@ -131,7 +131,7 @@ def _checked(labels: Any) -> Labels:
     for kind, own in labels.items():
         if not isinstance(kind, str) or not PREDICATE.fullmatch(kind) or kind == "not":
             raise InputError(f"expected labels by predicate, a word such as 'name', got {shown(kind)}")
-        found[kind] = tuple(listed(own, f"the labels of kind {kind!r}"))
+        found[kind] = tuple(as_list(own, f"the labels of kind {kind!r}"))
         if len({term(label) for label in found[kind]}) < len(found[kind]):
             raise InputError(f"expected different labels of kind {kind!r}, got one twice")
     kinds_of({kind: len(own) for kind, own in found.items()})

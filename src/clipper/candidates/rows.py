@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import number_in_words, plain_tensor, usable_device, whole_number
+from clipper.arguments import as_tensor, number_in_words, usable_device, whole_number
 from clipper.candidates.checks import check_nonempty, gold_labels, kind_of_label, known_samples
 from clipper.candidates.kinds import Kind
 from clipper.candidates.packing import offsets_of, shuffled_places
@@ -145,7 +145,7 @@ class PackedRows:
 
     def subset(self, keep: Tensor) -> Self:
         """The candidates where `keep (Ω,)` is true; every sample must keep one."""
-        keep = plain_tensor(keep, "keep").to(self.labels.device)
+        keep = as_tensor(keep, "keep").to(self.labels.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
         before = torch.nn.functional.pad(keep.cumsum(0), (1, 0))

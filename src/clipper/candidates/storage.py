@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import shown
+from clipper.arguments import shown
 from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import ClipperError, FileError, InputError

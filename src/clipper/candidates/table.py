@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from clipper.arguments import shown, whole_number, whole_numbers
 from clipper.candidates.abduction import BUDGET, Rule, templates
-from clipper.candidates.arguments import shown, whole_number, whole_numbers
 from clipper.candidates.checks import check_labels, check_sample_ids
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.packing import offsets_of, padded, smallest_type

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import number_in_words, seeded, usable_device, whole_number
+from clipper.arguments import number_in_words, seeded, usable_device, whole_number
 from clipper.candidates.checks import (
     allowed_by_slot,
     check_choosable,

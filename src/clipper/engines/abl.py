@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, number, whole
+from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.listing import must_be_listed
 from clipper.engines.base import Engine
@@ -43,8 +43,8 @@ class AblSim(Engine):
 
     def __init__(self, beam: int = 600, *, similarity: float = 0.96, revisions: int = 1, entropy: float = 0.0) -> None:
         super().__init__(entropy=entropy)
-        self.beam, self.revisions = whole(beam, "beam"), whole(revisions, "revisions", 0)
-        self.similarity = number(similarity, "a similarity", "from 0 to 1", least=0, most=1)
+        self.beam, self.revisions = whole_number(beam, "beam"), whole_number(revisions, "revisions", 0)
+        self.similarity = real_number(similarity, "similarity", least=0, most=1)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, *, embeddings: Tensor | None = None) -> Tensor:
         """The loss of each sample, `(n,)`.

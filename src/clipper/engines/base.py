@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.arguments import number, seed_of
+from clipper.arguments import real_number, seed_number
 from clipper.candidates import CandidateSet
 from clipper.engines.entropy import entropy_of
 
@@ -15,7 +15,7 @@ class Engine(torch.nn.Module):
 
     def __init__(self, *, entropy: float = 0.0) -> None:
         super().__init__()
-        self.entropy = number(entropy, "an entropy weight", "of 0 or more", least=0, below=torch.inf)
+        self.entropy = real_number(entropy, "entropy weight", least=0)
 
     def regularised(self, losses: Tensor, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """`losses (n,)` plus the weighted entropy of the posterior over the candidates."""
@@ -34,7 +34,7 @@ class RandomEngine(Engine):
 
     def __init__(self, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(entropy=entropy)
-        self.generator = torch.Generator().manual_seed(seed_of(seed))
+        self.generator = torch.Generator().manual_seed(seed_number(seed))
 
     def get_extra_state(self) -> Tensor:
         """The generator's state, a byte tensor."""

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from clipper.arguments import one_of, whole
+from clipper.arguments import one_of, whole_number
 from clipper.candidates import CandidateSet
 from clipper.engines.base import Engine
 from clipper.engines.checks import checked
@@ -53,7 +53,7 @@ class DolphinLoss(Engine):
     ) -> None:
         super().__init__(entropy=entropy)
         one_of(provenance, "provenance", get_args(Provenance))
-        self.provenance, self.k, self.outputs = provenance, whole(k, "k"), check_outputs(outputs)
+        self.provenance, self.k, self.outputs = provenance, whole_number(k, "k"), check_outputs(outputs)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, *, targets: Tensor | None = None) -> Tensor:
         """The loss of each sample, `(n,)`.

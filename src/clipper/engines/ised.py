@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.checks import kind_of_label
 from clipper.engines.base import RandomEngine
@@ -62,7 +62,7 @@ class IsedLoss(RandomEngine):
         super().__init__(seed=seed, entropy=entropy)
         if not callable(rule):
             raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}")
-        self.rule, self.samples, self.distinct = rule, whole(samples, "samples"), bool(distinct)
+        self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""

@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole
+from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.listing import must_be_candidates, must_be_listed
 from clipper.engines.base import Engine
@@ -66,9 +66,9 @@ class ScallopLoss(Engine):
         entropy: float = 0.0,
     ) -> None:
         super().__init__(entropy=entropy)
-        self.k = None if k is None else whole(k, "k (None for all proofs)", 1, LARGEST_K)
+        self.k = None if k is None else whole_number(k, "k (None for all proofs)", 1, LARGEST_K)
         self.outputs = check_outputs(outputs)
-        self.circuits = CircuitCache(whole(budget, "budget"))
+        self.circuits = CircuitCache(whole_number(budget, "budget"))
         self._warned = False
 
     def forward(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet, Implicit
 from clipper.engines.base import Engine, RandomEngine
 from clipper.engines.checks import checked
@@ -62,7 +62,7 @@ class SampledSemanticLoss(RandomEngine):
 
     def __init__(self, per_sample: int, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(seed=seed, entropy=entropy)
-        self.per_sample = whole(per_sample, "per_sample")
+        self.per_sample = whole_number(per_sample, "per_sample")
         self._semantic = SemanticLoss(entropy=entropy)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:

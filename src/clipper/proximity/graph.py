@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
 from clipper.errors import InputError
 from clipper.proximity.approximate import FaissSearch
-from clipper.proximity.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
 from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
 from clipper.proximity.neighbours import (
     DistanceFunction,
@@ -91,13 +91,13 @@ class ProximityGraph:
             progress: called with the number of instances done and their total.
         """
         k = None if k is None else whole_number(k, "k", 1)
-        radius = None if radius is None else real_number(radius, "a positive radius")
-        share = None if share is None else real_number(share, "a share of edges in (0, 1]")
+        radius = None if radius is None else real_number(radius, "radius", above=0, finite=False)
+        share = None if share is None else real_number(share, "share of edges", above=0, most=1)
         mutual, within_sample, allow_fewer = (
             yes_or_no(value, name)
             for value, name in ((mutual, "mutual"), (within_sample, "within_sample"), (allow_fewer, "allow_fewer"))
         )
-        _check_arguments(k, radius, share, metric, mutual, pool, search)
+        _check_arguments(k, radius, metric, mutual, pool, search)
         embeddings = one_table(embeddings)
         if isinstance(embeddings, Sequence):
             parts = [
@@ -233,7 +233,6 @@ def _size(embeddings: Embeddings) -> int:
 def _check_arguments(
     k: int | None,
     radius: float | None,
-    share: float | None,
     metric: Metric,
     mutual: bool,
     pool: Pool | None,
@@ -241,10 +240,6 @@ def _check_arguments(
 ) -> None:
     if k is None and radius is None:
         raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
-    if radius is not None and not radius > 0:
-        raise InputError(f"expected a positive radius, got {radius!r}")
-    if share is not None and not 0 < share <= 1:
-        raise InputError(f"expected a share of edges in (0, 1], got {share!r}")
     named = isinstance(metric, str) and metric in ("l2", "cosine")
     if not named and (isinstance(metric, type) or not callable(metric)):
         raise InputError(f'expected the metric "l2", "cosine" or a function, got {metric!r}')

@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 import torch
 from torch import Tensor
 
-from clipper.arguments import number, seed_of, shown, whole
+from clipper.arguments import real_number, seed_number, shown, whole_number
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
@@ -64,13 +64,13 @@ class Clipper:
         """Refuse what no batch could be pruned with."""
         check_options(self.objective, self.solver, self.mass)
         if self.k is not None:
-            whole(self.k, "k (None for all within radius)")
+            whole_number(self.k, "k (None for all within radius)")
         elif self.radius is None:
             raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
         if self.radius is not None:
-            number(self.radius, "a radius", "above 0", above=0)
+            real_number(self.radius, "radius", above=0, finite=False)
         if self.share is not None:
-            number(self.share, "a share of edges", "above 0 and at most 1", above=0, most=1)
+            real_number(self.share, "share of edges", above=0, most=1)
         if not callable(self.metric) and self.metric not in ("l2", "cosine"):
             raise InputError(f'expected the metric "l2", "cosine" or a function, got {shown(self.metric)}')
         if not isinstance(self.mutual, bool):
@@ -137,7 +137,7 @@ class Clipper:
 
         `pool`: whom its targets belong to, if others; `samples (n,)`: which of those each sample is, as in `Pool`.
         """
-        listed, seed = isinstance(candidates, Candidates), seed_of(seed)
+        listed, seed = isinstance(candidates, Candidates), seed_number(seed)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective

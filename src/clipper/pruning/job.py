@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor
 from clipper.candidates.kinds import Classes
 from clipper.candidates.storage import open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.files import written_whole
 from clipper.proximity import NeighbourSearch, ProximityGraph
-from clipper.proximity.arguments import as_tensor
 from clipper.pruning.objectives import Objective, Solver, prune_against
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
 

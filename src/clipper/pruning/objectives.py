@@ -9,7 +9,7 @@ from typing import Literal, get_args, overload
 import torch
 from torch import Tensor
 
-from clipper.arguments import number, one_of, seed_of, shown
+from clipper.arguments import one_of, real_number, seed_number, shown
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
@@ -100,7 +100,7 @@ def prune(
         raise InputError(f'count= and imitate= belong to objective="random", got them with {objective!r}')
     if objective == "random" and solver != "closed-form":
         raise InputError(f'expected no solver with the objective "random", which draws, got {solver!r}')
-    seed = seed_of(seed)
+    seed = seed_number(seed)
     graph = graph_of(candidates, graph, NEIGHBOURS if objective == "joint" else 1)
     pool = candidates if pool is None else must_be_candidates(pool, "pool")
     check_edges(candidates, graph, pool)
@@ -227,7 +227,7 @@ def check_options(objective: object, solver: object, mass: object) -> None:
     """Raise an `InputError` that names all choices, if these are none."""
     one_of(objective, "objective", _OBJECTIVES)
     one_of(solver, "solver", _SOLVERS)
-    number(mass, "a mass", "above 0 and at most 1", above=0, most=1)
+    real_number(mass, "mass", above=0, most=1)
     if objective == "joint" and solver != "closed-form":
         raise InputError(
             f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave '

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool
-from clipper.training.arguments import whole
 
 
 class MemoryBank:
@@ -26,7 +26,7 @@ class MemoryBank:
     """
 
     def __init__(self, size: int) -> None:
-        self.size = whole("the size of a memory bank", size)
+        self.size = whole_number(size, "the size of a memory bank")
         self.ids = torch.empty(0, dtype=torch.long)
         self.embeddings = torch.empty(0)
 

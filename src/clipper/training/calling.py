@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError, TrainingError
-from clipper.training.arguments import in_words
+from clipper.training.checks import in_words
 
 
 def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

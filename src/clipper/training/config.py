@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from clipper.arguments import MOST_SEED, real_number, whole_number
 from clipper.errors import InputError
-from clipper.training.arguments import MOST, MOST_SEED, finite, whole
 
 Rule = Literal["sum", "max", "hwf", "align", "vqar"]
 DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen", "scenes", "vqar"]
@@ -87,10 +88,12 @@ class TrainConfig:
             if hint is str and not isinstance(value, str):
                 raise InputError(f"expected {name} to be a name, got {value!r}")
             if hint is int:
-                least, most = int(name not in _FROM_ZERO), _MOST.get(name, MOST)
-                object.__setattr__(self, name, whole(name, value, least, most))
+                least, most = int(name not in _FROM_ZERO), _MOST.get(name, 2**31 - 1)
+                object.__setattr__(self, name, whole_number(value, name, least, most))
             if hint is float:
-                object.__setattr__(self, name, finite(name, value, positive=name == "lr"))
+                object.__setattr__(
+                    self, name, real_number(value, name, least=0, above=0 if name == "lr" else -math.inf)
+                )
         _check_options(self.engine_options)
         if self.rule == "vqar" and self.engine == "ised":
             raise InputError(

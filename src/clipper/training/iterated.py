@@ -11,22 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Posterior, infer
-from clipper.training.arguments import (
-    MOST_SEED,
-    check_optimiser,
-    check_parts,
-    check_pruning,
-    finite,
-    in_words,
-    tensor,
-    whole,
-)
 from clipper.training.calling import classify
 from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
+from clipper.training.checks import check_optimiser, check_parts, check_pruning, in_words
 from clipper.training.loop import train
 from clipper.training.metrics import Figures, checked_held_out
 from clipper.training.samples import Samples, SampleSource, fingerprint, mixed, samples_of
@@ -95,15 +87,15 @@ def train_iterated(
         >>> len(done), len(done[0].history)
         (1, 2)
     """
-    passes, folds, still = whole("passes", passes), whole("folds", folds, least=2), finite("still", still)
-    seed = whole("seed", seed, least=-MOST_SEED, most=MOST_SEED)
+    passes, folds = whole_number(passes, "passes"), whole_number(folds, "folds", least=2)
+    still, seed = real_number(still, "still", least=0), seed_number(seed)
     _check_options(options)
     check_parts(classifier, engine)
     check_pruning(clip, once=True)
     samples, clip = samples_of(data), replace(clip or Clipper(), objective="joint")
     if folds > max(2, len(samples)):
         raise InputError(f"expected 2 to {len(samples)} folds, one sample each at least, got {folds}")
-    embeddings = tensor("embeddings", embeddings)
+    embeddings = as_tensor(embeddings, "embeddings")
     check_embeddings(embeddings, samples)
     check_neighbours(clip, samples, len(samples))
     with torch.inference_mode(False), torch.enable_grad():
@@ -283,9 +275,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise InputError(f"expected no options of a training but {', '.join(OPTIONS)}, got {', '.join(unknown)}")
     for name in ("epochs", "batch", "evaluate_every"):
         if name in options:
-            whole(name, options[name])
+            whole_number(options[name], name)
     if options.get("checkpoint_steps") is not None:
-        whole("checkpoint_steps", options["checkpoint_steps"])
+        whole_number(options["checkpoint_steps"], "checkpoint_steps")
     if options.get("checkpoint") is not None:
         check_place(options["checkpoint"])
     if options.get("watch") is not None and not callable(options["watch"]):

@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, seed_number, whole_number
 from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.pruning import Clipper
-from clipper.training.arguments import MOST_SEED, check_optimiser, check_parts, check_pruning, tensor, whole
 from clipper.training.checkpoint import check_place
+from clipper.training.checks import check_optimiser, check_parts, check_pruning
 from clipper.training.metrics import Figures, HeldOut, checked_held_out
 from clipper.training.randomness import own_randomness
 from clipper.training.samples import SampleSource, samples_of
@@ -80,12 +81,12 @@ def train(
         [1, 2]
     """
     epochs, batch, evaluate_every = (
-        whole("epochs", epochs),
-        whole("batch", batch),
-        whole("evaluate_every", evaluate_every),
+        whole_number(epochs, "epochs"),
+        whole_number(batch, "batch"),
+        whole_number(evaluate_every, "evaluate_every"),
     )
-    bank, seed = whole("bank", bank, least=0), whole("seed", seed, least=-MOST_SEED, most=MOST_SEED)
-    checkpoint_steps = None if checkpoint_steps is None else whole("checkpoint_steps", checkpoint_steps)
+    bank, seed = whole_number(bank, "bank", least=0), seed_number(seed)
+    checkpoint_steps = None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps")
     if watch is not None and not callable(watch):
         raise InputError(f"expected watch to be a function of a Moment, got a {type(watch).__name__}")
     check_parts(classifier, engine)
@@ -93,7 +94,7 @@ def train(
     if checkpoint is not None:
         check_place(checkpoint)
     samples, held_out = samples_of(data), checked_held_out(held_out)
-    embeddings = None if embeddings is None else tensor("embeddings", embeddings)
+    embeddings = None if embeddings is None else as_tensor(embeddings, "embeddings")
     if clip is not None:
         check_neighbours(clip, samples, len(samples) if once else min(len(samples), batch + bank))
     optimiser = optimiser if optimiser is not None else torch.optim.AdamW(classifier.parameters(), lr=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet, Implicit, Kind
 from clipper.errors import InputError
-from clipper.training.arguments import in_words, number, tensor, whole
+from clipper.training.checks import in_words
 
 Exam = Callable[[nn.Module], Mapping[str, float]]
 """From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
@@ -67,17 +67,17 @@ class Figures:
 
     def check(self) -> None:
         """Refuse what no epoch can have."""
-        whole("epoch", self.epoch)
-        number("loss", self.loss, least=-math.inf)
+        whole_number(self.epoch, "epoch")
+        real_number(self.loss, "loss")
         shares = {"accuracy": self.accuracy, "gold": self.gold}
         for name, share in {"retained": self.retained, **{k: v for k, v in shares.items() if v is not None}}.items():
-            number(name, share, most=1 + 1e-6)  # a sum of shares is rounded
+            real_number(share, name, least=0, most=1 + 1e-6)  # a sum of shares is rounded
         for name in ("seconds", "pruning_seconds"):
-            number(name, getattr(self, name))
+            real_number(getattr(self, name), name, least=0)
         if not isinstance(self.scores, dict) or not all(isinstance(name, str) for name in self.scores):
             raise InputError(f"expected scores by name, got {self.scores!r}")
         for name, score in self.scores.items():
-            number(name, score, least=-math.inf)
+            real_number(score, name)
 
 
 @dataclass
@@ -145,7 +145,7 @@ def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = (
         if not isinstance(scores, Mapping):
             raise InputError(f"expected the exam to return figures by name, got a {type(scores).__name__}")
         for name, score in scores.items():
-            number(str(name), score, least=-math.inf)
+            real_number(score, str(name))
         return scores
     right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
     own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds if len(kinds) > 1}
@@ -204,7 +204,7 @@ def checked_held_out(held_out: Any) -> HeldOut | None:
 
 
 def _checked(inputs: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    inputs, labels = tensor("held-out inputs", inputs), tensor("held-out labels", labels)
+    inputs, labels = as_tensor(inputs, "held-out inputs"), as_tensor(labels, "held-out labels")
     if labels.ndim != 1 or not inputs.ndim or not len(labels) or len(inputs) != len(labels):
         raise InputError(
             f"expected as many held-out inputs as labels, of shapes (instances, *shape) and (instances,), "

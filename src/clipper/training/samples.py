@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.training.arguments import tensor
 
 
 class SampleSource(Protocol):
@@ -53,7 +53,7 @@ class Samples:
             raise InputError(f"expected candidates such as clipper.Candidates, got a {type(self.candidates).__name__}")
         for name in ("inputs", "gold", "targets"):
             if name == "inputs" or getattr(self, name) is not None:
-                object.__setattr__(self, name, tensor(name, getattr(self, name)))
+                object.__setattr__(self, name, as_tensor(getattr(self, name), name))
         n, m = self.candidates.samples, self.candidates.slots
         if not n:
             raise InputError("expected at least one sample to learn from, got none")

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import ClipperError, FileError, InputError
-from clipper.training.arguments import in_words
 from clipper.training.calling import classify, losses_of, stop_if_broken
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
+from clipper.training.checks import in_words
 from clipper.training.metrics import Figures, HeldOut, Tally, measured
 from clipper.training.randomness import random_states, set_random_states
 from clipper.training.samples import Samples, mixed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from clipper.candidates.arguments import listed, shown, whole_number
+from clipper.arguments import as_list, shown, whole_number
 from clipper.errors import FileError, InputError
 
 _DIGITS = 18
@@ -39,7 +39,7 @@ class Proposition:
     def __post_init__(self) -> None:
         if self.kind not in ("label", "not", "and", "or"):
             raise InputError(f'expected a proposition of kind "label", "not", "and" or "or", got {shown(self.kind)}')
-        parts = tuple(_proposition(part) for part in listed(self.parts, "the parts of a proposition"))
+        parts = tuple(_proposition(part) for part in as_list(self.parts, "the parts of a proposition"))
         if self.kind == "label":
             object.__setattr__(self, "slot", whole_number(self.slot, "the slot of a proposition", least=0))
             object.__setattr__(self, "value", whole_number(self.value, "the label of a proposition", least=0))
@@ -119,7 +119,7 @@ class Proposition:
 
     def evaluate(self, labels: Sequence[int]) -> bool:
         """Whether it holds for the labels of one sample."""
-        row, found = listed(labels, "the labels of a sample"), dict[int, bool]()
+        row, found = as_list(labels, "the labels of a sample"), dict[int, bool]()
         for part in self.steps():
             inner = [found[id(p)] for p in part.parts]
             match part.kind:
@@ -174,12 +174,12 @@ def label(slot: int, value: int) -> Proposition:
 
 def all_of(parts: Iterable[Proposition]) -> Proposition:
     """All of these hold; true if there are none."""
-    return Proposition("and", tuple(listed(parts, "propositions")))
+    return Proposition("and", tuple(as_list(parts, "propositions")))
 
 
 def any_of(parts: Iterable[Proposition]) -> Proposition:
     """One of these holds, at least; false if there are none."""
-    return Proposition("or", tuple(listed(parts, "propositions")))
+    return Proposition("or", tuple(as_list(parts, "propositions")))
 
 
 def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Proposition:

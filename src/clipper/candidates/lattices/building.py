@@ -7,14 +7,8 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import (
-    check_longest,
-    domains_of_slots,
-    shown,
-    targets_and_lengths,
-    whole_number,
-)
-from clipper.candidates.checks import kind_of_label
+from clipper.arguments import shown, whole_number
+from clipper.candidates.checks import check_longest, domains_of_slots, kind_of_label, targets_and_lengths
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattices.expansion import Accept, Step, expand
 from clipper.candidates.lattices.graph import StateGraph

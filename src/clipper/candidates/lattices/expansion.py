@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates.arguments import called, shown
+from clipper.arguments import shown
+from clipper.candidates.checks import called
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.trimming import trimmed
 from clipper.errors import BudgetError, InputError

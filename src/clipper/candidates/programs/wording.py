@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clipper.candidates.arguments import listed, shown, whole_number
+from clipper.arguments import as_list, shown, whole_number
 from clipper.errors import InputError
 
 PREDICATE = re.compile(r"_*[a-z][A-Za-z0-9_']*")
@@ -87,7 +87,7 @@ def _check_letters(text: str, what: str) -> None:
 
 def readable_slots(slots: Any) -> tuple[str, ...]:
     """Texts, one for each slot."""
-    return tuple(readable(slot, "a slot") for slot in listed(slots, 'slots such as ["name(o1, _)"]'))
+    return tuple(readable(slot, "a slot") for slot in as_list(slots, 'slots such as ["name(o1, _)"]'))
 
 
 def slot_of(text: str) -> Slot:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clipper.candidates.arguments import listed, shown
+from clipper.arguments import as_list, shown
 from clipper.candidates.kinds import Kind
 from clipper.candidates.programs.wording import Sentence, readable, slot_of, term
 from clipper.errors import InputError
@@ -56,7 +56,7 @@ def shapes_of(samples: Any, slots: Sequence[str], labels: Labels) -> tuple[list[
     shapes: dict[tuple[tuple[str, ...], str], tuple[int, Shape]] = {}
     known: dict[tuple[int, str], int] = {}
     places = []
-    for i, sample in enumerate(listed(samples, "samples, a sentence each,")):
+    for i, sample in enumerate(as_list(samples, "samples, a sentence each,")):
         if not isinstance(sample, Sentence | str):
             raise InputError(f"expected sample {i} as a Sentence or its text, got {shown(sample)}")
         sentence = sample if isinstance(sample, Sentence) else Sentence(readable(sample, f"the sentence of sample {i}"))

@@ -8,7 +8,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, number, seed_of, whole
+from clipper.arguments import as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.checks import check_log_probs
 from clipper.errors import InputError
@@ -76,8 +76,8 @@ def infer(
     """
     graph = graph_of(candidates, graph, NEIGHBOURS)
     check_edges(candidates, graph, candidates)
-    curve, seed = _checked_trust(trust), seed_of(seed)
-    starts = None if starts is None else whole(starts, "starts")
+    curve, seed = _checked_trust(trust), seed_number(seed)
+    starts = None if starts is None else whole_number(starts, "starts")
     model = replace(model_of(candidates, graph, factor_of(candidates), log_probs), crowded=curve is None)
     with torch.no_grad():
         settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
@@ -116,7 +116,7 @@ def _labels_of_kind(candidates: CandidateSet) -> Tensor:
 def _checked_trust(trust: Trust | float | None) -> Trust | None:
     if trust is None or (isinstance(trust, Trust) and isfinite(trust.level) and isfinite(trust.slope)):
         return trust
-    share = number(trust, "as trust a share of disagreeing pairs", "between 0 and 1", above=0, below=1)
+    share = real_number(trust, "trust, the share of disagreeing pairs,", above=0, below=1)
     return Trust.constant(max(share, SMALLEST_ERROR))
 
 

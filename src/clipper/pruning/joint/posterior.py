@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 
-from clipper.arguments import number
+from clipper.arguments import real_number
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_listed
 from clipper.proximity import ProximityGraph
@@ -79,7 +79,7 @@ class Posterior(Generic[Set]):
         A posterior that did not converge abstains. Where it is unsettled, each sample is pruned by its nearest
         neighbours alone ("exact"); where the graph is uninformative, no edge is to be believed and all candidates stay.
         """
-        mass = number(mass, "a mass", "above 0 and at most 1", above=0, most=1)
+        mass = real_number(mass, "mass", above=0, most=1)
         if self.verdict == "unsettled":
             return self._by_nearest()
         mass = 1.0 if self.verdict == "uninformative" else mass
