@@ -98,7 +98,6 @@ def _wrong_candidates() -> dict[str, Any]:
         "others": SUMS,
         "of other classes": Candidates.from_rule(sum, [3, 0, 5], 2, 5),
         "of other slots": Candidates.from_rule(sum, [3, 0, 5], 3, 4),
-        "on meta": CANDIDATES.to("meta"),
         "log_probs": _log_probs(),
     }
 

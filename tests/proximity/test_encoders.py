@@ -50,7 +50,7 @@ def test_embed_refuses_what_is_not_one_vector_per_instance(encoder):
 
 
 def test_embed_refuses_an_empty_chunk():
-    with pytest.raises(InputError, match="chunk of at least one"):
+    with pytest.raises(InputError, match="chunk of at least 1"):
         embed(Pixels(), torch.rand(2, 2, 3), chunk=0)
 
 
@@ -125,7 +125,7 @@ def test_the_cells_of_a_wide_image_are_square():
 
 @pytest.mark.parametrize(("cells", "directions"), [(0, 8), (7, 2)])
 def test_outlines_without_cells_or_directions_are_refused(cells, directions):
-    with pytest.raises(InputError, match="at least one cell and three directions"):
+    with pytest.raises(InputError, match=r"expected (cells|directions) of at least"):
         Outlines(cells, directions)
 
 

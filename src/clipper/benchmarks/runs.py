@@ -22,6 +22,7 @@ from clipper.benchmarks.parts import (
 )
 from clipper.benchmarks.vqar.task import SceneTask
 from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
+from clipper.training.checkpoint import check_whole
 
 
 def run(
@@ -46,6 +47,8 @@ def run(
         >>> len(record.epochs), record.last.accuracy is not None
         (2, True)
     """
+    if checkpoint is not None:
+        check_whole(checkpoint)
     task, held_out, classes = problem_of(config, data_root)
     network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU

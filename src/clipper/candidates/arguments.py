@@ -19,17 +19,28 @@ _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
 _TEXT = str | bytes | bytearray
 
 
-def whole_number(value: object, name: str, least: int = 1) -> int:
-    """A whole number of at least `least`: Python's, NumPy's or a tensor of one; True is none.
+def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least`, at most `most`: Python's, NumPy's or a tensor of one; True is none.
 
     Examples:
         >>> whole_number(np.int64(3), "k")
         3
     """
     number = as_index(value)
-    if number is None or number < least:
-        raise InputError(f"expected {name} of at least {least}, a whole number, got {shown(value)}")
+    if number is None or number < least or (most is not None and number > most):
+        bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
+        raise InputError(f"expected {name} of {bounds}, a whole number, got {shown(value)}")
     return number
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """What was passed as a list; a single text is no list of its letters."""
+    try:
+        if not isinstance(values, _TEXT):
+            return list(values)
+    except TypeError:
+        pass
+    raise InputError(f"expected {name} as a list, got {shown(values)}")
 
 
 def as_index(value: Any) -> int | None:
@@ -181,9 +192,11 @@ def usable_device(device: object) -> torch.device:
     """The device, if tensors can be put there."""
     try:
         found: torch.device = torch.device(device)  # type: ignore[call-overload]
-        torch.zeros(1, device=found).tolist()
+        torch.empty(0, device=found)
     except Exception as error:  # which one depends on how PyTorch was built
         raise InputError(f"expected a device of this computer, 'cpu' say, got {shown(device)}: {error}") from error
+    if found.type == "meta":
+        raise InputError("expected a device that holds values, 'cpu' say, got 'meta', which holds shapes alone")
     return found
 
 

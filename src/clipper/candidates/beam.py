@@ -198,7 +198,7 @@ def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates 
             f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
             f"got {tuple(log_probs.shape)} of {log_probs.dtype}"
         )
-    check_choosable(log_probs)
+    check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
     if known is None:
         return
     if not isinstance(known, Candidates):

@@ -167,7 +167,8 @@ def gold_labels(gold: Tensor, samples: int, slots: int, device: torch.device) ->
     return whole_numbers(labels, "gold labels").long().to(device)
 
 
-def check_choosable(log_probs: Tensor) -> None:
-    """Log-probabilities must have an order: no NaN, no +inf."""
-    if not bool((log_probs < torch.inf).all()):
+def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
+    """Log-probabilities of used slots must have an order: no NaN, no +inf; `kind (n, m)` is -1 in unused slots."""
+    right = log_probs < torch.inf
+    if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
         raise InputError("expected log_probs below infinity, got NaN or +inf; look at what the classifier returned")

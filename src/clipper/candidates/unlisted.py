@@ -54,6 +54,11 @@ class Unlisted(ABC):
 
     @property
     @abstractmethod
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+
+    @property
+    @abstractmethod
     def counts(self) -> list[int]:
         """How many candidates each sample has, exactly, however many."""
 
@@ -135,7 +140,7 @@ class Unlisted(ABC):
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
         check_log_probs(log_probs, self)
-        check_choosable(log_probs)
+        check_choosable(log_probs, self.kind)
         k = self._affordable(whole_number(k, "k"))
         return self._best(log_probs.detach(), k) if self.samples else self._none()
 
@@ -166,7 +171,7 @@ class Unlisted(ABC):
         if log_probs is None:
             return self._drawn(self._affordable(per_sample), generator, None)
         check_log_probs(log_probs, self)
-        check_choosable(log_probs)
+        check_choosable(log_probs, self.kind)
         self._check_rows(per_sample * self.samples)
         return self._drawn(per_sample, generator, log_probs.detach())
 

@@ -41,6 +41,8 @@ def prune(
     """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
     if batch is not None and batch < 1:
         raise InputError(f"expected a positive --batch, got {batch}")
+    if k < 0:
+        raise InputError(f"expected -k of 1 or more, or 0 for all within --radius, got {k}")
     job = PruneJob(
         candidates, embeddings, out, objective, solver, k or None, radius, mutual, share, metric, batch, classes,
         search=FaissSearch() if search == "faiss" else None,

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.errors import require
-from clipper.proximity.neighbours import Neighbours, Progress, Vectors, best_pairs, joined, own_group_size
+from clipper.errors import InputError, require
+from clipper.proximity.arguments import whole_number
+from clipper.proximity.neighbours import (
+    Neighbours,
+    Progress,
+    Vectors,
+    best_pairs,
+    check_distances,
+    joined,
+    own_group_size,
+    scale_of,
+)
+from clipper.proximity.ties import lengths
 
 _QUERIES = 1 << 14
 """Instances looked up at a time, so that progress shows."""
@@ -26,6 +39,11 @@ class FaissSearch:
     probes: int = 16
     """Cells of an inverted file to look into; more is slower and finds more."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.index, str):
+            raise InputError(f'expected a FAISS factory string such as "Flat", got {self.index!r}')
+        whole_number(self.probes, "probes", 1)
+
     def find(
         self,
         queries: Vectors,
@@ -35,12 +53,21 @@ class FaissSearch:
         progress: Progress | None = None,
     ) -> Neighbours:
         """What the index finds of the k nearest (all if None) less than `radius` away, outside each query's group."""
-        index = self._built(_faiss(), pool.values)
+        if not len(pool.values) or not len(queries.values):
+            return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
+        scale = scale_of(queries.values, pool.values, torch.float32)
+        if scale is None:
+            raise InputError(
+                "the embeddings are of sizes too different for FAISS, which knows single precision only; use the exact "
+                'search, search="exact"'
+            )
+        index = self._built(_faiss(), pool.values * scale)
         reach = k and min(k + own_group_size(queries.group, pool.group), len(pool.values))
         found = []
         for start in range(0, len(queries.values), _QUERIES):
-            part = queries.values[start : start + _QUERIES]
-            row, column = _nearest(index, part, reach) if reach else _within(index, part, radius)
+            part = queries.values[start : start + _QUERIES] * scale
+            with _refusals(self.index):
+                row, column = _nearest(index, part, reach) if reach else _within(index, part, radius * scale)
             found.append(_measured(queries, pool, row + start, column, k, radius))
             if progress:
                 progress(start + len(part), len(queries.values))
@@ -51,14 +78,25 @@ class FaissSearch:
         if description == "auto":
             cells = int(4 * math.sqrt(len(pool)))
             description = "Flat" if len(pool) <= 20_000 else f"IVF{cells},Flat"
-        index = faiss.index_factory(pool.shape[1], description)
         vectors = _numpy(pool)
-        if not index.is_trained:
-            index.train(vectors[:: max(1, len(vectors) // 200_000)])
-        index.add(vectors)
+        with _refusals(description):
+            index = faiss.index_factory(pool.shape[1], description)
+            if not index.is_trained:
+                index.train(vectors[:: max(1, len(vectors) // 200_000)])
+            index.add(vectors)
         if hasattr(index, "nprobe"):
             index.nprobe = self.probes
         return index
+
+
+@contextmanager
+def _refusals(description: str) -> Iterator[None]:
+    """What FAISS refuses, in words."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().rsplit("\n", 1)[-1]
+        raise InputError(f'FAISS cannot search with the index {description!r} here ({reason}); try "Flat"') from error
 
 
 def _nearest(index: Any, queries: Tensor, reach: int) -> tuple[Tensor, Tensor]:
@@ -77,8 +115,8 @@ def _within(index: Any, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]
 def _measured(queries: Vectors, pool: Vectors, row: Tensor, column: Tensor, k: int | None, radius: float) -> Neighbours:
     foreign = queries.group[row] != pool.group[column]
     row, column = row[foreign], column[foreign]
-    distance = torch.linalg.vector_norm(queries.values[row] - pool.values[column], dim=1)
-    return best_pairs(Neighbours(row, column, distance), k, radius)
+    distance = lengths(queries.values[row], pool.values[column])
+    return check_distances(best_pairs(Neighbours(row, column, distance), k, radius))
 
 
 def _numpy(values: Tensor) -> Any:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from clipper.errors import InputError
+from clipper.proximity.arguments import as_tensor
 from clipper.proximity.backbones.preprocessing import Preprocessing
-from clipper.proximity.backbones.pretrained import pretrained
+from clipper.proximity.backbones.pretrained import NAMES, pretrained
 from clipper.proximity.frozen import Frozen, check_chunk, check_embedding
 from clipper.proximity.images import Outlines, Pixels
 
@@ -39,18 +40,34 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
         torch.Size([5, 2, 784])
     """
     check_chunk(chunk)
+    check_encoder(encoder)
+    inputs = as_tensor(inputs, "inputs (samples, slots, *shape)")
     if inputs.ndim < 3:
         raise InputError(
             f"expected inputs of shape (samples, slots, *shape), got {tuple(inputs.shape)}; "
             "a single slot per sample is inputs.unsqueeze(1)"
         )
     samples, slots = inputs.shape[:2]
+    if not inputs[:1].numel() and samples:
+        raise InputError(f"expected at least one slot and one number per input, got {tuple(inputs.shape)}")
     instances = inputs.reshape(samples * slots, *inputs.shape[2:])  # (n*m, *shape)
     with torch.inference_mode():
-        embedding = torch.cat([_encode(encoder, part) for part in torch.split(instances, chunk)])  # (n*m, d)
+        embedding = torch.cat(
+            [_encode(encoder, part) for part in torch.split(instances, min(chunk, max(1, len(instances))))]
+        )  # (n*m, d)
     # A clone made outside of inference mode may enter a loss; the original may not.
     return embedding.clone().reshape(samples, slots, embedding.shape[1])  # (n, m, d)
 
 
 def _encode(encoder: Encoder, instances: Tensor) -> Tensor:
     return check_embedding(encoder(instances), len(instances))
+
+
+def check_encoder(encoder: object) -> None:
+    """An encoder is something to call; a name is not."""
+    if isinstance(encoder, str):
+        names = {"pixels": "Pixels()", "outlines": "Outlines()"}
+        call = names.get(encoder.lower(), f'pretrained("{encoder if encoder in NAMES else NAMES[0]}")')
+        raise InputError(f"expected an encoder, got the name {encoder!r}; pass clipper.proximity.{call}")
+    if isinstance(encoder, type) or not callable(encoder):
+        raise InputError(f"expected an encoder that can be called with inputs, got {encoder!r}")

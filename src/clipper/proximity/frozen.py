@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import InputError
+from clipper.proximity.arguments import as_tensor, whole_number
 from clipper.proximity.backbones.preprocessing import Preprocessing
 
 
@@ -47,6 +48,9 @@ class Frozen:
             name: what to call the encoder in records; the module's class by default.
         """
         check_chunk(chunk)
+        for part in (module, preprocessing):
+            if isinstance(part, type) or not (callable(part) or part is preprocessing is None):
+                raise InputError(f"expected a network or a function on images, got {part!r}")
         self.module = module
         self.preprocessing = preprocessing
         self.chunk = chunk
@@ -55,9 +59,9 @@ class Frozen:
     @torch.no_grad()
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, *shape)` to `(instances, d)`, on the device of the inputs."""
-        check_float(inputs)
+        inputs = check_float(inputs)
         with _evaluating(self.module):
-            return torch.cat([self._encode(part) for part in torch.split(inputs, self.chunk)])
+            return torch.cat([self._encode(part) for part in torch.split(inputs, min(self.chunk, max(1, len(inputs))))])
 
     def to(self, device: torch.device | str) -> Frozen:
         """Move the network to a device."""
@@ -76,32 +80,37 @@ class Frozen:
         return f"Frozen({self.name})"
 
 
-def check_float(inputs: Tensor) -> None:
+def check_float(inputs: object) -> Tensor:
     """Encoders take floating-point instances."""
-    if not inputs.is_floating_point():
+    tensor = as_tensor(inputs, "inputs (instances, *shape)")
+    if not tensor.is_floating_point():
         raise InputError(
-            f"expected floating-point inputs, got {inputs.dtype}; images of bytes become floats by inputs / 255"
+            f"expected floating-point inputs, got {tensor.dtype}; images of bytes become floats by inputs / 255"
         )
-    if inputs.ndim < 2:
-        raise InputError(f"expected inputs of shape (instances, *shape), got {tuple(inputs.shape)}")
+    if tensor.ndim < 2 or (len(tensor) and not tensor.numel()):
+        raise InputError(f"expected inputs of shape (instances, *shape), got {tuple(tensor.shape)}")
+    return tensor
 
 
 def check_chunk(chunk: int) -> None:
     """A chunk holds at least one instance."""
-    if chunk < 1:
-        raise InputError(f"expected a chunk of at least one instance, got {chunk}")
+    whole_number(chunk, "a chunk", 1)
 
 
-def check_embedding(embedding: Tensor, instances: int) -> Tensor:
+def check_embedding(embedding: object, instances: int) -> Tensor:
     """What an encoder returned must be one vector per instance."""
-    if not isinstance(embedding, Tensor):
-        raise InputError(f"expected the encoder to return a tensor, got {type(embedding).__name__}")
-    if embedding.ndim != 2 or len(embedding) != instances:
+    if isinstance(embedding, list | tuple):
         raise InputError(
-            f"expected embeddings of shape ({instances}, d), got {tuple(embedding.shape)}; "
+            f"expected the encoder to return a tensor, got a {type(embedding).__name__} of {len(embedding)}; of a "
+            "network that returns log_probs and embeddings, take the latter: lambda x: network(x)[1]"
+        )
+    tensor = as_tensor(embedding, "what the encoder returns")
+    if tensor.ndim != 2 or len(tensor) != instances or not tensor.shape[1]:
+        raise InputError(
+            f"expected embeddings of shape ({instances}, d), got {tuple(tensor.shape)}; "
             "pool feature maps over height and width, embedding.mean((2, 3)), or flatten them, embedding.flatten(1)"
         )
-    return embedding
+    return tensor
 
 
 def _any_parameter(module: object, default: Tensor) -> Tensor:

@@ -6,14 +6,16 @@ This file knows embeddings and instance ids; it knows nothing of candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from clipper.errors import InputError
-from clipper.proximity.instances import Embeddings, Pool, instances_of, vectors_of
+from clipper.proximity.approximate import FaissSearch
+from clipper.proximity.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
+from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
 from clipper.proximity.neighbours import (
     DistanceFunction,
     ExactSearch,
@@ -25,6 +27,7 @@ from clipper.proximity.neighbours import (
 )
 
 Metric = str | DistanceFunction
+Search = str | NeighbourSearch | Mapping[str, "str | NeighbourSearch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,42 +61,55 @@ class ProximityGraph:
         *,
         share: float | None = None,
         kind: Tensor | None = None,
+        kinds: Sequence[str] | None = None,
         within_sample: bool = False,
         pool: Pool | None = None,
-        search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None,
+        search: Search | None = None,
         allow_fewer: bool = False,
         progress: Progress | None = None,
     ) -> ProximityGraph:
         """Connect each instance to the instances that lie close to it.
 
+        Of instances equally far, the one with the lower id is nearer. Under the cosine, zero vectors are at distance 0
+        from one another and at distance 1 from everything else.
+
         Args:
-            embeddings: `(n, m, d)`; a list of such for several encoders of the same instances, whose edges are
-                merged; a mapping from kind to such for one encoder per kind (then `kind` is needed).
+            embeddings: `(n, m, d)`, a tensor, an array or nested lists; a list of tensors or arrays for several
+                encoders of the same instances, whose edges are merged; a mapping from kind to such for one encoder per
+                kind (then `kind` is needed, and `kinds` unless the mapping is in the order of the kinds).
             k: edges to the k nearest; None for all within `radius`.
             radius: only edges shorter than this.
             mutual: only edges whose reverse is an edge too.
             metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
             share: only the closest share of all edges, 0.5 for the closer half.
             kind: `(n, m)`, as `Candidates.kind`: instances of different kinds are not connected, -1 is unused.
+            kinds: the names of the kinds in order, so that a mapping of embeddings may come in any order.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
-            search: `ExactSearch()` unless given; a mapping for one per kind, if the embeddings are one, too.
+            search: "exact" unless given, "faiss", or a search; a mapping for one per kind, if the embeddings are one.
             allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
             progress: called with the number of instances done and their total.
         """
+        k = None if k is None else whole_number(k, "k", 1)
+        radius = None if radius is None else real_number(radius, "a positive radius")
+        share = None if share is None else real_number(share, "a share of edges in (0, 1]")
+        mutual, within_sample, allow_fewer = (
+            yes_or_no(value, name)
+            for value, name in ((mutual, "mutual"), (within_sample, "within_sample"), (allow_fewer, "allow_fewer"))
+        )
         _check_arguments(k, radius, share, metric, mutual, pool, search)
+        embeddings = one_table(embeddings)
         if isinstance(embeddings, Sequence):
-            pools = _pools_for(embeddings, pool)
             parts = [
                 cls.from_embeddings(
-                    part, k, radius, mutual, metric, share=share, kind=kind, within_sample=within_sample,
+                    part, k, radius, mutual, metric, share=share, kind=kind, kinds=kinds, within_sample=within_sample,
                     pool=own, search=search, allow_fewer=allow_fewer, progress=progress,
                 )
-                for part, own in zip(embeddings, pools, strict=True)
+                for part, own in zip(embeddings, _pools_for(embeddings, pool), strict=True)
             ]  # fmt: skip
             return cls.merge(parts)
         found = []
-        for group in instances_of(embeddings, kind, pool):
+        for group in instances_of(embeddings, kind, pool, kinds):
             queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, searched, group.name)
@@ -103,6 +119,8 @@ class ProximityGraph:
             if not group.complete:
                 near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
             found.append(near)
+        if not found:
+            return cls.from_edges(torch.empty(0), torch.empty(0))
         graph = cls._assembled(found, cosine=metric == "cosine")
         instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
         graph = cls(graph.source, graph.target, graph.distance, instances)
@@ -116,26 +134,31 @@ class ProximityGraph:
             >>> ProximityGraph.from_edges([0], [2])
             ProximityGraph(1 edges)
         """
-        source, target = torch.as_tensor(source), torch.as_tensor(target)
-        if not len(source) and not len(target):
-            source, target = source.long(), target.long()
-        length = torch.zeros(len(source)) if distance is None else torch.as_tensor(distance)
+        source, target = (
+            whole_numbers(source, "instance ids"),
+            whole_numbers(target, "instance ids"),
+        )
+        length = torch.zeros(source.shape) if distance is None else as_tensor(distance, "distances")
         if source.ndim != 1 or source.shape != target.shape or source.shape != length.shape:
             raise InputError(
                 f"expected source, target and distance of one shape (edges,), "
                 f"got {tuple(source.shape)}, {tuple(target.shape)} and {tuple(length.shape)}"
             )
-        if source.is_floating_point() or target.is_floating_point():
-            raise InputError(f"expected whole instance ids, got {source.dtype} and {target.dtype}")
+        for ids in (source, target):
+            if len(ids) and int(ids.min()) < 0:
+                raise InputError(f"expected instance ids of 0 and more (sample · slots + slot), got {int(ids.min())}")
         if not bool(torch.isfinite(length).all()):
             raise InputError("expected finite distances, got NaN or infinity")
-        return cls(source.long(), target.long(), length.to(source.device))
+        length = length if length.is_floating_point() else length.float()
+        return cls(source, target.to(source.device), length.to(source.device))
 
     @classmethod
     def merge(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
         """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest."""
-        if not graphs:
-            raise InputError("expected at least one graph to merge, got none")
+        graphs = list(graphs) if isinstance(graphs, Iterable) and not isinstance(graphs, Tensor) else [graphs]
+        wrong = [type(graph).__name__ for graph in graphs if not isinstance(graph, ProximityGraph)]
+        if wrong or not graphs:
+            raise InputError(f"expected a list of at least one graph to merge, got {wrong[0] if wrong else 'none'}")
         joined = cls._assembled([Neighbours(g.source, g.target, g.distance) for g in graphs], cosine=False)
         order = joined.target.argsort(stable=True)  # the edges are sorted by source and distance already
         order = order[joined.source[order].argsort(stable=True)]
@@ -218,25 +241,25 @@ def _check_arguments(
 ) -> None:
     if k is None and radius is None:
         raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
-    if k is not None and (not isinstance(k, int) or k < 1):
-        raise InputError(f"expected k of at least 1, or None with a radius, got {k!r}")
     if radius is not None and not radius > 0:
         raise InputError(f"expected a positive radius, got {radius!r}")
     if share is not None and not 0 < share <= 1:
         raise InputError(f"expected a share of edges in (0, 1], got {share!r}")
-    if isinstance(metric, str) and metric not in ("l2", "cosine"):
+    named = isinstance(metric, str) and metric in ("l2", "cosine")
+    if not named and (isinstance(metric, type) or not callable(metric)):
         raise InputError(f'expected the metric "l2", "cosine" or a function, got {metric!r}')
+    if pool is not None and not isinstance(pool, Pool):
+        raise InputError(f"expected a Pool, got {type(pool).__name__}; pool=Pool(embeddings) makes one")
     if mutual and pool is not None:
         raise InputError("mutual neighbours need edges in both directions, but a pool's instances look for none")
-    if search is not None and not isinstance(metric, str):
+    exact = search is None or (isinstance(search, str) and search == "exact")
+    if not exact and not isinstance(metric, str):
         raise InputError(
             "a distance function works with the exact search only: leave search out, or use a named metric"
         )
 
 
-def _finder(
-    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None, metric: Metric, kind: str
-) -> NeighbourSearch:
+def _finder(search: Search | None, metric: Metric, kind: str) -> NeighbourSearch:
     """The search of a kind of label."""
     if isinstance(search, Mapping):
         if kind not in search:
@@ -244,8 +267,14 @@ def _finder(
                 f"expected a search for each kind of label, got none for {kind!r}; with one search per kind, give the "
                 "embeddings by kind, too"
             )
-        return search[kind]
-    return search or ExactSearch(distance=None if isinstance(metric, str) else metric)
+        search = search[kind]
+    if search is None or (isinstance(search, str) and search == "exact"):
+        return ExactSearch(distance=None if isinstance(metric, str) else metric)
+    if isinstance(search, str) and search == "faiss":
+        return FaissSearch()
+    if isinstance(search, str | bytes | type) or not callable(getattr(search, "find", None)):
+        raise InputError(f'expected the search "exact", "faiss", ExactSearch() or FaissSearch(), got {search!r}')
+    return search
 
 
 def _search_radius(radius: float | None, metric: Metric) -> float:
@@ -264,9 +293,10 @@ def _check_enough(k: int, queries: Vectors, pool: Vectors, name: str) -> None:
         )
 
 
-def _pools_for(embeddings: Sequence[Tensor | Mapping[str, Tensor]], pool: Pool | None) -> Sequence[Pool | None]:
+def _pools_for(encoders: Sequence[OneEmbedding], pool: Pool | None) -> Sequence[Pool | None]:
     if pool is None:
-        return [None] * len(embeddings)
-    if not isinstance(pool.embeddings, Sequence) or len(pool.embeddings) != len(embeddings):
-        raise InputError(f"expected a pool with one embedding per encoder, {len(embeddings)} in all")
-    return [Pool(part, pool.kind, pool.samples) for part in pool.embeddings]
+        return [None] * len(encoders)
+    theirs = pool.embeddings if isinstance(pool.embeddings, list) else [pool.embeddings]
+    if len(theirs) != len(encoders):
+        raise InputError(f"expected a pool with one embedding per encoder, {len(encoders)} in all, got {len(theirs)}")
+    return [Pool(part, pool.kind, pool.samples) for part in theirs]

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from clipper.errors import InputError
+from clipper.proximity.arguments import real_number, whole_number, yes_or_no
 from clipper.proximity.frozen import check_float
 
 
@@ -28,15 +29,18 @@ class Pixels:
     """Standard deviation of the Gaussian blur in pixels; 0 for none."""
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.blur) and self.blur >= 0):
+        blur = real_number(self.blur, "a blur of 0 pixels or more")
+        if not (isfinite(blur) and blur >= 0):
             raise InputError(f"expected a blur of 0 pixels or more, got {self.blur!r}")
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, *shape)` to `(instances, d)`."""
-        check_float(inputs)
+        inputs = check_float(inputs)
         if not self.blur:
             return inputs.flatten(1)
-        _check_images(inputs, "use Pixels(blur=0) for inputs that are no images")
+        inputs = _checked_images(inputs, "use Pixels(blur=0) for inputs that are no images")
+        if self.blur > max(inputs.shape[2:]):
+            raise InputError(f"expected a blur within images of {tuple(inputs.shape[2:])} pixels, got {self.blur}")
         return _blurred(inputs, self.blur).flatten(1)
 
 
@@ -67,25 +71,29 @@ class Outlines:
     """Whether each channel has outlines of its own, so that red before blue is not blue before red."""
 
     def __post_init__(self) -> None:
-        if self.cells < 1 or self.directions < 3:
-            raise InputError(f"expected at least one cell and three directions, got {self.cells} and {self.directions}")
+        whole_number(self.cells, "cells", 1)
+        whole_number(self.directions, "directions", 3)
+        yes_or_no(self.colours, "colours")
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, channels, height, width)` to `(instances, directions * cells²)`, for square images."""
-        check_float(inputs)
-        _check_images(inputs, "outlines are those of images")
+        inputs = _checked_images(check_float(inputs), "outlines are those of images")
         images = inputs.flatten(0, 1).unsqueeze(1) if self.colours else inputs
         planes = _directed(images, self.directions)  # (images, directions, height, width)
         side = min(inputs.shape[2:]) / self.cells  # of a cell, in pixels
         down, right = (_soft_cells(pixels, side).to(planes) for pixels in inputs.shape[2:])
-        return (down @ planes @ right.T).clamp(min=0).sqrt().reshape(len(inputs), -1)
+        outlines = (down @ planes @ right.T).clamp(min=0).sqrt()  # (images, directions, cells, cells)
+        channels = inputs.shape[1] if self.colours else 1
+        return outlines.reshape(len(inputs), channels * self.directions * len(down) * len(right))
 
 
-def _check_images(inputs: Tensor, remedy: str) -> None:
-    if inputs.ndim != 4:
+def _checked_images(inputs: Tensor, remedy: str) -> Tensor:
+    """Images of at least one pixel, in single precision at least, which convolutions need."""
+    if inputs.ndim != 4 or 0 in inputs.shape[1:]:
         raise InputError(
             f"expected images of shape (instances, channels, height, width), got {tuple(inputs.shape)}; {remedy}"
         )
+    return inputs if inputs.dtype in (torch.float32, torch.float64) else inputs.float()
 
 
 def _directed(images: Tensor, directions: int) -> Tensor:

@@ -10,10 +10,17 @@ import torch
 from torch import Tensor
 
 from clipper.errors import InputError
+from clipper.proximity.arguments import as_tensor, whole_numbers
 from clipper.proximity.neighbours import Vectors
 
 OneEmbedding = Tensor | Mapping[str, Tensor]
 Embeddings = OneEmbedding | Sequence[OneEmbedding]
+
+_EXACT_IN_SINGLE = 1 << 24
+"""Up to here, single precision holds every whole number."""
+
+_SHORT = 1e-12
+"""Vectors shorter than this are made longer before their direction is taken."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +54,44 @@ class InstanceGroup:
     """Whether queries and pool hold every slot of every sample, so that places are ids."""
 
 
-def instances_of(embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None) -> Iterator[InstanceGroup]:
-    """One group for each kind of label that occurs."""
-    tables = list(embeddings.items()) if isinstance(embeddings, Mapping) else [("", embeddings)]
+def one_table(embeddings: Embeddings) -> Embeddings:
+    """An array or nested lists of numbers as a tensor; mappings and lists of several encoders as they are."""
+    if isinstance(embeddings, Mapping):
+        return embeddings
+    if isinstance(embeddings, tuple):
+        raise InputError(
+            f"expected embeddings (samples, slots, d), got a tuple of {len(embeddings)}; unpack what a network "
+            "returns, log_probs, embeddings = network(x); a list means several encoders"
+        )
+    if isinstance(embeddings, list) and embeddings and not all(isinstance(p, list | int | float) for p in embeddings):
+        return embeddings
+    return as_tensor(embeddings, "embeddings (samples, slots, d)")
+
+
+def instances_of(
+    embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None, kinds: Sequence[str] | None = None
+) -> Iterator[InstanceGroup]:
+    """One group for each kind of label that occurs; `kinds`: their names, in order."""
+    kind = _kind_of(kind)
     if isinstance(embeddings, Mapping) and kind is None:
         raise InputError("expected kind (n, m) beside one embedding per kind, got none; pass kind=candidates.kind")
-    kinds = range(len(tables)) if kind is not None and len(tables) > 1 else _occurring(kind)
-    for index in kinds:
-        name, table = tables[index if len(tables) > 1 else 0]
-        query_ids, queries, slots = _of_kind(table, kind, index)
+    occurring = _occurring(kind)
+    names = _names(embeddings, occurring, kinds) if isinstance(embeddings, Mapping) else None
+    for index in occurring:
+        name = "" if names is None else names[index]
+        query_ids, queries, slots, batch = _of_kind(_table(embeddings, name), kind, index)
         if pool is None:
             pool_ids, vectors, place = query_ids, queries, query_ids
         else:
-            theirs = pool.embeddings[name] if isinstance(pool.embeddings, Mapping) else pool.embeddings
-            pool_ids, vectors, pool_slots = _of_kind(theirs, pool.kind, index)
-            place = _place_in_pool(query_ids, slots, pool.samples)
+            table = _table(pool.embeddings, name)
+            pool_ids, vectors, pool_slots, pool_size = _of_kind(table, _kind_of(pool.kind), index)
             _check_same_shape(queries, slots, vectors, pool_slots)
+            place = _place_in_pool(query_ids, slots, pool.samples, batch, pool_size)
+            wider = torch.promote_types(queries.dtype, vectors.dtype)
+            queries, vectors = queries.to(wider), vectors.to(wider)
         complete = kind is None and (pool is None or pool.kind is None)
         if len(query_ids):
-            label = f" of kind {name or index!r}" if len(kinds) > 1 else ""
+            label = f" of kind {name or index!r}" if len(occurring) > 1 else ""
             yield InstanceGroup(label, name, query_ids, pool_ids, queries, vectors, place, slots, complete)
 
 
@@ -73,10 +99,12 @@ def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple
     """Queries and pool for the search; instances of one search group are never neighbours."""
     queries, pool = group.queries, group.pool
     if cosine:
-        normalise = torch.nn.functional.normalize
         same = pool is queries
-        queries = normalise(queries)
-        pool = queries if same else normalise(pool)
+        queries, undirected = _directions(queries)
+        pool, theirs = (queries, undirected) if same else _directions(pool)
+        if len(undirected) or len(theirs):
+            queries = _with_axis(queries, undirected)
+            pool = queries if same else _with_axis(pool, theirs)
     size = 1 if within_sample else group.slots
     searched = Vectors(pool, group.pool_ids // size, size if group.complete else 0)
     if group.query_place is group.pool_ids and queries is pool:
@@ -84,33 +112,94 @@ def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple
     return Vectors(queries, torch.div(group.query_place, size, rounding_mode="floor")), searched
 
 
+def _directions(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors of length one, and which of them are zero."""
+    norm = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    units = vectors / norm.clamp(min=_SHORT)
+    largest = torch.finfo(vectors.dtype).max ** 0.5 / vectors.shape[1]
+    odd = (~((norm > _SHORT) & (norm < largest)))[:, 0].nonzero().flatten()
+    if not len(odd):
+        return units, odd
+    part = vectors[odd]  # squares may have under- or overflowed
+    size = part.abs().amax(1, keepdim=True)
+    units[odd] = torch.nn.functional.normalize(part / size.where(size > 0, 1))
+    return units, odd[size[:, 0] == 0]
+
+
+def _with_axis(units: Tensor, undirected: Tensor) -> Tensor:
+    """One coordinate more, along which zero vectors point: at distance 0 from one another and 1 from all others."""
+    axis = units.new_zeros(len(units), 1)
+    axis[undirected] = 1
+    return torch.cat([units, axis], dim=1)
+
+
+def _names(embeddings: Mapping[str, Tensor], occurring: Sequence[int], kinds: Sequence[str] | None) -> list[str]:
+    """The name of each kind, in order: as told, or as the mapping has them."""
+    if kinds is not None and not (isinstance(kinds, list | tuple) and all(isinstance(name, str) for name in kinds)):
+        raise InputError(f"expected kinds as a list of names, got {kinds!r}")
+    given = list(embeddings)
+    if kinds is not None and set(given) != set(kinds):
+        raise InputError(f"expected one embedding for each of the kinds {list(kinds)}, by name, got {given}")
+    names = given if kinds is None else list(kinds)
+    if occurring and occurring[-1] >= len(names):
+        raise InputError(f"expected one embedding for each of {occurring[-1] + 1} kinds, in their order, got {names}")
+    return names
+
+
+def _table(embeddings: object, name: str) -> object:
+    """The embeddings of a kind, where they are given by kind."""
+    if not isinstance(embeddings, Mapping):
+        return embeddings
+    if name not in embeddings:
+        raise InputError(
+            f"expected the pool's embeddings in the form of the batch's{f', with kind {name!r}' if name else ''}, "
+            f"got the kinds {list(embeddings)}"
+        )
+    return embeddings[name]
+
+
 def _occurring(kind: Tensor | None) -> Sequence[int]:
     return [0] if kind is None else [int(i) for i in torch.unique(kind).tolist() if i >= 0]
 
 
-def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor, Tensor, int]:
-    """Instance ids and vectors `(instances, d)` of the used slots of one kind, and m."""
+def _kind_of(kind: object) -> Tensor | None:
+    """`kind (n, m)` as whole numbers, -1 where a slot is unused."""
+    if kind is None:
+        return None
+    kind = whole_numbers(kind, "kinds (n, m)")
+    if kind.numel() and int(kind.min()) < -1:
+        raise InputError(f"expected kinds of 0 and more, -1 for an unused slot, got {int(kind.min())}")
+    return kind
+
+
+def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor, Tensor, int, int]:
+    """Instance ids and vectors `(instances, d)` of the used slots of one kind, m and n."""
     flat, slots = _flat(table)
+    samples = len(flat) // slots
     if kind is None:
         ids = torch.arange(len(flat), device=flat.device)
     else:
-        if kind.numel() != len(flat):
-            raise InputError(f"expected kind of shape ({len(flat) // slots}, {slots}), got {tuple(kind.shape)}")
+        if kind.shape != (samples, slots):
+            raise InputError(f"expected kind of shape ({samples}, {slots}), got {tuple(kind.shape)}")
         ids = (kind.flatten() == index).nonzero().flatten().to(flat.device)
         flat = flat[ids]
     _check_finite(flat, ids, slots)
-    return ids, flat, slots
+    return ids, flat, slots, samples
 
 
 def _flat(table: object) -> tuple[Tensor, int]:
     """`(n, m, …) -> (n*m, d)`, in single precision at least, and m."""
-    if not isinstance(table, Tensor) or table.ndim < 3:
-        shape = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
-        raise InputError(f"expected embeddings of shape (samples, slots, d), got {shape}")
-    values = table.detach().flatten(0, 1).flatten(1)
+    values = as_tensor(table, "embeddings (samples, slots, d)")
+    if values.ndim < 3 or not values.shape[1] or not math.prod(values.shape[2:]):
+        remedy = "; a single slot per sample is embeddings.unsqueeze(1)" if values.ndim == 2 else ""
+        raise InputError(f"expected embeddings of shape (samples, slots, d), got {tuple(values.shape)}{remedy}")
+    slots = values.shape[1]
+    values = values.flatten(0, 1).flatten(1)
     if values.dtype not in (torch.float32, torch.float64):
-        values = values.float()
-    return values, table.shape[1]
+        whole = not values.is_floating_point() and values.dtype != torch.bool and values.numel()
+        large = whole and float(values.double().abs().max()) > _EXACT_IN_SINGLE
+        values = values.double() if large else values.float()
+    return values, slots
 
 
 def _check_finite(values: Tensor, ids: Tensor, slots: int) -> None:
@@ -125,10 +214,17 @@ def _check_finite(values: Tensor, ids: Tensor, slots: int) -> None:
         )
 
 
-def _place_in_pool(ids: Tensor, slots: int, samples: Tensor | None) -> Tensor:
+def _place_in_pool(ids: Tensor, slots: int, samples: Tensor | None, batch: int, pool: int) -> Tensor:
+    """The instances' own ids in the pool, -1 where their sample is not there; `samples (batch,)`."""
     if samples is None:
         return torch.full_like(ids, -1)
-    sample = samples.to(ids.device)[ids // slots]
+    samples = whole_numbers(samples, "samples of the pool (n,)").to(ids.device)
+    if samples.shape != (batch,) or (batch and not (int(samples.min()) >= -1 and int(samples.max()) < pool)):
+        raise InputError(
+            f"expected the pool's samples of shape ({batch},), which of its {pool} samples each of the batch is or "
+            f"-1, got shape {tuple(samples.shape)}{f' with {samples.tolist()}' if samples.numel() < 20 else ''}"
+        )
+    sample = samples[ids // slots]
     return torch.where(sample < 0, -1, sample * slots + ids % slots)
 
 

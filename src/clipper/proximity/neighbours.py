@@ -9,13 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from clipper.errors import BudgetError, InputError
-from clipper.proximity.selection import by_row_then_value, entries_up_to, first_of_each_row, kth_smallest, one_per_row
+from clipper.proximity.arguments import as_tensor, whole_number
+from clipper.proximity.selection import (
+    by_row_then_value,
+    entries_up_to,
+    first_of_each_row,
+    in_doubt,
+    kth_smallest,
+    one_per_row,
+)
+from clipper.proximity.ties import DistinctPool, PreciseDistances, lengths, nearest_distinct
 
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
 """`(queries, d), (pool, d) -> (queries, pool)`: any distance a user may prefer."""
@@ -24,14 +34,22 @@ Progress = Callable[[int, int], None]
 """Called with the number of queries done and their total."""
 
 MOST_EDGES = 200_000_000
-"""Pairs that a radius search returns before it says that the radius is too large."""
-
+"""Pairs that a search returns before it says that the radius or k is too large."""
 
 POOL_PIECE = 1 << 14
 """Instances of the pool that queries are compared with at a time."""
 
 _NEAR = 1024
 """A squared distance below this many rounding errors is measured again."""
+
+_TIES = 16
+"""Pairs of a query, beyond 2 k, that rounding may leave in doubt before the query goes to `ties.py`."""
+
+_PAIRS = 1 << 22
+"""Pairs within a radius that are looked at without counting first how many of them are in doubt."""
+
+_MOST_SLACK = 1e-9
+"""A share of the largest number: where rounding errors are larger than that, squares may overflow."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +62,10 @@ class Neighbours:
     """`(pairs,)`, into the pool."""
     distance: Tensor
     """`(pairs,)`"""
+
+    def where(self, keep: Tensor) -> Neighbours:
+        """Some of the pairs."""
+        return Neighbours(self.query[keep], self.index[keep], self.distance[keep])
 
 
 @dataclass(frozen=True)
@@ -87,6 +109,11 @@ class ExactSearch:
     memory: int = 1 << 25
     """Distances held at a time."""
 
+    def __post_init__(self) -> None:
+        whole_number(self.memory, "memory", 1)
+        if self.distance is not None and not callable(self.distance):
+            raise InputError(f"expected a distance function, or None for the Euclidean distance, got {self.distance!r}")
+
     def find(
         self,
         queries: Vectors,
@@ -96,46 +123,100 @@ class ExactSearch:
         progress: Progress | None = None,
     ) -> Neighbours:
         """The k nearest of each query (all if None) less than `radius` away, outside its group."""
-        if not len(pool.values):
-            return Neighbours(pool.group, pool.group, pool.values.new_empty(0))
+        if not len(pool.values) or not len(queries.values):
+            return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
+        if k is not None:
+            k = min(k, len(pool.values))
+            check_budget(k * len(queries.values), f"k={k} neighbours of {len(queries.values)} instances", "lower k")
+        radius = max(radius, _smallest(pool.values.dtype))  # which rounding must not make 0
         width = min(len(pool.values), POOL_PIECE)
-        rows = max(1, self.memory // width)
-        found = []
-        pairs = 0
-        for start in range(0, len(queries.values), rows):
-            part = queries if rows >= len(queries.values) else queries.part(start, start + rows)
-            near = self._find_for(part, pool, k, radius, width)
+        rows = max(1, self.memory // (width if k is None or k <= width else len(pool.values)))
+        total = len(queries.values)
+        ties = _Ties(self.distance, queries, pool, k, radius)
+        found, pairs, counted = [], 0, False
+        parts = [(start, min(start + rows, total)) for start in range(0, total, rows)]
+        while parts:
+            start, stop = parts.pop(0)
+            part = queries if stop - start == total else queries.part(start, stop)
+            near, tied = self._find_for(part, pool, k, radius, width, ties)
+            if near is None:
+                if not counted:
+                    counted = self._count(queries, pool, radius, width, rows)
+                parts[:0] = [(start, (start + stop) // 2), ((start + stop) // 2, stop)]
+                continue
+            if len(tied):
+                scale = None if start or self.distance else scale_of(queries.values, pool.values, pool.values.dtype)
+                if scale not in (None, 1):
+                    return scaled_back(self.find(*scaled(queries, pool, scale), k, radius * scale, progress), scale)
+                near = best_pairs(joined([near, *ties.neighbours(part, tied)]), None, math.inf)
+                check_distances(near)
             found.append(Neighbours(near.query + start if start else near.query, near.index, near.distance))
             pairs += len(near.query)
-            if pairs > MOST_EDGES:
-                raise BudgetError(f"more than {MOST_EDGES:,} pairs lie within radius {radius}: choose a smaller one")
+            check_budget(pairs, f"the pairs within radius {radius}", "choose a smaller one")
             if progress:
-                progress(min(start + rows, len(queries.values)), len(queries.values))
+                progress(stop, total)
         return joined(found)
 
-    def _find_for(self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int) -> Neighbours:
+    def _count(self, queries: Vectors, pool: Vectors, radius: float, width: int, rows: int) -> bool:
+        """Refuse a radius within which too many pairs lie, before they are listed."""
+        pairs = 0
+        for start in range(0, len(queries.values), rows):
+            part = queries.part(start, start + rows)
+            for first in range(0, len(pool.values), width):
+                score, slack = self._scores(part, pool.part(first, first + width))
+                bound = (radius if self.distance else radius * radius) - slack
+                pairs += int((score < bound[:, None]).count_nonzero())
+                check_budget(pairs, f"the pairs within radius {radius}", "choose a smaller one")
+        return True
+
+    def _find_for(
+        self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int, ties: _Ties
+    ) -> tuple[Neighbours | None, Tensor]:
+        """The neighbours of some queries, and the queries that are left out because too many pairs are in doubt.
+
+        None for the neighbours if they are too many to list at once.
+        """
+        everyone = torch.arange(len(queries.values), device=queries.values.device)
+        if ties.many:
+            return Neighbours(everyone[:0], everyone[:0], pool.values[:0, 0]), everyone
         largest = torch.finfo(queries.values.dtype).max
         bound: Tensor | None = None  # (queries,): no pair above it is wanted
+        tied: Tensor | None = None  # (queries,): which have too many pairs in doubt
         parts, errors = [], []
         for start in range(0, len(pool.values), width):
             piece = pool if width == len(pool.values) else pool.part(start, start + width)
-            score, slack = self._scores(queries, piece)
+            score, slack = self._scores(queries, piece)  # (queries, piece), (queries,)
+            if not float(slack.max()) < _MOST_SLACK * largest:  # the squares overflow
+                return Neighbours(everyone[:0], everyone[:0], pool.values[:0, 0]), everyone
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
             elif k <= len(piece.values):
                 own = kth_smallest(score, k) + slack
                 bound = own if bound is None else torch.minimum(bound, own)
             limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
-            query, index = entries_up_to(score, limit)
+            most = _PAIRS if k is None else len(score) * (2 * k + _TIES)
+            entries = entries_up_to(score, limit if tied is None else limit.masked_fill(tied, -math.inf), most)
+            if entries is None:
+                doubtful = in_doubt(score, limit, slack, most // len(score))
+                tied = doubtful if tied is None else tied | doubtful
+                entries = entries_up_to(
+                    score, limit.masked_fill(tied, -math.inf), most if k is None and len(score) > 1 else score.numel()
+                )
+                if entries is None:
+                    return None, everyone[:0]
+            query, index = entries
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
         found = joined(parts)
+        if tied is not None and len(parts) > 1:
+            found = found.where(~tied[found.query])
         single = one_per_row(found.query)
         if self.distance is None:  # ties may lie in different pieces, so that all are looked at together
             slack = errors[0] if len(errors) == 1 else torch.stack(errors).amax(0)
             doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
             found = self._measured(queries.values, pool.values, found, doubtful)
-        return found if single and radius == math.inf else best_pairs(found, k, radius)
+        best = found if single and radius == math.inf else best_pairs(found, k, radius)
+        return best, everyone[:0] if tied is None else tied.nonzero().flatten()
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their error."""
@@ -151,10 +232,50 @@ class ExactSearch:
         """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
         query, index, distance = pairs.query, pairs.index, pairs.distance.clamp(min=0).sqrt_()
         if len(doubtful):
-            for part in torch.split(doubtful, max(1, self.memory // queries.shape[1])):
-                difference = queries.index_select(0, query[part]) - pool.index_select(0, index[part])
-                distance[part] = torch.linalg.vector_norm(difference, dim=1)
+            for part in torch.split(doubtful, max(1, self.memory // max(1, queries.shape[1]))):
+                distance[part] = lengths(queries.index_select(0, query[part]), pool.index_select(0, index[part]))
         return Neighbours(query, index, distance)
+
+
+@dataclass
+class _Ties:
+    """What queries with too many pairs in doubt are compared with; made when the first of them comes."""
+
+    distance: DistanceFunction | None
+    queries: Vectors
+    pool: Vectors
+    k: int | None
+    radius: float
+    many: bool = False
+    """Whether the pool repeats so few vectors that all queries are better off with these."""
+
+    @cached_property
+    def _distinct(self) -> DistinctPool:
+        made = DistinctPool.of(self.pool.values, self.pool.group, merge=self.distance is None)
+        self.many = 8 * len(made.values) <= len(self.pool.values)
+        return made
+
+    @cached_property
+    def _wanted(self) -> int | None:
+        """Vectors that hold the k nearest: those that begin with an instance of the query's own group may not."""
+        own = own_group_size(self.queries.group, self.pool.group)
+        return None if self.k is None else min(self.k + own, len(self._distinct.values))
+
+    @cached_property
+    def _distances(self) -> Callable[[Tensor], Tensor]:
+        if self.distance is not None:
+            metric = self.distance
+            return lambda queries: _called(metric, queries, self.pool.values)
+        return PreciseDistances(self._distinct.values, self._wanted, self.radius)
+
+    def neighbours(self, queries: Vectors, rows: Tensor) -> Iterator[Neighbours]:
+        """Those of some of the queries."""
+        values, group = queries.values[rows], queries.group[rows]
+        parts = nearest_distinct(
+            values, group, self._distinct, self.k, self.radius, self._distances, self._wanted, MOST_EDGES
+        )
+        for row, index, distance in parts:
+            yield best_pairs(Neighbours(rows[row], index, distance), self.k, self.radius)
 
 
 def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single: bool) -> Tensor:
@@ -181,17 +302,19 @@ def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
     a_norm = b_norm if queries is pool else torch.linalg.vector_norm(a, dim=1).square_()
     score = torch.addmm(b_norm[None], a, b.T, alpha=-2).add_(a_norm[:, None])
     unit = torch.finfo(score.dtype).eps * (4 + math.sqrt(a.shape[1]))
-    return score, 2 * unit * (a_norm + b_norm.max())
+    underflow = a.shape[1] * torch.finfo(score.dtype).tiny
+    return score, 2 * unit * (a_norm + b_norm.max()) + underflow
 
 
 def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor:
-    score = distance(queries, pool)
-    if score.shape != (len(queries), len(pool)) or not bool(torch.isfinite(score).all()):
+    score = as_tensor(distance(queries, pool), "distances from the metric")
+    finite = bool(torch.isfinite(score).all())
+    if score.shape != (len(queries), len(pool)) or not finite:
         raise InputError(
             f"expected finite distances of shape ({len(queries)}, {len(pool)}) from the metric, "
-            f"got shape {tuple(score.shape)}{'' if torch.isfinite(score).all() else ' with NaN or infinity'}"
+            f"got shape {tuple(score.shape)}{'' if finite else ' with NaN or infinity'}"
         )
-    return score.clone()
+    return score.to(queries, copy=True)
 
 
 def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None:
@@ -220,10 +343,55 @@ def best_pairs(pairs: Neighbours, k: int | None, radius: float) -> Neighbours:
     if not one_per_row(query):
         order = by_row_then_value(query, distance, index)
         query, index, distance = query[order], index[order], distance[order]
-    keep = distance < radius
+    keep = torch.ones_like(query, dtype=torch.bool) if radius == math.inf else distance < radius
     if k is not None:
         keep &= first_of_each_row(query, k)
-    return Neighbours(query[keep], index[keep], distance[keep])
+    return Neighbours(query, index, distance).where(keep)
+
+
+def check_budget(pairs: int, what: str, remedy: str) -> None:
+    """Refuse to build more edges than anyone can use."""
+    if pairs > MOST_EDGES:
+        raise BudgetError(f"{what} are more than {MOST_EDGES:,} edges: {remedy}")
+
+
+def check_distances(found: Neighbours) -> Neighbours:
+    """The pairs, if their distances are numbers of the embeddings' precision."""
+    bad = (~torch.isfinite(found.distance)).nonzero().flatten()
+    if len(bad):
+        raise InputError(
+            f"the distance between two neighbours is beyond the largest number of {found.distance.dtype} "
+            f"({len(bad)} of {len(found.distance)} edges); scale the embeddings down, embeddings / 4 say"
+        )
+    return found
+
+
+def scale_of(queries: Tensor, pool: Tensor, dtype: torch.dtype) -> float | None:
+    """A power of two that brings embeddings of an unusual size near 1; None if some would lose digits in `dtype`."""
+    limits = torch.finfo(dtype)
+    sizes = [values.abs() for values in (queries, pool)]
+    top = max(float(size.max()) for size in sizes)
+    if not top or limits.eps**2 < top < limits.max**0.5 * limits.eps:
+        return 1.0
+    widest = math.frexp(limits.max)[1] - 8  # what may be multiplied at once
+    exponent = max(-widest, min(widest, -math.frexp(top)[1]))
+    least = min(float(size.where(size > 0, math.inf).min()) for size in sizes)
+    return 2.0**exponent if math.ldexp(least, exponent) >= limits.tiny else None
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).tiny * torch.finfo(dtype).eps
+
+
+def scaled(queries: Vectors, pool: Vectors, scale: float) -> tuple[Vectors, Vectors]:
+    """Both times a number."""
+    larger = Vectors(pool.values * scale, pool.group, pool.group_size)
+    return larger if queries is pool else Vectors(queries.values * scale, queries.group), larger
+
+
+def scaled_back(found: Neighbours, scale: float) -> Neighbours:
+    """The distances between the vectors before they were `scaled`."""
+    return check_distances(Neighbours(found.query, found.index, found.distance / scale))
 
 
 def joined(parts: list[Neighbours]) -> Neighbours:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import torch
 from torch import Tensor
 
@@ -28,16 +30,37 @@ def kth_smallest(values: Tensor, k: int) -> Tensor:
     return inside.view(rows, -1).topk(k, dim=1, largest=False).values[:, -1]
 
 
-def entries_up_to(values: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of every entry of `values (rows, columns)` not above its row's `bound (rows,)`."""
+@overload
+def entries_up_to(values: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def entries_up_to(values: Tensor, bound: Tensor, most: int) -> tuple[Tensor, Tensor] | None: ...
+def entries_up_to(values: Tensor, bound: Tensor, most: int | None = None) -> tuple[Tensor, Tensor] | None:
+    """Row and column of every entry of `values (rows, columns)` not above its row's `bound (rows,)`.
+
+    None if they are more than `most`.
+    """
     rows, columns = values.shape
     if columns % _GROUP or columns < _WIDE:
-        row, column = (values <= bound[:, None]).nonzero(as_tuple=True)
+        within = values <= bound[:, None]
+        if most is not None and values.numel() > most and int(within.count_nonzero()) > most:
+            return None
+        row, column = within.nonzero(as_tuple=True)
         return row, column
     grouped = values.view(rows, -1, _GROUP)
     row, group = (grouped.amin(2) <= bound[:, None]).nonzero(as_tuple=True)
-    hit, lane = (grouped[row, group] <= bound[row, None]).nonzero(as_tuple=True)
+    if most is not None and len(row) > most:
+        return None
+    within = grouped[row, group] <= bound[row, None]  # (groups, _GROUP)
+    if most is not None and within.numel() > most and int(within.count_nonzero()) > most:
+        return None
+    hit, lane = within.nonzero(as_tuple=True)
     return row[hit], group[hit] * _GROUP + lane
+
+
+def in_doubt(values: Tensor, bound: Tensor, slack: Tensor, allowed: int) -> Tensor:
+    """Rows with more than `allowed` entries up to their `bound (rows,)`, most of them less than `2 slack` from it."""
+    within = (values <= bound[:, None]).float().sum(1)  # several times as fast as a sum of booleans
+    return (within > allowed) & (within > 2 * (values < (bound - 2 * slack)[:, None]).float().sum(1))
 
 
 def by_row_then_value(row: Tensor, value: Tensor, column: Tensor) -> Tensor:
@@ -56,3 +79,18 @@ def first_of_each_row(row: Tensor, k: int) -> Tensor:
     """Which of the entries, sorted by `row`, are among the first k of their row, `(entries,)` bool."""
     start = torch.searchsorted(row, row)
     return torch.arange(len(row), device=row.device) - start < k
+
+
+def mask_of_smallest(values: Tensor, k: int) -> Tensor:
+    """Which entries of `values (rows, columns)` are the k smallest of their row, of equal ones the first.
+
+    Examples:
+        >>> mask_of_smallest(torch.tensor([[2.0, 1.0, 2.0, 2.0]]), 2)
+        tensor([[ True,  True, False, False]])
+    """
+    if k >= values.shape[1]:
+        return torch.ones_like(values, dtype=torch.bool)
+    bound = kth_smallest(values, k)[:, None]
+    less, equal = values < bound, values == bound
+    spare = k - less.sum(1, keepdim=True)
+    return less | (equal & (equal.cumsum(1, dtype=torch.int32) <= spare))

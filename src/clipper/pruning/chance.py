@@ -31,10 +31,14 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     return keep
 
 
-def scattered(graph: ProximityGraph, slots: int, seed: int = 0) -> ProximityGraph:
+def scattered(
+    graph: ProximityGraph, slots: int, seed: int = 0, *, place: Tensor | None = None, kind: Tensor | None = None
+) -> ProximityGraph:
     """As many edges from each instance, to instances drawn at random among those that edges lead to.
 
     The control where candidates are too many to discard them one by one; no edge stays within its sample.
+    In a pool, `place (n,)` tells which of its samples each source sample is, -1 for none; without, they are the pool.
+    `kind (N*m,)` of the pool keeps every edge with its kind of label.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
@@ -42,10 +46,21 @@ def scattered(graph: ProximityGraph, slots: int, seed: int = 0) -> ProximityGrap
         True
     """
     generator = torch.Generator().manual_seed(seed)
-    target, sample = graph.target, graph.source // slots
+    sample = graph.source // slots
+    own = sample if place is None else place.to(sample.device)[sample]
+    target = graph.target.clone()
+    kinds = torch.zeros_like(target) if kind is None else kind.to(target.device)[target]
+    for one in torch.unique(kinds).tolist():
+        edges = (kinds == one).nonzero().flatten()
+        target[edges] = _drawn(target[edges], own[edges], slots, generator)
+    return ProximityGraph(graph.source, target, graph.distance)
+
+
+def _drawn(target: Tensor, own: Tensor, slots: int, generator: torch.Generator) -> Tensor:
+    """The targets in another order, none in its edge's `own` sample."""
     if bool((target // slots == target[:1] // slots).all()):
-        return graph  # one sample at the end of all edges: there is nothing to draw from
+        return target  # one sample at the end of all edges: there is nothing to draw from
     places = torch.randperm(len(target), generator=generator).to(target.device)
-    while len(within := (target[places] // slots == sample).nonzero()[:, 0]):
+    while len(within := (target[places] // slots == own).nonzero()[:, 0]):
         places[within] = torch.randint(len(target), (len(within),), generator=generator).to(target.device)
-    return ProximityGraph(graph.source, target[places], graph.distance)
+    return target[places]

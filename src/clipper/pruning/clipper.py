@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
+import torch
 from torch import Tensor
 
 from clipper.arguments import number, seed_of, shown, whole
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
-from clipper.proximity import Encoder, NeighbourSearch, Pool, ProximityGraph, embed
-from clipper.proximity.graph import Metric
+from clipper.proximity import Encoder, Pool, ProximityGraph, embed
+from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.chance import scattered
 from clipper.pruning.graphs import as_embeddings, neighbours_of
@@ -56,8 +57,8 @@ class Clipper:
     """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
     """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
-    search: NeighbourSearch | Mapping[str, NeighbourSearch] | None = None
-    """Another neighbour search than the exact one; a mapping for one per kind of label."""
+    search: Search | None = None
+    """"exact", "faiss" or a neighbour search; a mapping for one per kind of label."""
 
     def __post_init__(self) -> None:
         """Refuse what no batch could be pruned with."""
@@ -77,8 +78,11 @@ class Clipper:
         if self.encoder is not None and not callable(self.encoder):
             raise InputError(f"expected an encoder that can be called, got {shown(self.encoder)}")
         searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
-        if not all(search is None or (hasattr(search, "find") and not isinstance(search, str)) for search in searches):
-            raise InputError(f"expected a search such as ExactSearch(), or a mapping to some, got {shown(self.search)}")
+        if not all(search in (None, "exact", "faiss") or hasattr(search, "find") for search in searches):
+            raise InputError(
+                'expected the search "exact", "faiss", one such as ExactSearch(), or a mapping to some, '
+                f"got {shown(self.search)}"
+            )
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
@@ -118,18 +122,32 @@ class Clipper:
         if pool is None and pool_candidates is not None:
             raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
         whose = None if pool is None else candidates if pool_candidates is None else pool_candidates
-        return self.along(candidates, graph, pool=whose, seed=seed)
+        return self.along(candidates, graph, pool=whose, samples=None if pool is None else pool.samples, seed=seed)
 
     def along(
-        self, candidates: CandidateSet, graph: ProximityGraph, *, pool: CandidateSet | None = None, seed: int = 0
+        self,
+        candidates: CandidateSet,
+        graph: ProximityGraph,
+        *,
+        pool: CandidateSet | None = None,
+        samples: Tensor | None = None,
+        seed: int = 0,
     ) -> Pruning | LatticePruning:
-        """As `prune`, along the edges of a graph that `graph` gave; `pool`: whom its targets belong to, if others."""
+        """As `prune`, along the edges of a graph that `graph` gave.
+
+        `pool`: whom its targets belong to, if others; `samples (n,)`: which of those each sample is, as in `Pool`.
+        """
         listed, seed = isinstance(candidates, Candidates), seed_of(seed)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective
         if self.objective == "random" and not listed:
-            graph = scattered(graph, candidates.slots, seed)
+            others = candidates if pool is None else pool
+            place = None if samples is None else torch.as_tensor(samples)
+            if place is None and pool is not None:
+                place = torch.full((candidates.samples,), -1)
+            kind = others.kind.flatten() if len(others.kinds) > 1 else None
+            graph = scattered(graph, candidates.slots, seed, place=place, kind=kind)
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
         else:

@@ -13,7 +13,7 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.proximity.instances import Embeddings
+from clipper.proximity.instances import Embeddings, one_table
 
 
 def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
@@ -30,12 +30,18 @@ def neighbours_of(candidates: CandidateSet, embeddings: Embeddings, **options: A
     """`ProximityGraph.from_embeddings`, with the kinds where they matter; too few neighbours are no trouble."""
     kinds = bool((candidates.kind != 0).any()) or isinstance(embeddings, Mapping)  # some are unused, or another kind
     return ProximityGraph.from_embeddings(
-        embeddings, kind=candidates.kind if kinds else None, allow_fewer=True, **options
+        embeddings,
+        kind=candidates.kind if kinds else None,
+        kinds=[kind.name for kind in candidates.kinds],
+        allow_fewer=True,
+        **options,
     )
 
 
 def as_embeddings(given: object, candidates: CandidateSet) -> Embeddings:
     """Tensors of the candidates' samples and slots; one, one for each kind of label, or several of either."""
+    if isinstance(given, tuple):
+        one_table(given)  # refuses what a network returned, log-probabilities and embeddings together
     if isinstance(given, Sequence) and given and isinstance(given[0], Mapping | Tensor | np.ndarray):
         return [_one(part, candidates) for part in given]
     return _one(given, candidates)

@@ -6,12 +6,15 @@ held in memory grows with instances, not with candidates.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -21,8 +24,12 @@ from clipper.candidates.storage import open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.files import written_whole
 from clipper.proximity import NeighbourSearch, ProximityGraph
+from clipper.proximity.arguments import as_tensor
 from clipper.pruning.objectives import Objective, Solver, prune_against
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
+
+_PARQUET = (".parquet", ".pq")
+"""How names of Parquet files end."""
 
 Report = Callable[[str, int, int], None]
 """Called with the stage, what is done and the total (0 if unknown)."""
@@ -79,10 +86,19 @@ class Summary:
 
 def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
     """Prune a file of candidates; the output appears whole or not at all."""
-    with written_whole(job.output) as temporary:  # opened first: a name that is taken should not cost a search
-        support, kind = _first_pass(job, report)
-        graph = _graph(job, kind, report)
-        summary = _second_pass(job, support, graph, kind.shape[1], temporary, report)
+    if job.output.suffix.lower() not in _PARQUET:
+        raise InputError(f"expected an output that ends in .parquet, because it is Parquet, got {job.output.name!r}")
+    if job.batch is not None and job.batch < 1:
+        raise InputError(f"expected a batch of at least one sample, got {job.batch}")
+    try:
+        with written_whole(job.output) as temporary:  # opened first: a name that is taken should not cost a search
+            support, kind = _first_pass(job, report)
+            graph = _graph(job, kind, report)
+            summary = _second_pass(job, support, graph, kind.shape[1], temporary, report)
+    except FileError:
+        raise
+    except OSError as error:  # a full disk, a name too long, a folder that may not be written to
+        raise FileError(f"cannot write {job.output}: {error}; choose another place") from error
     summary.instances = int((kind >= 0).sum())
     if summary.kept == summary.candidates and bool(support[kind.flatten() >= 0].all()):
         summary.reason = EVERYTHING_POSSIBLE
@@ -103,6 +119,11 @@ def _graph(job: PruneJob, kind: Tensor, report: Report) -> ProximityGraph:
     samples, slots = kind.shape
     embeddings = read_embeddings(job.embeddings, samples, slots)
     step = job.batch or samples
+    if job.k is not None and job.k > (most := (min(step, samples) - 1) * slots):
+        raise InputError(
+            f"k={job.k} is larger than what there is: {min(step, samples)} samples of {slots} slots leave an instance "
+            f"{most} neighbours; lower k{' or enlarge the batch' if step < samples else ''}"
+        )
     masked = bool((kind != 0).any())
     parts = []
     for first in range(0, samples, step):
@@ -142,24 +163,30 @@ def _second_pass(
 
 def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
     """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance."""
-    values = _from_parquet(path) if path.suffix == ".parquet" else _from_npy(path)
+    values = _from_parquet(path) if path.suffix.lower() in _PARQUET else _from_npy(path)
     if values.ndim == 2 and len(values) == samples * slots:
-        values = values.reshape(samples, slots, -1)
+        values = values.reshape(samples, slots, values.shape[1])
     if values.ndim < 3 or values.shape[:2] != (samples, slots):
         raise InputError(
             f"expected embeddings of shape ({samples}, {slots}, d) or ({samples * slots}, d) for the candidates, "
             f"got {values.shape} in {path}"
         )
-    return torch.from_numpy(values)
+    return as_tensor(values, "embeddings")
 
 
 def _from_npy(path: Path) -> np.ndarray:
+    remedy = "write it with numpy.save, or use a .parquet file"
     try:
-        values: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FileError(
-            f"{path} cannot be read as .npy ({error}); write it with numpy.save, or use a .parquet file"
-        ) from error
+        with warnings.catch_warnings(action="error"):  # a header that numpy can only guess at
+            values: Any = np.load(path, mmap_mode="c", allow_pickle=False)
+    except Exception as error:  # numpy parses the header as Python, and anything may come of that
+        reason = str(error).split("\n", 1)[0] or type(error).__name__
+        raise FileError(f"{path} cannot be read as .npy ({reason}); {remedy}") from error
+    if not isinstance(values, np.memmap):
+        raise FileError(f"{path} holds several arrays (.npz), not one; {remedy}")
+    spare = path.stat().st_size - values.offset - values.nbytes
+    if spare:
+        raise FileError(f"{path} is {spare} bytes longer than its header tells; {remedy}")
     if not np.issubdtype(values.dtype, np.floating):
         raise InputError(f"expected embeddings of floating point in {path}, got {values.dtype}")
     return values
@@ -167,10 +194,29 @@ def _from_npy(path: Path) -> np.ndarray:
 
 def _from_parquet(path: Path) -> np.ndarray:
     with open_parquet(path) as file:
-        if "embedding" not in file.schema_arrow.names:
-            raise InputError(f"expected a column 'embedding' of lists in {path}, got {file.schema_arrow.names}")
-        column = file.read(columns=["embedding"])["embedding"].combine_chunks()
-    flat: np.ndarray = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    if column.null_count or len(flat) % max(1, len(column)):
-        raise InputError(f"expected lists of one length in column 'embedding' of {path}")
-    return flat.reshape(len(column), -1)
+        names = file.schema_arrow.names
+        if names.count("embedding") != 1:
+            raise InputError(f"expected one column 'embedding' of lists in {path}, got the columns {names}")
+        kind = file.schema_arrow.field("embedding").type
+        if not _is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+            raise InputError(f"expected lists of numbers in column 'embedding' of {path}, got {kind}")
+        try:
+            column = file.read(columns=["embedding"])["embedding"]
+            lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+            flat = pc.list_flatten(column)
+        except Exception as error:  # damaged pages
+            raise FileError(
+                f"{path} cannot be read as Parquet ({error}); it may be half-written: write it again"
+            ) from error
+    if column.null_count or flat.null_count:
+        raise InputError(f"expected no nulls in column 'embedding' of {path}, got some")
+    if len(lengths) > 1:
+        raise InputError(f"expected lists of one length in column 'embedding' of {path}, got lengths {lengths[:5]}")
+    values: np.ndarray = flat.to_numpy()
+    if values.dtype.kind != "f":
+        values = values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
+    return values.reshape(len(column), lengths[0] if lengths else 0)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

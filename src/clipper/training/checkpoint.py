@@ -80,7 +80,15 @@ def check_place(path: str | Path) -> None:
         raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
 
 
-def _read(path: str | Path) -> dict[str, Any]:
+def check_whole(path: str | Path) -> None:
+    """Refuse a checkpoint that is there but damaged, before data is read and samples are drawn."""
+    check_place(path)
+    if Path(path).exists():
+        _body(path)
+
+
+def _body(path: str | Path) -> memoryview:
+    """What torch wrote, if it has the checksum behind it."""
     try:
         stored = Path(path).read_bytes()
     except OSError as error:
@@ -93,6 +101,11 @@ def _read(path: str | Path) -> dict[str, Any]:
         )
     if tail[len(_MARK) :] != sha256(body).hexdigest().encode():
         raise FileError(f"{path} is damaged: its content does not have the checksum at its end; {_ANEW}")
+    return body
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    body = _body(path)
     try:
         content = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except Exception as error:  # what was never a checkpoint can make torch raise anything

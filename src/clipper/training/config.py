@@ -20,6 +20,8 @@ _OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mu
 """Rules that go with data sets of their own, and only with these."""
 _FROM_ZERO = ("seed", "bank", "per_sample")
 """The whole numbers that may be 0."""
+_MOST = {"seed": MOST_SEED, "slots": 10_000}
+"""The largest whole numbers where they are not the usual ones; nobody could work with longer samples."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class TrainConfig:
             if hint is str and not isinstance(value, str):
                 raise InputError(f"expected {name} to be a name, got {value!r}")
             if hint is int:
-                least, most = int(name not in _FROM_ZERO), MOST_SEED if name == "seed" else MOST
+                least, most = int(name not in _FROM_ZERO), _MOST.get(name, MOST)
                 object.__setattr__(self, name, whole(name, value, least, most))
             if hint is float:
                 object.__setattr__(self, name, finite(name, value, positive=name == "lr"))

@@ -109,7 +109,8 @@ def train_iterated(
     with torch.inference_mode(False), torch.enable_grad():
         run = _Run(classifier, engine, make_optimiser, seed, options)
         identity = {"passes": passes, "folds": folds, "still": still, "embeddings": fingerprint(embeddings)}
-        run.resume({**identity, "data": samples.fingerprint(), **_way_to_prune(clip)})
+        shape = (len(samples), samples.candidates.slots, samples.candidates.classes)
+        run.resume({**identity, "data": samples.fingerprint(), **_way_to_prune(clip)}, shape)
         return _passes(run, samples, clip, clip.graph(samples.candidates, embeddings), passes, folds, still)
 
 
@@ -233,8 +234,8 @@ class _Run:
             if place is not None:
                 place.unlink(missing_ok=True)
 
-    def resume(self, identity: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, if there is one; begin one, if not."""
+    def resume(self, identity: Mapping[str, Any], shape: tuple[int, int, int]) -> None:
+        """Go on from a checkpoint, if there is one; begin one, if not. `shape` is that of all `log_probs`."""
         optimiser = self._optimiser()
         self.identity = {
             "classifier": type(self.classifier).__name__,
@@ -251,23 +252,27 @@ class _Run:
             self._save()
             return
         try:
-            self._take_up(state)
+            self._take_up(state, shape)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             self.classifier.load_state_dict(self.first_weights)
             why = str(error) if isinstance(error, ClipperError) else repr(error)
             raise FileError(f"{self.path} does not fit this run ({why}); remove it to start anew") from error
 
-    def _take_up(self, state: dict[str, Any]) -> None:
+    def _take_up(self, state: dict[str, Any], shape: tuple[int, int, int]) -> None:
         self.classifier.load_state_dict(state["first"])
         self.classifier.load_state_dict(state["classifier"])
         self.engine.load_state_dict(state["engine"])
         histories = [[Figures.from_dict(figures) for figures in history] for history in state["histories"]]
         judged, said = list(state["judged"]), list(state["said"])
-        if not 0 <= len(histories) - len(judged) <= 1:
-            raise InputError(f"expected a judgement after each pass but the last, got {len(judged)}")
+        if not 0 <= len(histories) - len(judged) <= 1 or not all(isinstance(x, Tensor) for x in [*judged, *said]):
+            raise InputError("expected a tensor of log-probabilities after each pass but the last")
+        if any(tuple(x.shape) != shape for x in judged) or any(tuple(x.shape[1:]) != shape[1:] for x in said):
+            raise InputError(f"expected log-probabilities of shape {shape}")
         self.histories, self.judged, self.said = histories, judged, said
         self.first_weights, self.weights = state["first"], state["classifier"]
-        self.ended = [str(stage) for stage in state["ended"]]
+        if not isinstance(state["ended"], list) or not all(str(stage).startswith("pass-") for stage in state["ended"]):
+            raise InputError("expected the trainings that have ended by name")
+        self.ended = list(state["ended"])
         self._remove_ended()  # a process may have been killed after it had noted a training
 
 

@@ -58,6 +58,9 @@ class Figures:
         unknown = sorted(set(values) - {entry.name for entry in fields(cls)} - {"pruning_share"})
         if unknown:
             raise InputError(f"expected the figures of an epoch, got {', '.join(map(str, unknown))} too")
+        missing = sorted({entry.name for entry in fields(cls)} - {"scores"} - set(values))
+        if missing:
+            raise InputError(f"expected the figures of an epoch, got none for {', '.join(missing)}")
         figures = cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
         figures.check()
         return figures

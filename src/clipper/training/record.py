@@ -19,6 +19,8 @@ from clipper.training.config import TrainConfig
 from clipper.training.metrics import Figures
 
 FORMAT = "clipper run 1"
+_LATER = {"names", "passes"}
+"""Fields of a configuration that the first records do not have."""
 
 
 def versions() -> dict[str, Any]:
@@ -116,7 +118,11 @@ def from_parts(config: Any, epochs: list[Figures], versions: Any) -> Record:
         raise InputError(f"expected versions by name, got {versions!r}")
     if not epochs or [figures.epoch for figures in epochs] != list(range(1, len(epochs) + 1)):
         raise InputError("expected the figures of every epoch in their order, from the first on")
-    return Record(TrainConfig.from_dict(config), epochs, versions)
+    made = TrainConfig.from_dict(config)
+    missing = sorted(set(made.as_dict()) - set(config) - _LATER)
+    if missing:
+        raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")
+    return Record(made, epochs, versions)
 
 
 def parsed(text: bytes) -> Any:

@@ -139,11 +139,14 @@ class Trainer:
         self.engine.load_state_dict(state["engine"])
         if self.survivors.bank:
             self.survivors.bank.load_state_dict(state["bank"], self.samples.inputs.device)
+        elif state["bank"] is not None:
+            raise InputError("expected no memory bank")
         self.history = [Figures.from_dict(figures) for figures in state["history"]]
         self.step, self.tally = state["step"], Tally(**state["tally"])
         steps = -(-len(self.samples) // self.batch)
         if not isinstance(self.step, int) or not 0 <= self.step <= steps:
             raise InputError(f"expected a step of 0 to {steps}, got {self.step!r}")
+        self.tally.figures(1).check()
         if [figures.epoch for figures in self.history] != list(range(1, len(self.history) + 1)):
             raise InputError("expected the figures of every epoch in their order")
         set_random_states(self.classifier, state["random"])
