@@ -87,7 +87,7 @@ class PackedRows:
     @property
     def ragged(self) -> bool:
         """Whether some slots are unused."""
-        return bool((self.labels < 0).any())
+        return len(self) > 0 and int(self.labels.min()) < 0
 
     @property
     def first(self) -> Tensor:
