@@ -52,9 +52,11 @@ def _write_one(clips: Clips, i: int, folder: Path, name: str) -> dict[str, Any]:
     for file in (video, notes):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
     first, *rest = [image.fromarray(frame) for frame in clips.frames[i, :length].permute(0, 2, 3, 1).numpy()]
-    first.save(folder / video, save_all=True, append_images=rest, duration=_MILLISECONDS, default_image=False)
+    with written_whole(folder / video, replace=True) as temporary:
+        first.save(temporary, "PNG", save_all=True, append_images=rest, duration=_MILLISECONDS, default_image=False)
     gold = [] if clips.gold is None else [ACTIONS[action] for action in clips.gold[i, :length].tolist()]
-    (folder / notes).write_text(json.dumps({"actions": gold}), encoding="utf-8")
+    with written_whole(folder / notes, replace=True) as temporary:
+        temporary.write_text(json.dumps({"actions": gold}), encoding="utf-8")
     spoken = {"type": "auto", "text": sentence(clips.texts[i])}
     return {"video": {"id": Path(video).stem, "video_file": video, "json_file": notes, "num_frames": length},
             "annotations": [spoken]}  # fmt: skip

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clipper.benchmarks.mugen.clips import Clips
 from clipper.errors import require
+from clipper.files import written_whole
 
 _ZOOM = 2
 _MILLISECONDS = 100
@@ -22,7 +23,8 @@ def contact_sheet(clips: Clips, path: str | Path, *, rows: int = 8, columns: int
     for i in range(min(rows, len(clips))):
         places = torch.linspace(0, int(clips.lengths[i]) - 1, columns).round().long()
         lines.append(_side_by_side(clips.frames[i, places]))
-    _image(_stacked(lines)).save(path)
+    with written_whole(path, replace=True) as temporary:
+        _image(_stacked(lines)).save(temporary, "PNG")
 
 
 def moving_preview(clips: Clips, path: str | Path, *, columns: int = 6) -> None:
@@ -33,7 +35,8 @@ def moving_preview(clips: Clips, path: str | Path, *, columns: int = 6) -> None:
         now = clips.lengths[:shown].sub(1).clamp(max=frame)
         pictures.append(_image(_side_by_side(clips.frames[torch.arange(shown), now])))
     first, *rest = pictures
-    first.save(path, save_all=True, append_images=rest, duration=_MILLISECONDS, loop=0)
+    with written_whole(path, replace=True) as temporary:
+        first.save(temporary, "GIF", save_all=True, append_images=rest, duration=_MILLISECONDS, loop=0)
 
 
 def _side_by_side(frames: Tensor) -> Tensor:
