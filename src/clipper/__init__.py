@@ -1,13 +1,45 @@
-"""Clipper: train neural classifiers from logic instead of labels."""
+"""Clipper: train neural classifiers from logic instead of labels.
 
-from clipper import engines
-from clipper.candidates import Candidates, Lattice
-from clipper.errors import ClipperError
-from clipper.proximity import ProximityGraph
-from clipper.pruning import Clipper, Posterior, Pruning, infer, prune
+The names below and the rooms of the library are imported when they are first used: `import clipper` is instant.
+"""
+
+from typing import TYPE_CHECKING
 
 __all__ = [
     "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning", "engines", "infer",
     "prune",
 ]  # fmt: skip
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from clipper import candidates as candidates
+    from clipper import engines
+    from clipper import errors as errors
+    from clipper import proximity as proximity
+    from clipper import pruning as pruning
+    from clipper import training as training
+    from clipper.candidates import Candidates, Lattice
+    from clipper.errors import ClipperError
+    from clipper.proximity import ProximityGraph
+    from clipper.pruning import Clipper, Posterior, Pruning, infer, prune
+else:
+    _ROOMS = ("candidates", "engines", "errors", "proximity", "pruning", "training")
+    _ROOM_OF = {
+        "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors", "ProximityGraph": "proximity",
+        "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning", "infer": "pruning", "prune": "pruning",
+    }  # fmt: skip
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a room, when it is first asked for."""
+        from importlib import import_module
+
+        if name in _ROOMS:
+            return import_module(f"clipper.{name}")
+        if name not in _ROOM_OF:
+            raise AttributeError(f"module 'clipper' has no attribute {name!r}; it has {', '.join(__all__)}", name=name)
+        globals()[name] = found = getattr(import_module(f"clipper.{_ROOM_OF[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """All names, those that are not imported yet among them."""
+        return sorted({*globals(), *__all__, *_ROOMS} - {"TYPE_CHECKING"})

@@ -1,22 +1,35 @@
-"""Outputs that appear whole or not at all, and files that grow line by line."""
+"""Outputs that appear whole or not at all, files that grow line by line, and claims that end with their process."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
+from types import ModuleType
 
-from clipper.errors import FileError
+from clipper.errors import ClipperError, FileError, InputError
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # not on this system: files are then written without locks, and nothing is swept
+    fcntl = None
+
+LONGEST = 200
+"""Bytes of a file's name past which its temporary file has a shorter name: file systems allow 255."""
 
 
 @contextmanager
 def written_whole(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends, remove it when the block fails.
 
-    An existing file is left alone unless `replace` is set.
+    An existing file is left alone unless `replace` is set. What killed processes left of earlier tries is removed.
+
+    Raises:
+        FileError: if the file cannot be written, whatever the system's reason.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -25,27 +38,45 @@ def written_whole(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
         ...     (Path(folder) / "answer.txt").read_text()
         '42'
     """
-    final = Path(path)
-    _refuse_existing(final, replace)
-    if not final.parent.is_dir():
-        raise FileError(f"cannot write {final}: the folder {final.parent} does not exist; create it first")
-    handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _flush_to_disk(temporary)
+    final = checked_path(path)
+    with _as_file_error(final):
         _refuse_existing(final, replace)
-        temporary.chmod(0o644)
-        temporary.replace(final)
-    finally:
-        temporary.unlink(missing_ok=True)
+        if not final.parent.is_dir():
+            raise FileError(f"cannot write {final}: the folder {final.parent} does not exist; create it first")
+        sweep(final)
+        handle, temporary = _begun(final)
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            _refuse_existing(final, replace)
+            temporary.chmod(0o644)
+            temporary.replace(final)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            if handle is not None:
+                os.close(handle)
+
+
+def sweep(path: str | Path) -> None:
+    """Remove what killed processes left half-written of a file; what a living one is writing stays."""
+    final = Path(path)
+    if fcntl is None:
+        return
+    with suppress(OSError):
+        for name in os.listdir(final.parent):
+            if name.startswith(_prefix(final)) and name.endswith(".part"):
+                _remove_unless_locked(final.parent / name)
 
 
 def append(path: str | Path, line: bytes) -> None:
     """Add a line to a file, on disk before this returns; several processes may do so at once.
 
-    What a killed process wrote of its line stays a line of its own.
+    What a killed process wrote of its line stays a line of its own. A line that cannot be written as a whole is
+    taken back.
+
+    Raises:
+        FileError: if the line cannot be written, whatever the system's reason.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,26 +86,129 @@ def append(path: str | Path, line: bytes) -> None:
         ...     path.read_bytes()
         b'whole\\ncut o\\nnew\\n'
     """
-    with open(path, "ab+") as file:
-        _lock(file)
+    final = checked_path(path)
+    with _as_file_error(final), open(final, "ab+", buffering=0) as file:
+        _lock(file.fileno(), wait=True)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         cut_off = file.read(1) not in (b"", b"\n")
-        file.write((b"\n" if cut_off else b"") + line + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        rest = memoryview((b"\n" if cut_off else b"") + line + b"\n")
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(size)
+            raise
 
 
-def _lock(file: BinaryIO) -> None:
-    """Wait until no other process writes; the lock goes with the file. Where there is no `flock`, go on without."""
+@contextmanager
+def claimed(path: str | Path) -> Iterator[bool]:
+    """Whether this process alone holds the claim that the file stands for; it ends with the block, or the process.
+
+    Where the system has no file locks, every process gets every claim.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as folder, claimed(Path(folder) / "run.lock") as first:
+        ...     with claimed(Path(folder) / "run.lock") as second:
+        ...         first, second
+        (True, False)
+    """
+    final = checked_path(path)
+    with _as_file_error(final):
+        make_folder(final.parent)
+        handle = os.open(final, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        import fcntl
-    except ImportError:
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
+        # a file that is gone was another's, whose claim has just ended: look again later
+        mine = _lock(handle) is not False and (fcntl is None or os.fstat(handle).st_nlink > 0)
+        try:
+            yield mine
+        finally:
+            if mine:
+                with suppress(OSError):
+                    final.unlink(missing_ok=True)  # while it is locked: nobody else's
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: str | Path) -> None:
+    """Create a folder and those it lies in, where they are missing."""
+    place = checked_path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot create the folder {place} ({error}); choose another place") from error
+
+
+def checked_path(path: str | Path) -> Path:
+    """The path, if it is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"expected the path of a file, got {path!r}")
+    if "\0" in str(path) or not str(path):
+        raise InputError(f"expected the path of a file, got {str(path)!r}, which no file can have")
+    return Path(path)
+
+
+@contextmanager
+def _as_file_error(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file into a `FileError`."""
+    try:
+        yield
+    except ClipperError:
+        raise
+    except OSError as error:
+        raise FileError(
+            f"cannot write {path} ({error}); nothing was changed: see to space, rights and name, or choose another "
+            "place"
+        ) from error
+
+
+def _begun(final: Path) -> tuple[int | None, Path]:
+    """A temporary file beside the final one, locked as long as its handle is open, so that nobody sweeps it."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix(final), suffix=".part", dir=final.parent)
+        if fcntl is None:  # an open file could not be moved there
+            os.close(handle)
+            return None, Path(name)
+        _lock(handle, wait=True)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # swept between its creation and the lock
+
+
+def _prefix(final: Path) -> str:
+    """How the names of a file's temporary files begin."""
+    name = os.fsencode(final.name)
+    return f".{final.name}." if len(name) <= LONGEST else f".{blake2b(name, digest_size=16).hexdigest()}."
+
+
+def _remove_unless_locked(path: Path) -> None:
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if _lock(handle):
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool = False) -> bool | None:
+    """Whether the file is now locked for this process; None where files cannot be locked at all."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _refuse_existing(path: Path, replace: bool) -> None:
+    if path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder; choose the name of a file")
     if path.exists() and not replace:
         raise FileError(f"{path} exists and is not written over; choose another name or remove it first")
 

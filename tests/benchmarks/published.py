@@ -23,7 +23,7 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 
 def form(name: str, contents: dict[str, bytes], mirrors: tuple[Path, ...] = (), package: str = "") -> Form:
-    sums = {file: hashlib.md5(content).hexdigest() for file, content in contents.items()}
+    sums = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
     return Form(name, sums, tuple(f"{mirror.as_uri()}/" for mirror in mirrors), package, "data/" if package else "")
 
 

@@ -185,7 +185,7 @@ def test_a_data_set_that_is_nowhere_names_its_files_and_the_remedy(name: str, tm
 def test_a_damaged_file_is_named_with_the_remedy(name: str, which: int, tmp_path: Path) -> None:
     files = dict.fromkeys(SOURCES[name].forms[which].files, b"half a file")
     write(tmp_path / name, files)
-    with pytest.raises(FileError, match=r"is damaged: expected .*MD5 .* got one of 11 bytes") as error:
+    with pytest.raises(FileError, match=r"is damaged: expected .*SHA-256 .* got one of 11 bytes") as error:
         train_and_test(name, tmp_path)
     assert any(file in str(error.value) for file in files)
     assert SOURCES[name].remedy in str(error.value)

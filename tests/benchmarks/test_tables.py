@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +162,22 @@ def test_a_cell_that_cannot_run_is_named_and_stops_no_other(tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
     (failed,) = run_cells(broken.cells(), ledger, jobs=1)
     assert "NoSuchNet" in failed.problem
+    assert len(ledger) == 1
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_costs_its_cell_alone(tmp_path):
+    def kill_the_first() -> None:
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+        multiprocessing.active_children()[0].kill()
+
+    table, ledger = replace(TINY, seeds=1).of(SUM), Ledger(tmp_path / "records.jsonl")
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    (failed,) = run_cells(table.cells(), ledger, jobs=1)
+    killer.join()
+    assert "exit code -9" in failed.problem
     assert len(ledger) == 1
 
 

@@ -118,7 +118,7 @@ def test_the_seed_and_the_stored_state_decide_the_draws():
 def test_labels_without_an_output_are_left_out():
     candidates = Candidates.from_lists([[(1,)]], classes=3)
     engine = IsedLoss(lambda labels: None if labels[0] == 2 else labels[0], 100)
-    _, outputs = engine.output_masses(torch.zeros(1, 1, 3), candidates)
+    _, outputs = engine.output_masses(torch.zeros(1, 1, 3).log_softmax(-1), candidates)
     assert set(outputs) == {0, 1}
 
 

@@ -81,7 +81,7 @@ def test_engines_that_need_a_list_say_so(engine: Engine) -> None:
     lattice = Lattice.from_rule(*SUM, [8], 2, 10)
     extra = {"embeddings": torch.zeros(1, 2, 3)} if isinstance(engine, AblSim) else {}
     with pytest.raises(InputError, match="one by one"):
-        engine(torch.zeros(1, 2, 10), lattice, **extra)
+        engine(torch.zeros(1, 2, 10).log_softmax(-1), lattice, **extra)
 
 
 def test_damp_trains_on_thirty_digits() -> None:
@@ -95,8 +95,9 @@ def test_damp_trains_on_thirty_digits() -> None:
     assert bool(log_probs.grad.isfinite().all())
 
 
-def test_nan_stays_nan() -> None:
+def test_nan_is_refused_with_its_place() -> None:
     lattice = Lattice.from_rule(*SUM, [8, 8], 2, 10)
-    log_probs = torch.zeros(2, 2, 10)
-    log_probs[0, 0, 0] = torch.nan
-    assert SemanticLoss()(log_probs, lattice).isnan().tolist() == [True, False]
+    log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+    log_probs[1, 0, 0] = torch.nan
+    with pytest.raises(InputError, match="NaN in slot 0 of sample 1"):
+        SemanticLoss()(log_probs, lattice)

@@ -81,7 +81,7 @@ def test_very_small_probabilities_keep_value_and_gradient():
 @pytest.mark.parametrize("entropy", [0.0, 0.5])
 def test_an_impossible_sample_costs_infinity_and_teaches_nothing(entropy):
     candidates = Candidates.from_lists([[(0,), (1,)], [(0,)]], classes=2)
-    log_probs = torch.tensor([[[-math.inf, -math.inf]], [[-1.0, 0.0]]], requires_grad=True)
+    log_probs = torch.tensor([[[-math.inf, -math.inf]], [[-1.0, -1.0]]], requires_grad=True)
     losses = SemanticLoss(entropy=entropy)(log_probs, candidates)
     assert losses.tolist() == [math.inf, 1.0]
     assert gradient(losses, log_probs).tolist() == [[[0.0, 0.0]], [[-1.0, 0.0]]]
@@ -109,7 +109,7 @@ def test_sampling_more_candidates_than_there_are_is_exact():
 
 def test_every_candidate_is_sampled_equally_often():
     candidates = Candidates.from_rule(sum, targets=[4], slots=2, classes=5)
-    log_probs = torch.zeros(1, 2, 5, dtype=torch.float64, requires_grad=True)
+    log_probs = torch.full((1, 2, 5), -2.0, dtype=torch.float64, requires_grad=True)
     engine = SampledSemanticLoss(per_sample=2, seed=3)
     seen = sum(-gradient(engine(log_probs, candidates), log_probs)[0, 0] for _ in range(600)) / 600
     torch.testing.assert_close(seen, torch.full((5,), 0.2, dtype=torch.float64), atol=0.04, rtol=0)

@@ -1,7 +1,7 @@
 """What all attacks share: damaged files, calls that may only be refused in words, and commands run in another process.
 
 The attacks call the public contract and the command line, so that they outlive any redesign of what is behind it.
-Everything is seeded. `EFFORT` is 1 in `make test`; `make check` sets CLIPPER_EFFORT and attacks that many times as long.
+Everything is seeded. `EFFORT` is 1 in `make test`; `make check` sets it to 10 and attacks that many times as long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def answered(call: Callable[[], Any]) -> Any | ClipperError:
     try:
         return call()
     except ClipperError as error:
-        assert str(error).strip(), "a refusal must say what was expected"
+        if not str(error).strip():
+            raise AssertionError("a refusal must say what was expected") from error
         return error
     except TypeError as error:
         frames = traceback.extract_tb(error.__traceback__)

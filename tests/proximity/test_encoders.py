@@ -125,7 +125,7 @@ def test_the_cells_of_a_wide_image_are_square():
 
 @pytest.mark.parametrize(("cells", "directions"), [(0, 8), (7, 2)])
 def test_outlines_without_cells_or_directions_are_refused(cells, directions):
-    with pytest.raises(InputError, match="expected (cells|directions) of at least"):
+    with pytest.raises(InputError, match=r"expected (cells|directions) of at least"):
         Outlines(cells, directions)
 
 

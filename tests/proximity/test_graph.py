@@ -203,7 +203,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "radius": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), radius=-1), "positive radius"),
     "share": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), share=2), "share"),
     "metric": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), metric="l3"), "'l3'"),
-    "kind": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), kind=torch.zeros(3, 2, dtype=int)), r"\(2, 2\)"),
+    "kind": (
+        lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), kind=torch.zeros(3, 2, dtype=int)),
+        r"\(2, 2\)",
+    ),
     "kind missing": (lambda: ProximityGraph.from_embeddings({"a": torch.rand(2, 2, 3)}), r"kind=candidates\.kind"),
     "pool width": (
         lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), pool=Pool(torch.rand(4, 2, 5))),

@@ -135,7 +135,7 @@ def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
     ("arguments", "message"),
     [
         ({"trust": 1.5}, "between 0 and 1"),
-        ({"starts": 0}, "at least one start"),
+        ({"starts": 0}, "starts to be a whole number of at least 1"),
         ({"log_probs": torch.zeros(2, 2, 3)}, "log_probs of shape"),
     ],
 )

@@ -60,5 +60,5 @@ def test_a_bank_serves_samples_of_different_lengths():
 
 
 def test_an_empty_bank_is_refused():
-    with pytest.raises(InputError, match="at least one sample"):
+    with pytest.raises(InputError, match="memory bank of at least 1"):
         MemoryBank(0)

@@ -63,11 +63,11 @@ def test_what_cannot_be_is_said() -> None:
     data = problem(samples=10)
     with pytest.raises(InputError, match="whole pool"):
         train(TinyNet(), data, SemanticLoss(), clip=Clipper(objective="joint"), embeddings=data.inputs)
-    with pytest.raises(InputError, match="at least one pass"):
+    with pytest.raises(InputError, match="passes of at least 1"):
         train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, passes=0)
-    with pytest.raises(InputError, match="belongs to one training"):
-        train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, checkpoint="run.pt")
     with pytest.raises(InputError, match="2 to 10 folds"):
+        train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, folds=11)
+    with pytest.raises(InputError, match="folds of at least 2"):
         train_iterated(TinyNet(), data, SemanticLoss(), data.inputs, folds=1)
 
 

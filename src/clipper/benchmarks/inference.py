@@ -15,8 +15,8 @@ from clipper.benchmarks.tasks import draw
 from clipper.candidates import Candidates, Lattice
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
+from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.joint.factors import CandidateFactor, Factor
-from clipper.pruning.joint.inference import NEIGHBOURS
 from clipper.pruning.joint.lattice_factor import LatticeFactor
 
 _STARTS = 4

@@ -16,6 +16,7 @@ from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.retrieval import ClipExam
 from clipper.benchmarks.mugen.task import ClipTask, Middle
 from clipper.benchmarks.tasks import RULES, LatticeTask, Task, draw, draw_lattice, needs_lattice
+from clipper.benchmarks.vqar.knowledge import read_knowledge
 from clipper.benchmarks.vqar.task import SceneTask, scene_task
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.kinds import sizes_of
@@ -38,10 +39,11 @@ NETWORKS: dict[str, Callable[[int], networks.Classifier]] = {
     "HwfCnn": networks.HwfCnn,
     "ClipCnn": networks.ClipCnn,
 }
-_NETWORK_OF_DATA = {
-    "digits": "DigitsMlp", "mnist": "MnistCnn", "cifar10": "CifarResNet18", "hwf": "HwfCnn",
-    "clips": "ClipCnn", "mugen": "ClipCnn",
+_NETWORKS_OF_DATA = {
+    "digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("MnistCnn",), "cifar10": ("CifarResNet18",), "hwf": ("HwfCnn",),
+    "clips": ("ClipCnn",), "mugen": ("ClipCnn",), "scenes": (), "vqar": (),
 }  # fmt: skip
+"""The networks whose inputs are of each data set's shape, the one for "auto" first; scenes have a pair of their own."""
 _SCALE = {
     "digits": (0.3, 0.38), "mnist": (0.1307, 0.3081), "cifar10": (0.473, 0.251), "hwf": (0.5, 1.0),
     "clips": (0.5, 0.25), "mugen": (0.5, 0.25), "vqar": (0.0, 1.0), "scenes": (0.0, 1.0),
@@ -61,13 +63,19 @@ _WEIGHTLESS: dict[str, Encoder] = {
     "shuffled": Outlines(),
     "middle": Middle(),
 }
+_OF_SCENES = ("trainable", "features", "shuffled")
+"""Encoders of scenes, which have features instead of pixels."""
 _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
 
 def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tuple[AnyTask, HeldOut, int]:
     """The samples that a run learns from, what it is measured on, and how many labels there are."""
+    check_parts(config)
     if config.rule == "vqar":
+        known = len(read_knowledge(data_root).names)
+        if config.names > known:
+            raise InputError(f"expected names of at most {known:,}, as many as VQAR has, got {config.names:,}")
         scenes = scene_task(config.data, config.names, config.samples, config.seed, data_root)
         return scenes, scenes.held_out, scenes.candidates.classes
     if config.rule == "align":
@@ -76,6 +84,36 @@ def problem_of(config: TrainConfig, data_root: str | Path | None = None) -> tupl
         return learned, exam, learned.candidates.classes
     images, test = train_and_test(config.data, data_root)
     return task_of(config, images), held_out_of(config, test), images.classes
+
+
+def check_parts(config: TrainConfig) -> None:
+    """Refuse parts that do not go together, before any data is read.
+
+    Examples:
+        >>> check_parts(TrainConfig(network="HwfCnn"))
+        Traceback (most recent call last):
+        ...
+        clipper.errors.InputError: expected a network for the data set digits: auto, DigitsMlp, DigitsCnn, got 'HwfCnn'
+    """
+    known = ("auto", *_NETWORKS_OF_DATA[config.data])
+    if config.network not in known:
+        raise InputError(
+            f"expected a network for the data set {config.data}: {', '.join(known)}, got {config.network!r}"
+        )
+    if config.rule in ("align", "vqar") and config.engine in ("ised", "abl-sim"):
+        takes = "runs a rule on single labels" if config.engine == "ised" else "compares all instances with one another"
+        raise InputError(
+            f"the engine {config.engine} {takes} and cannot learn from the rule {config.rule}; "
+            "expected one of semantic, sampled, dolphin, scallop"
+        )
+    encoders = _OF_SCENES if config.rule == "vqar" else ("trainable", *_WEIGHTLESS, *PRETRAINED)
+    if config.encoder not in encoders:
+        raise InputError(f"expected one of the encoders {', '.join(encoders)}, got {config.encoder!r}")
+    if config.when == "once" and config.encoder == "trainable" and config.objective in ("paper", "exact", "random"):
+        raise InputError(
+            "pruning once, before training, needs a frozen encoder, got trainable: the classifier's own layer means "
+            f"something only while it is trained; choose one of {', '.join(encoders[1:])}"
+        )
 
 
 def task_of(config: TrainConfig, images: Images) -> Task | LatticeTask:
@@ -93,9 +131,8 @@ def holds_lattice(config: TrainConfig, classes: int) -> bool:
 
 def network_of(config: TrainConfig, classes: int) -> networks.Classifier:
     """The classifier, with first weights that depend on the seed alone."""
-    name = _NETWORK_OF_DATA[config.data] if config.network == "auto" else config.network
-    if name not in NETWORKS:
-        raise InputError(f"expected the network auto, {', '.join(NETWORKS)}, got {name!r}")
+    check_parts(config)
+    name = _NETWORKS_OF_DATA[config.data][0] if config.network == "auto" else config.network
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return NETWORKS[name](classes)
@@ -125,8 +162,7 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
         8
     """
     options: dict[str, Any] = {"entropy": config.entropy, **config.engine_options}
-    if config.rule == "align" and config.engine in ("ised", "abl-sim"):
-        raise InputError(f"expected an engine that takes a lattice of alignments, got {config.engine!r}")
+    check_parts(config)
     makers: dict[str, Callable[..., Engine]] = {
         "semantic": SemanticLoss,
         "sampled": lambda per_sample=32, **rest: SampledSemanticLoss(per_sample, seed=config.seed, **rest),
@@ -138,12 +174,13 @@ def engine_of(config: TrainConfig, classes: int) -> Engine:
     try:
         return makers[config.engine](**options)
     except TypeError as error:
-        raise InputError(f"the engine {config.engine!r} does not take the options {options}: {error}") from error
+        given = ", ".join(f"{name}={value!r}" for name, value in config.engine_options.items()) or "no options"
+        raise InputError(f"the engine {config.engine} does not take {given}: {error}") from error
 
 
 def outputs_of(config: TrainConfig, classes: int) -> Candidates | None:
     """The candidates of every value of the rule, a value being its own place; None where they are too many to list."""
-    if config.rule in ("hwf", "vqar") or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
+    if config.rule not in ("sum", "max") or config.per_sample or classes**config.slots > _MOST_OUTPUTS:
         return None
     highest = (classes - 1) * (config.slots if config.rule == "sum" else 1)
     return Candidates.from_rule(RULES[config.rule], range(highest + 1), config.slots, classes)
@@ -170,7 +207,7 @@ def embeddings_of(config: TrainConfig, task: AnyTask) -> Tensor | None:
     if clip_of(config) is None or encoder_name(config) == "trainable":
         return None
     if isinstance(task, SceneTask):
-        return task.embeddings
+        return _shuffled_by_kind(task, config.seed) if config.encoder == "shuffled" else task.embeddings
     vectors = embed(_encoder(encoder_name(config)), task.inputs)
     return _shuffled(vectors, config.seed) if config.encoder == "shuffled" else vectors
 
@@ -179,6 +216,17 @@ def _shuffled(vectors: Tensor, seed: int) -> Tensor:
     """Each instance with another one's vector, `(n, m, d)`: the control that knows nothing."""
     order = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=torch.Generator().manual_seed(seed))
     return vectors.flatten(0, 1)[order.to(vectors.device)].view_as(vectors)
+
+
+def _shuffled_by_kind(task: SceneTask, seed: int) -> Tensor:
+    """Each name with another name's vector and each relation with another's, `(n, m, d)`; unused slots stay."""
+    vectors = task.embeddings.clone()
+    generator = torch.Generator().manual_seed(seed)
+    for kind in range(len(task.candidates.kinds)):
+        places = (task.candidates.kind == kind).nonzero(as_tuple=True)
+        order = torch.randperm(len(places[0]), generator=generator).to(vectors.device)
+        vectors[places] = vectors[places][order]
+    return vectors
 
 
 def encoder_name(config: TrainConfig) -> str:
@@ -191,9 +239,6 @@ def encoder_name(config: TrainConfig) -> str:
 def _encoder(name: str) -> Encoder:
     if name in _WEIGHTLESS:
         return _WEIGHTLESS[name]
-    if name not in PRETRAINED:
-        known = ", ".join(("trainable", *_WEIGHTLESS, *PRETRAINED))
-        raise InputError(f"expected one of the encoders {known}, got {name!r}")
     return pretrained(name, size=_ENCODER_SIZE)
 
 

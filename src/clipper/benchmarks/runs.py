@@ -22,6 +22,7 @@ from clipper.benchmarks.parts import (
 )
 from clipper.benchmarks.vqar.task import SceneTask
 from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
+from clipper.training.checkpoint import check_whole
 
 
 def run(
@@ -37,8 +38,7 @@ def run(
     Args:
         config: everything that decides how the run ends.
         data_root: the folder with the data sets, if not in the usual places.
-        checkpoint: where the run's state is kept, and taken up again if it is there; a run of several passes keeps
-            none.
+        checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
 
@@ -47,12 +47,15 @@ def run(
         >>> len(record.epochs), record.last.accuracy is not None
         (2, True)
     """
+    if checkpoint is not None:
+        check_whole(checkpoint)
     task, held_out, classes = problem_of(config, data_root)
     network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
     engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)
     options = _options(config) | {"held_out": held_out, "watch": watch}
+    options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
         passes = train_iterated(
@@ -68,8 +71,6 @@ def run(
         once=once_of(config),
         bank=config.bank if clip else 0,
         optimiser=optimiser_of(config, network),
-        checkpoint=checkpoint,
-        checkpoint_steps=checkpoint_steps,
         **options,
     )
     return Record(config, history)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import number_in_words, shown, whole_number
+from clipper.candidates.checks import check_longest, domains_of_slots, targets_and_lengths
 from clipper.candidates.columns import run_on_columns, run_on_row
 from clipper.errors import BudgetError, InputError
 
@@ -25,7 +27,8 @@ def templates(
     rule: Rule,
     targets: Sequence[Hashable] | Tensor,
     slots: int | Sequence[int],
-    domains: range | Sequence[Sequence[int]],
+    classes: int,
+    domains: Sequence[Sequence[int]] | None = None,
     budget: int = BUDGET,
 ) -> tuple[Tensor, Tensor, list[int]]:
     """Enumerate each distinct (number of slots, target) once, because many samples share one.
@@ -33,13 +36,10 @@ def templates(
     Returns:
         `labels (rows, m)` of all templates, padded with -1; `counts (templates,)`; each sample's template.
     """
-    wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
-    lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
-    check_lengths(lengths, wanted)
-    longest = max(lengths)
-    domain: Sequence[Sequence[int]] = [domains] * longest if isinstance(domains, range) else domains
-    if len(domain) < longest or not all(len(d) for d in domain):
-        raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(domain)}")
+    wanted, lengths = targets_and_lengths(targets, slots)
+    longest, budget = max(lengths), whole_number(budget, "budget", least=0)
+    check_longest(longest, budget)
+    domain = domains_of_slots(domains, longest, classes)
     place: dict[tuple[int, Hashable], int] = {}
     labels, counts = [], []
     for length in sorted(set(lengths)):
@@ -49,7 +49,7 @@ def templates(
             missing = distinct[int((found == 0).nonzero()[0])]
             sample = next(i for i, t in enumerate(wanted) if t == missing and lengths[i] == length)
             raise InputError(
-                f"sample {sample}: no labels of {length} slots give the target {missing!r}; "
+                f"sample {sample}: no labels of {length} slots give the target {shown(missing)}; "
                 f"the rule gives {_attainable(rule, domain[:length])}"
             )
         place.update({(length, target): len(place) + i for i, target in enumerate(distinct)})
@@ -57,15 +57,6 @@ def templates(
         counts.append(found)
     shared = [place[length, target] for length, target in zip(lengths, wanted, strict=True)]
     return torch.cat(labels), torch.cat(counts), shared
-
-
-def check_lengths(lengths: Sequence[int], targets: Sequence[Hashable]) -> None:
-    """One positive number of slots for each target, and at least one target."""
-    if len(lengths) != len(targets) or not targets or min(lengths) < 1:
-        raise InputError(
-            f"expected one positive number of slots per target and at least one target, "
-            f"got {len(lengths)} slot numbers {lengths[:5]} for {len(targets)} targets"
-        )
 
 
 def satisfying(
@@ -101,9 +92,9 @@ def _check_budget(domains: Sequence[Sequence[int]], budget: int) -> None:
     tries = math.prod(len(domain) for domain in domains)
     if tries > budget:
         raise BudgetError(
-            f"{len(domains)} slots with {max(map(len, domains))} labels each make {tries:,} combinations, more than "
-            f"the budget of {budget:,}. Narrow the slots with domains=, list the candidates you know with "
-            f"Candidates.from_lists or from_tensors, or raise budget= if memory and time allow"
+            f"{len(domains)} slots with {max(map(len, domains))} labels each make {number_in_words(tries)} "
+            f"combinations, more than the budget of {budget:,}. Narrow the slots with domains=, list the candidates "
+            f"you know with Candidates.from_lists or from_tensors, or raise budget= if memory and time allow"
         )
 
 
@@ -134,7 +125,9 @@ def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tenso
 
 
 def _attainable(rule: Rule, domains: Sequence[Sequence[int]], most: int = 8) -> str:
-    """A short list of values that the rule does give, for error messages."""
+    """A short list of values that the rule does give, numbers first and by size, for error messages."""
     values = {run_on_row(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
-    shown = sorted(values, key=repr)[:most]
-    return ", ".join(map(repr, shown)) + (", …" if len(values) > most else "")
+    numbers = sorted(value for value in values if isinstance(value, int | float) and value == value)
+    others = sorted(shown(value) for value in values.difference(numbers))
+    listed = [*map(shown, numbers), *others][:most]
+    return ", ".join(listed) + (", …" if len(values) > most else "")

@@ -15,7 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs
+from clipper.arguments import as_list, shown, whole_numbers
+from clipper.candidates.checks import check_log_probs, targets_and_lengths
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattices import chains
@@ -48,6 +49,7 @@ class Alignments(Lattice):
     """`(n, a)`: the action that each place of a sample's text stands for; -1 past its end."""
 
     @classmethod
+    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
     def from_texts(cls, texts: Sequence[Sequence[int]], frames: int | Sequence[int], classes: int) -> Alignments:
         """The alignments of each clip's frames with its text.
 
@@ -56,12 +58,18 @@ class Alignments(Lattice):
             frames: how many each clip has.
             classes: how many actions there are.
         """
-        _check_texts(texts, frames, classes)
-        kinds = kinds_of(len(max(texts, key=len)))
-        places = [len(text) for text in texts]
-        graph, template = graph_of(*PLACES, places, frames, kinds, None, budget=BUDGET)
-        rows = [[*text, *[-1] * (max(places) - len(text))] for text in texts]
-        return cls(template, kinds_of(classes), graph=graph, actions=torch.tensor(rows))
+        actions = kinds_of(classes)
+        if len(actions) > 1:
+            raise InputError(f"expected one number of actions as classes, got {shown(classes)}")
+        told = _read_texts(texts, actions[0].stop)
+        if isinstance(frames, Sequence) and len(frames) != len(told):
+            raise InputError(f"expected a text and a number of frames for each clip, got {len(told)} and {len(frames)}")
+        places, lengths = targets_and_lengths([len(text) for text in told], frames)
+        _check_frames(told, lengths)
+        longest = max(map(len, told))
+        graph, template = graph_of(*PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
+        rows = [[*text, *[-1] * (longest - len(text))] for text in told]
+        return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 
     @property
     def places(self) -> Tensor:
@@ -96,7 +104,7 @@ class Alignments(Lattice):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
+        gold = self._gold(gold)
         place = torch.nn.functional.pad(gold[:, 1:] != gold[:, :-1], (1, 0)).cumsum(1)  # (n, m)
         shown = self.actions.gather(1, place.clamp(max=self.actions.shape[1] - 1))
         right = (shown == gold) & (gold >= 0) & (place < self.places[:, None])
@@ -106,6 +114,7 @@ class Alignments(Lattice):
         return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         places = chains.support(self._mask, self.lengths, self.places).float()  # (n, m, a)
@@ -135,6 +144,7 @@ class Alignments(Lattice):
         return values.gather(2, index)
 
     @cached_property
+    @torch.inference_mode(False)
     def _mask(self) -> Tensor:
         """The places that each slot may show, `(n, m, a)` bool."""
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
@@ -143,16 +153,24 @@ class Alignments(Lattice):
         return used & self._inward(self.allowed)
 
 
-def _check_texts(texts: Sequence[Sequence[int]], frames: int | Sequence[int], classes: int) -> None:
-    lengths = [frames] * len(texts) if isinstance(frames, int) else frames
-    if not texts or len(lengths) != len(texts):
-        raise InputError(f"expected a text and a number of frames for each clip, got {len(texts)} and {len(lengths)}")
-    for i, (text, length) in enumerate(zip(texts, lengths, strict=True)):
-        if not text or any(a == b for a, b in pairwise(text)) or not set(text) <= set(range(classes)):
-            raise InputError(
-                f"expected at least one action of 0 … {classes - 1}, neighbouring ones different, in text {i}, got "
-                f"{tuple(text)}; a frame does not say where an action ends and the same one begins: merge repetitions"
-            )
+def _read_texts(texts: Sequence[Sequence[int]], classes: int) -> list[list[int]]:
+    listed = as_list(texts, "a list of actions for each clip")
+    return [_read_text(text, i, classes) for i, text in enumerate(listed)]
+
+
+def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:
+    row = whole_numbers(text, f"the actions of text {number}")
+    actions: list[int] = row.tolist() if row.ndim == 1 else []
+    if not actions or any(a == b for a, b in pairwise(actions)) or min(actions) < 0 or max(actions) >= classes:
+        raise InputError(
+            f"expected at least one action of 0 … {classes - 1}, neighbouring ones different, in text {number}, got "
+            f"{shown(text)}; a frame does not say where an action ends and the same one begins: merge repetitions"
+        )
+    return actions
+
+
+def _check_frames(texts: list[list[int]], frames: list[int]) -> None:
+    for i, (text, length) in enumerate(zip(texts, frames, strict=True)):
         if length < len(text):
             raise InputError(
                 f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "

@@ -7,17 +7,19 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from clipper.candidates.abduction import check_lengths
+from clipper.arguments import shown, whole_number
+from clipper.candidates.checks import check_choosable, check_longest, domains_of_slots, targets_and_lengths
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.building import domains_of_slots
-from clipper.candidates.lattices.expansion import stepped
-from clipper.candidates.lattices.logarithms import IMPOSSIBLE
+from clipper.candidates.lattices.best import ranked
+from clipper.candidates.lattices.expansion import BUDGET, accepted, stepped
 from clipper.candidates.machines import Machine
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1
+_CELLS = 1 << 27
+"""Labels of all prefixes held at a time."""
 
 
 def beam_search(
@@ -56,13 +58,14 @@ def beam_search(
         {14}
     """
     kinds = kinds_of(classes)
-    wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
-    lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
-    check_lengths(lengths, wanted)
-    _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), width, ways, known)
+    wanted, lengths = targets_and_lengths(targets, slots)
+    check_longest(max(lengths), BUDGET)
+    machine = _checked_machine(machine)
+    width, ways = (min(whole_number(number, "width and ways"), 2**62) for number in (width, ways))
+    _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), known)
     labels, sample = _search(
         machine, wanted, torch.tensor(lengths), domains_of_slots(domains, max(lengths), kinds[-1].stop),
-        log_probs.detach().double(), width, ways,
+        ranked(log_probs), width, ways,
     )  # fmt: skip
     if known is not None:
         labels = torch.cat([known.labels.long().to(labels.device), labels])
@@ -82,7 +85,7 @@ def _search(
     machine: Machine,
     targets: list[Hashable],
     lengths: Tensor,
-    domains: list[list[int]],
+    domains: list[Sequence[int]],
     log_probs: Tensor,
     width: int,
     ways: int,
@@ -96,9 +99,13 @@ def _search(
     prefix = torch.full((n, 1, m), -1, device=log_probs.device)
     found: list[tuple[Tensor, Tensor]] = []
     for depth, domain in enumerate(domains):
+        if state.numel() * len(domain) * m > _CELLS:
+            raise BudgetError(
+                f"a beam of {width:,} for {n} samples of {m} slots takes too much memory after {depth} slots; narrow it"
+            )
         choice = torch.tensor(domain, device=log_probs.device)
         after = states.after(state, domain)  # (n, beam, a)
-        value = score[..., None] + log_probs[:, depth, choice][:, None].clamp(min=IMPOSSIBLE)
+        value = score[..., None] + log_probs[:, depth, choice][:, None]
         value = torch.where((after >= 0) & (lengths > depth)[:, None, None], value, -torch.inf)
         longer = prefix[:, :, None].repeat(1, 1, len(domain), 1)
         longer[..., depth] = choice
@@ -132,7 +139,7 @@ class _States:
         self._states: list[Hashable] = [machine.start]
         self._table = torch.full((1, classes), _UNKNOWN)
 
-    def after(self, state: Tensor, domain: list[int]) -> Tensor:
+    def after(self, state: Tensor, domain: Sequence[int]) -> Tensor:
         """The states that follow `state (n, beam)`, `(n, beam, a)`; -1 for nowhere."""
         choice = torch.tensor(domain)
         distinct, place = torch.unique(state.cpu(), return_inverse=True)
@@ -150,7 +157,9 @@ class _States:
         """Whether samples that end in `state (n, beam)` have their target, bool; -1 is no state."""
         distinct, place = torch.unique(state.cpu(), return_inverse=True)
         goals = {target: i for i, target in enumerate(dict.fromkeys(targets))}
-        given = [goals.get(self._machine.accept(self._states[i]), -1) if i >= 0 else -1 for i in distinct.tolist()]
+        given = [
+            goals.get(accepted(self._machine.accept, self._states[i]), -1) if i >= 0 else -1 for i in distinct.tolist()
+        ]
         wanted = torch.tensor([goals[target] for target in targets])
         return (torch.tensor(given)[place] == wanted[:, None]).to(state.device)
 
@@ -164,14 +173,30 @@ class _States:
         return self._number[after]
 
 
-def _check(log_probs: Tensor, expected: tuple[int, int, int], width: int, ways: int, known: Candidates | None) -> None:
+def _checked_machine(machine: Machine) -> Machine:
+    try:
+        result = Machine(*machine)
+        hash(result.start)
+    except TypeError as error:
+        raise InputError(
+            f"expected a machine of start, step and accept, the start hashable, got {shown(machine)}"
+        ) from error
+    return result
+
+
+def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
+    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided or log_probs.is_meta:
+        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
     if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
         raise InputError(
             f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
             f"got {tuple(log_probs.shape)} of {log_probs.dtype}"
         )
-    if width < 1 or ways < 1:
-        raise InputError(f"expected width and ways of at least 1, got {width} and {ways}")
-    if known is not None and (known.samples, known.slots, known.classes) != expected:
+    check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
+    if known is None:
+        return
+    if not isinstance(known, Candidates):
+        raise InputError(f"expected known as Candidates, got {shown(known)}")
+    if (known.samples, known.slots, known.classes) != expected:
         got = (known.samples, known.slots, known.classes)
         raise InputError(f"expected known candidates of (samples, slots, classes) = {expected}, got {got}")

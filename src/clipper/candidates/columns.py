@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clipper.candidates.checks import called
 from clipper.errors import InputError
 
 _LARGEST = 2**62
@@ -120,8 +121,7 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
 def run_on_row(rule: Callable[..., Any], row: tuple[int, ...]) -> Hashable:
     """The rule's value for one tuple of labels, or an error that names the tuple."""
     try:
-        value: Hashable = rule(row)
-        hash(value)
+        value: Hashable = called(rule, row)
     except Exception as error:
         raise InputError(
             f"the rule failed on labels {row}: {type(error).__name__}: {error}. "

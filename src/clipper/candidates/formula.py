@@ -8,23 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs, kind_of_label
-from clipper.candidates.formulas.compiling import IMPOSSIBLE, Compiled
+from clipper.arguments import as_list, shown, whole_number
+from clipper.candidates.checks import check_any_log_probs, check_log_probs, check_nonempty, kind_of_label
+from clipper.candidates.formulas.compiling import Compiled
 from clipper.candidates.formulas.samples import CompiledSamples
 from clipper.candidates.formulas.searching import best, drawn, listed
 from clipper.candidates.formulas.writing import Clauses, Proposition, from_clauses, read_dimacs
 from clipper.candidates.kinds import Classes, Kind, kinds_of
 from clipper.candidates.packing import offsets_of, smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 
 BUDGET = 1_000_000
 """Size of the largest diagram to compile."""
+_LITERAL = 10**18
+"""No variable has a larger number."""
+_SAMPLES = 100_000_000
+"""Samples that share a formula, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +74,16 @@ class Formula(CompiledSamples):
             budget: size of the largest diagram to compile.
         """
         kinds = kinds_of(classes)
-        lengths = [slots] * len(propositions) if isinstance(slots, int) else list(slots)
-        pairs = list(zip(propositions, lengths, strict=True))
-        if not pairs or min(lengths) < 1:
-            raise InputError("expected at least one proposition, and slots for each")
+        budget = whole_number(budget, "budget", least=1)
+        told = as_list(propositions, "propositions, one for each sample,")
+        for wrong in (p for p in told if not isinstance(p, Proposition)):
+            raise InputError(f"expected propositions such as label(0, 3) | label(1, 3), got {shown(wrong)}")
+        lengths = _lengths(slots, len(told))
+        pairs = list(zip(told, lengths, strict=True))
+        _check_size(max(lengths), classes, budget)
         distinct = list(dict.fromkeys(pairs))
-        taken = [list(domain) for domain in domains or [range(kinds[-1].stop)] * max(lengths)]
-        _check(distinct, taken, kinds)
+        taken = _domains(domains, max(lengths), kinds)
+        _check(distinct, kinds)
         compiled = Compiled([p for p, _ in distinct], [taken[:length] for _, length in distinct], budget)
         place = {pair: i for i, pair in enumerate(distinct)}
         template = torch.tensor([place[pair] for pair in pairs])
@@ -111,14 +120,23 @@ class Formula(CompiledSamples):
             >>> Formula.from_cnf("p cnf 3 2\\n1 2 0\\n-2 3 0\\n").counts
             [4]
         """
+        samples = whole_number(samples, "samples", least=1, most=_SAMPLES)
         if isinstance(cnf, str | Path):
             clauses, count = read_dimacs(cnf)
         else:
-            clauses, count = [list(clause) for clause in cnf], max((abs(n) for c in cnf for n in c), default=0)
-        named = list(variables) if variables is not None else [(slot, 1) for slot in range(count)]
-        if len(named) < count or any(0 in clause for clause in clauses):
+            clauses = _literals(cnf)
+            count = max((abs(n) for clause in clauses for n in clause), default=0)
+        named = None if variables is None else _variables(variables)
+        if named is not None and len(named) < count:
             raise InputError(f"expected a slot and a label for each of {count} variables from 1, got {len(named)}")
-        width = slots or max((slot for slot, _ in named), default=-1) + 1
+        width = max((slot for slot, _ in named), default=-1) + 1 if named is not None else count
+        if slots is not None:
+            width = whole_number(slots, "slots", least=1)
+            if named is None and width < count:
+                raise InputError(f"expected a slot for each of {count} variables, got slots={width}; see variables=")
+        if named is None:
+            _check_size(width, classes, budget)
+            named = [(slot, 1) for slot in range(count)]
         proposition = from_clauses(clauses, named)
         one = cls.from_propositions([proposition], width, classes, domains=domains, budget=budget)
         return one.batch(torch.zeros(samples, dtype=torch.long))
@@ -130,29 +148,21 @@ class Formula(CompiledSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
-            raise InputError(
-                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
-            )
-        values = self.compiled.values(log_probs.double().clamp(min=IMPOSSIBLE), "log").exp()
+        check_any_log_probs(log_probs, self)
+        values = self.compiled.values(log_probs.double(), "log").exp()
         return values.index_select(1, self.template).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
-        logs = torch.where(self.mask, log_probs.double().clamp(min=IMPOSSIBLE), IMPOSSIBLE)
-        with torch.enable_grad():
-            inputs = logs if logs.requires_grad else logs.requires_grad_()
-            total = self.compiled.evaluate(inputs, self.template, "log", twice=True)
-            possible = total > IMPOSSIBLE / 2
-            (share,) = torch.autograd.grad(total[possible].sum(), inputs, create_graph=True)  # (n, m, c)
-            mean = (share * torch.where(share > 0, inputs, 0)).sum((1, 2))
-            return torch.where(possible, total - mean, 0).to(log_probs.dtype)
+        logs = torch.where(self.mask, log_probs.double(), -torch.inf)
+        return self.compiled.entropy(logs, self.template).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        return self._rows(*best(self, log_probs.double(), k))
+        return self._rows(*best(self, log_probs, k))
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        check_nonempty(self.possible().long())
         return self._rows(*drawn(self, per_sample, generator, log_probs))
 
     def _all(self) -> Candidates:
@@ -162,6 +172,7 @@ class Formula(CompiledSamples):
         """Candidates from `labels (rows, m)` and `sample (rows,)`, ascending."""
         unused = self.kind.index_select(0, sample) < 0
         counts = torch.bincount(sample, minlength=self.samples)
+        check_nonempty(counts)
         kept = torch.where(unused, -1, labels).to(smallest_type(self.kinds))
         return Candidates(kept, offsets_of(counts), self.kinds)
 
@@ -172,19 +183,74 @@ class Formula(CompiledSamples):
         )
 
 
-def _check(
-    distinct: Sequence[tuple[Proposition, int]], domains: Sequence[Sequence[int]], kinds: tuple[Kind, ...]
-) -> None:
+def _lengths(slots: Any, samples: int) -> list[int]:
+    """How many slots each sample has."""
+    if not samples:
+        raise InputError("expected at least one proposition, got none")
+    if isinstance(slots, Sequence | np.ndarray) or (isinstance(slots, Tensor) and slots.ndim):
+        lengths = [whole_number(length, "slots", least=1) for length in as_list(slots, "slots")]
+        if len(lengths) != samples:
+            raise InputError(f"expected slots of each of {samples} samples, got {len(lengths)}")
+        return lengths
+    return [whole_number(slots, "slots", least=1)] * samples
+
+
+def _check_size(slots: int, classes: Classes, budget: Any) -> None:
+    size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
+    if size > most:
+        raise BudgetError(
+            f"{slots:,} slots have {size:,} labels, which take a diagram of more than the budget of {most:,}; correct "
+            "the number of slots or variables, or raise budget= if memory and time allow"
+        )
+
+
+def _domains(domains: Any, slots: int, kinds: tuple[Kind, ...]) -> list[list[int]]:
+    """The labels that each slot may take: some, all of one kind."""
+    if domains is None:
+        taken = [list(range(kinds[-1].stop))] * slots
+    else:
+        taken = [
+            [whole_number(v, "a label in domains=", 0, kinds[-1].stop - 1) for v in as_list(own, "a slot's domain")]
+            for own in as_list(domains, "domains")
+        ]
+    if len(taken) < slots:
+        raise InputError(f"expected domains of {slots} slots, got {len(taken)}")
+    for slot, domain in enumerate(taken):
+        if not domain or len({int(k) for k in kind_of_label(torch.tensor(domain), kinds)}) > 1:
+            raise InputError(
+                f"expected labels of one kind in slot {slot}; narrow it with domains=, got {shown(domain)}"
+            )
+    return taken
+
+
+def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...]) -> None:
     for proposition, length in distinct:
         for slot, value in proposition.labels():
-            if not (0 <= slot < length and 0 <= value < kinds[-1].stop):
+            if not (slot < length and value < kinds[-1].stop):
                 raise InputError(
                     f"expected slots 0 … {length - 1} and labels 0 … {kinds[-1].stop - 1} in a proposition, got slot "
-                    f"{slot} with label {value}"
+                    f"{shown(slot)} with label {shown(value)}"
                 )
-    for slot, domain in enumerate(domains):
-        if not domain or len({int(k) for k in kind_of_label(torch.tensor(domain), kinds)}) > 1:
-            raise InputError(f"expected labels of one kind in slot {slot}; narrow it with domains=, got {domain}")
+
+
+def _literals(cnf: Any) -> list[list[int]]:
+    """Clauses given as lists of literals."""
+    clauses = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
+    for clause in clauses:
+        for i, literal in enumerate(clause):
+            clause[i] = whole_number(literal, "a literal", -_LITERAL, _LITERAL)
+            if not clause[i]:
+                raise InputError("expected literals as variables from 1, negated if negative, got 0")
+    return clauses
+
+
+def _variables(variables: Any) -> list[tuple[int, int]]:
+    """The slot and the label of each variable."""
+    pairs = [as_list(pair, "a slot and a label") for pair in as_list(variables, "variables")]
+    wrong = next((pair for pair in pairs if len(pair) != 2), None)
+    if wrong is not None:
+        raise InputError(f"expected a slot and a label for each variable, got {shown(wrong)}")
+    return [(whole_number(s, "a slot", least=0), whole_number(v, "a label", least=0)) for s, v in pairs]
 
 
 def _check_possible(formula: Formula) -> None:

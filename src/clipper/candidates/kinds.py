@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clipper.arguments import as_index, number_in_words, shown
 from clipper.errors import InputError
 
 Classes = int | Mapping[str, int]
+MOST_CLASSES = 2**24
+"""More labels than these fit no table of what each instance could be."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,15 @@ def kinds_of(classes: Classes) -> tuple[Kind, ...]:
     sizes = classes if isinstance(classes, Mapping) else {"label": classes}
     kinds: list[Kind] = []
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise InputError(f"expected a positive number of classes for kind {name!r}, got {size!r}")
+        if not isinstance(name, str):
+            raise InputError(f"expected the names of kinds as strings, got {shown(name)}")
+        number = as_index(size)
+        if number is None or number < 1:
+            raise InputError(f"expected a positive number of classes for kind {name!r}, got {shown(size)}")
         start = kinds[-1].stop if kinds else 0
-        kinds.append(Kind(name, start, start + size))
+        kinds.append(Kind(name, start, start + number))
     if not kinds:
         raise InputError("expected at least one kind of label, got an empty mapping of classes")
+    if kinds[-1].stop > MOST_CLASSES:
+        raise InputError(f"expected at most {MOST_CLASSES:,} classes, got {number_in_words(kinds[-1].stop)}")
     return tuple(kinds)

@@ -12,9 +12,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs
+from clipper.arguments import shown
+from clipper.candidates.checks import check_any_log_probs, check_log_probs
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.best import best
+from clipper.candidates.lattices.best import best, ranked
 from clipper.candidates.lattices.building import graph_of, kind_of_slots
 from clipper.candidates.lattices.condensing import condensed, templates_of
 from clipper.candidates.lattices.draws import by_weight, uniform
@@ -49,6 +50,7 @@ class Lattice(GraphSamples):
     LISTED: ClassVar[int] = 20_000_000
 
     @classmethod
+    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
     def from_rule(
         cls,
         start: Hashable,
@@ -74,11 +76,14 @@ class Lattice(GraphSamples):
             budget: arcs to follow at most; equal states are followed once.
         """
         kinds = kinds_of(classes)
+        if isinstance(start, Tensor) or not isinstance(start, Hashable):
+            raise InputError(f"expected a hashable start state, and no tensor, got {shown(start)}")
         graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)
 
     @classmethod
+    @torch.inference_mode(False)
     def from_candidates(cls, candidates: Candidates) -> Lattice:
         """The smallest lattice with the same candidates: beginnings that can be continued alike become one state.
 
@@ -89,6 +94,11 @@ class Lattice(GraphSamples):
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
             Lattice(3 samples, 4 slots, 10 classes, 12 states)
         """
+        if not isinstance(candidates, Candidates):
+            raise InputError(f"expected Candidates, got {shown(candidates)}; list others with to_candidates()")
+        used = candidates.first >= 0
+        if bool((~used[:, :-1] & used[:, 1:]).any()):
+            raise InputError("expected unused slots after the used ones, got labels behind an unused slot (-1)")
         template, firsts = templates_of(candidates)
         graph = condensed(candidates.batch(firsts))
         if graph is None:
@@ -110,6 +120,8 @@ class Lattice(GraphSamples):
         candidate; any finite log-probability is no trouble.
         """
         check_log_probs(log_probs, self)
+        if not self.samples:
+            return log_probs.sum((1, 2))
         pieces = self._pieces()
         if len(pieces) == 1:
             return log_probability(self.graph, self.template, log_probs, self._mask)
@@ -123,18 +135,15 @@ class Lattice(GraphSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        if log_probs.ndim != 3 or tuple(log_probs.shape[1:]) != (self.slots, self.classes):
-            raise InputError(
-                f"expected log_probs of shape (b, {self.slots}, {self.classes}), got {tuple(log_probs.shape)}"
-            )
+        check_any_log_probs(log_probs, self)
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 
     def marginals(self, log_probs: Tensor) -> Tensor:
         """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
         check_log_probs(log_probs, self)
-        with torch.enable_grad():
-            logs = log_probs.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
+            logs = log_probs.detach().clone().requires_grad_()
             return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
 
     def entropy(self, log_probs: Tensor) -> Tensor:
@@ -145,7 +154,7 @@ class Lattice(GraphSamples):
         return torch.cat(parts).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        logs = masked(self._inward(log_probs), self._mask, forbidden=-torch.inf)
+        logs = masked(ranked(self._inward(log_probs)), self._mask)
         pieces = self.graph.pieces(self.samples, each=k)
         parts = [best(self.graph, self.template[part], logs[part], k) for part in pieces]
         widest = max(found.shape[1] for _, found in parts)
@@ -169,7 +178,7 @@ class Lattice(GraphSamples):
         return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), counts)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
-        """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; finite; all equal if None."""
+        """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
         shape = (len(samples), self.slots, self.graph.classes)
         if log_probs is None:
             logs = torch.zeros(shape, device=self.device)

@@ -13,6 +13,21 @@ CandidateSet = Candidates | Lattice | Formula
 """What engines, prunings and training loops take."""
 
 
+def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
+    """The candidates, if that is what they are."""
+    if isinstance(value, CandidateSet):
+        return value
+    kept = isinstance(getattr(value, "candidates", None), CandidateSet)
+    advice = (
+        "pass its .candidates"
+        if kept
+        else "build them with Candidates.from_rule, from_lists or from_tensors, or Lattice.from_rule"
+    )
+    raise InputError(
+        f"expected {what} to be Candidates, a Lattice or a Formula, got a {type(value).__name__}: {advice}"
+    )
+
+
 def must_be_listed(candidates: CandidateSet, what: str) -> Candidates:
     """The candidates, if they are listed: `what` has to look at them one by one."""
     if not isinstance(candidates, Candidates):

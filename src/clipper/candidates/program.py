@@ -5,7 +5,9 @@ This file knows nothing of networks; clingo runs in a process of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import numbers
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_list, shown, whole_number
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
-from clipper.candidates.programs.running import Answers, answers
-from clipper.candidates.programs.wording import Sentence
+from clipper.candidates.programs.running import LONGEST, Answers, answers
+from clipper.candidates.programs.wording import PREDICATE, Sentence, readable, readable_slots, term
 from clipper.candidates.programs.writing import Labels, Shape, shapes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import InputError
@@ -48,7 +51,17 @@ class Program:
     slots: Sequence[str] = ()
     """The slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`."""
     time_limit: float = TIME_LIMIT
-    """Seconds, for each call."""
+    """Seconds, for each call; infinite for none."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.theory, Path):
+            readable(self.theory, "a theory")
+        object.__setattr__(self, "labels", _checked(self.labels))
+        object.__setattr__(self, "slots", readable_slots(self.slots))
+        limit = self.time_limit
+        if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
+            raise InputError(f"expected a positive time limit in seconds, got {shown(limit)}")
+        object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else float(limit))
 
     def candidates(
         self,
@@ -67,9 +80,11 @@ class Program:
                 gets the same ones.
             seed: of these draws.
         """
-        if per_sample is not None and per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        found, shapes, places = self._solved(samples, "list", budget, per_sample or 0, seed)
+        budget = whole_number(budget, "budget", least=1)
+        wanted = 0 if per_sample is None else whole_number(per_sample, "per_sample", least=1)
+        found, shapes, places = self._solved(
+            samples, "list", budget, wanted, whole_number(seed, "seed", -(2**63), 2**64 - 1)
+        )
         kinds = self._kinds()
         longest = max(len(shape.slots) for shape in shapes)
         keys = list(found)
@@ -95,14 +110,9 @@ class Program:
     def _solved(
         self, samples: Sequence[Sentence | str], mode: str, budget: int, per_sample: int, seed: int
     ) -> tuple[Answers, list[Shape], list[tuple[int, int]]]:
-        if not len(samples):
-            raise InputError("expected at least one sample, got none")
         kinds = self._kinds()
         shapes, places = shapes_of(samples, self.slots, self.labels)
-        groups = [
-            {"group": i, "text": s.text(self.labels, kinds), "slots": len(s.slots), "sentences": len(s.sentences)}
-            for i, s in enumerate(shapes)
-        ]
+        groups = [shape.job(self.labels, kinds) for shape in shapes]
         job: dict[str, Any] = {
             "groups": groups, "mode": mode, "budget": budget, "per_sample": per_sample, "seed": seed,
             "classes": kinds[-1].stop,
@@ -110,7 +120,19 @@ class Program:
         return answers(self.theory, shapes, job, self.time_limit), shapes, places
 
     def _kinds(self) -> tuple[Kind, ...]:
-        for kind, labels in self.labels.items():
-            if len(set(labels)) < len(labels):
-                raise InputError(f"expected different labels of kind {kind!r}, got one twice")
         return kinds_of({kind: len(labels) for kind, labels in self.labels.items()})
+
+
+def _checked(labels: Any) -> Labels:
+    """The labels of each kind, if clingo can tell them apart."""
+    if not isinstance(labels, Mapping) or not labels:
+        raise InputError(f'expected labels by predicate, such as {{"name": ["dog", "cat"]}}, got {shown(labels)}')
+    found = {}
+    for kind, own in labels.items():
+        if not isinstance(kind, str) or not PREDICATE.fullmatch(kind) or kind == "not":
+            raise InputError(f"expected labels by predicate, a word such as 'name', got {shown(kind)}")
+        found[kind] = tuple(as_list(own, f"the labels of kind {kind!r}"))
+        if len({term(label) for label in found[kind]}) < len(found[kind]):
+            raise InputError(f"expected different labels of kind {kind!r}, got one twice")
+    kinds_of({kind: len(own) for kind, own in found.items()})
+    return found

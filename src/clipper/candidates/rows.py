@@ -13,13 +13,18 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_nonempty, kind_of_label, known_samples
+from clipper.arguments import as_tensor, number_in_words, usable_device, whole_number
+from clipper.candidates.checks import check_nonempty, gold_labels, kind_of_label, known_samples
 from clipper.candidates.kinds import Kind
 from clipper.candidates.packing import offsets_of, shuffled_places
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
+_CELLS = 1 << 26
+"""Entries of a table of labels counted together."""
+_MOST_CELLS = 1 << 35
+"""Entries of a table of labels past which there is no use in trying."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +64,16 @@ class PackedRows:
         return self.offsets.diff()
 
     @cached_property
+    @torch.inference_mode(False)  # training may need it, too
     def sample(self) -> Tensor:
         """Each candidate's sample, `(Ω,)`, ascending."""
         ids = torch.arange(self.samples, device=self.offsets.device)
         return torch.repeat_interleave(ids, self.counts, output_size=len(self))
+
+    @cached_property
+    def most(self) -> int:
+        """How many candidates the sample with the most of them has; 0 without any sample."""
+        return int(self.counts.max()) if self.samples else 0
 
     def prepare(self) -> None:
         """Work out now what an engine will need, so that it is not first worked out in inference mode."""
@@ -76,7 +87,7 @@ class PackedRows:
     @property
     def ragged(self) -> bool:
         """Whether some slots are unused."""
-        return int(self.labels.min()) < 0
+        return bool((self.labels < 0).any())
 
     @property
     def first(self) -> Tensor:
@@ -84,20 +95,29 @@ class PackedRows:
         return self.labels[self.offsets[:-1]].long()
 
     @cached_property
+    @torch.inference_mode(False)
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.support_with_unused[:, 1:]
 
     @cached_property
+    @torch.inference_mode(False)
     def support_with_unused(self) -> Tensor:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
-        if len(self) <= _CHUNK or self.samples == 1:
+        cells = self.samples * self.slots * width
+        if cells > _MOST_CELLS:
+            raise BudgetError(
+                f"a table of which of {self.classes:,} labels each of {self.samples * self.slots:,} instances takes "
+                f"would have {number_in_words(cells)} entries; batch the samples, or number the labels without gaps"
+            )
+        if (len(self) <= _CHUNK and cells <= _CELLS) or self.samples <= 1:
             size = self.samples * width
             times = [torch.bincount(self._cells(slot), minlength=size).view(-1, width) for slot in range(self.slots)]
             return (torch.stack(times, dim=1) > 0).view(-1, width)
@@ -115,6 +135,7 @@ class PackedRows:
         return self.label_zero + self.labels[:, slot]
 
     @cached_property
+    @torch.inference_mode(False)
     def label_zero(self) -> Tensor:
         """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
@@ -124,6 +145,7 @@ class PackedRows:
 
     def subset(self, keep: Tensor) -> Self:
         """The candidates where `keep (Ω,)` is true; every sample must keep one."""
+        keep = as_tensor(keep, "keep").to(self.labels.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
         before = torch.nn.functional.pad(keep.cumsum(0), (1, 0))
@@ -131,8 +153,9 @@ class PackedRows:
         check_nonempty(offsets.diff(), what="would lose their last candidate")
         return type(self)(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
 
-    def batch(self, samples: Tensor | Sequence[int]) -> Self:
-        """The candidates of the given samples, in the given order; a sample may come twice."""
+    @torch.inference_mode(False)
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The candidates of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.offsets.device)
         start, counts = self.offsets[ids], self.counts[ids]
         offsets = offsets_of(counts)
@@ -144,7 +167,7 @@ class PackedRows:
         if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
         if "support_with_unused" in self.__dict__:
-            shared = self.support_with_unused.view(self.samples, -1).index_select(0, ids)
+            shared = self.support_with_unused.view(self.samples, self.slots * (self.classes + 1)).index_select(0, ids)
             batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
         return batch
 
@@ -156,8 +179,7 @@ class PackedRows:
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        if gold.shape != (self.samples, self.slots):
-            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+        gold = gold_labels(gold, self.samples, self.slots, self.device)
         found = torch.zeros(self.samples, dtype=torch.bool, device=self.labels.device)
         for start in range(0, len(self), _CHUNK):
             labels, sample = self.labels[start : start + _CHUNK], self.sample[start : start + _CHUNK]
@@ -167,9 +189,8 @@ class PackedRows:
 
     def sample_at_random(self, per_sample: int, seed: int = 0) -> Self:
         """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
-        if per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        return self.subset(self.random_ranks(seed) < per_sample)
+        most = min(whole_number(per_sample, "per_sample"), len(self))
+        return self.subset(self.random_ranks(seed) < most)
 
     def random_ranks(self, seed: int) -> Tensor:
         """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
@@ -183,6 +204,7 @@ class PackedRows:
 
     def to(self, device: torch.device | str) -> Self:
         """The same candidates on another device."""
+        device = usable_device(device)
         return type(self)(self.labels.to(device), self.offsets.to(device), self.kinds)
 
     def __len__(self) -> int:

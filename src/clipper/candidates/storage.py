@@ -7,7 +7,10 @@ schema's metadata, so a file tells everything about itself; files from elsewhere
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +19,14 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from clipper.candidates.kinds import Classes, kinds_of
+from clipper.arguments import shown
+from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
-from clipper.errors import FileError, InputError
+from clipper.errors import ClipperError, FileError, InputError
 from clipper.files import written_whole
 
 _KEY = b"clipper"
+_SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 ROWS = 1 << 20
 """Candidates per row group, and per piece when a file is streamed."""
 
@@ -31,63 +36,100 @@ def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
     columns = {"sample": pa.array((candidates.sample + first_sample).cpu().numpy())}
     for slot, column in enumerate(candidates.labels.cpu().unbind(1)):
         columns[f"slot_{slot}"] = pa.array(column.numpy(), mask=(column < 0).numpy())
-    classes = {kind.name: kind.stop - kind.start for kind in candidates.kinds}
-    return pa.table(columns).replace_schema_metadata({_KEY: json.dumps({"classes": classes})})
+    classes = sizes_of(candidates.kinds)
+    told = {"classes": classes, "check": _check_sum(classes)}
+    return pa.table(columns).replace_schema_metadata({_KEY: json.dumps(told)})
 
 
 def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
     """Check and pack an Arrow table."""
-    labels, sample = _tensors(table)
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InputError(f"expected an Arrow table, got {shown(table)}")
+    labels, sample = _tensors(pa.table(table))
     return Candidates.from_tensors(labels, sample, classes_in(table.schema, classes))
 
 
 def write_candidates(candidates: Candidates, path: str | Path, *, replace: bool = False) -> None:
     """Write a Parquet file, whole or not at all."""
-    with written_whole(path, replace=replace) as temporary:
-        pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS)
+    try:
+        with written_whole(as_path(path), replace=replace) as temporary:
+            pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # a full disk, a name too long, a folder that may not be written
+        raise FileError(f"cannot write {path}: {error}; choose another place") from error
 
 
 def read_candidates(path: str | Path, classes: Classes | None = None) -> Candidates:
     """Read a Parquet file of candidates."""
-    with open_parquet(path) as file:
+    with open_parquet(path) as file, _damage_named(path):
         return from_arrow(file.read(), classes)
 
 
 def open_parquet(path: str | Path) -> pq.ParquetFile:
     """Open a Parquet file, or say what is wrong with it."""
-    if not Path(path).is_file():
-        raise FileError(f"{path} is not there; expected a Parquet file")
+    if not os.path.isfile(as_path(path)):  # which does not fail on a name too long
+        raise FileError(f"{path} is not there, or is no file; expected a Parquet file")
+    with _damage_named(path):
+        return pq.ParquetFile(path, page_checksum_verification=True)
+
+
+@contextmanager
+def _damage_named(path: str | Path) -> Iterator[None]:
+    """Whatever a reader raises on a damaged file, in words."""
     try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
+        yield
+    except ClipperError:
+        raise
+    except Exception as error:  # Arrow's own errors, text that is none, sizes that no memory holds
         raise FileError(
-            f"{path} cannot be read as Parquet ({error}); it may be half-written or of another format: "
+            f"{path} cannot be read as Parquet ({error}); it may be half-written, damaged or of another format: "
             "write it again with Candidates.write or any Parquet writer"
         ) from error
+
+
+def as_path(path: object) -> Path:
+    """A path that a file could have."""
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path) or not str(path):
+        raise InputError(f"expected the path of a file, got {shown(path)}")
+    return Path(path)
 
 
 def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> Iterator[tuple[int, Candidates]]:
     """Whole samples, about `rows` candidates at a time, each with the id of its first sample."""
     with open_parquet(path) as file:
         sizes = classes_in(file.schema_arrow, classes)
-        held: pa.Table | None = None  # the last sample of a piece may go on in the next one
+        held: tuple[Tensor, Tensor] | None = None  # the last sample of a piece may go on in the next one
         done = 0
-        for batch in file.iter_batches(batch_size=rows):
-            table = pa.table(batch) if held is None else pa.concat_tables([held, pa.table(batch)])
-            sample = table["sample"].to_numpy()
-            cut = int(np.searchsorted(sample, sample[-1]))
-            held = table.slice(cut)
+        for labels, sample in _parts(file, path, rows):
+            if held is not None:
+                labels, sample = (torch.cat(both) for both in zip(held, (labels, sample), strict=True))
+            cut = int((sample == sample[-1]).int().argmax())
+            held = labels[cut:], sample[cut:]
             if cut:
-                piece = _piece(table.slice(0, cut), sizes, done)
+                piece = _piece(labels[:cut], sample[:cut], sizes, done)
                 yield done, piece
                 done += piece.samples
         if held is None:
             raise InputError(f"{path} holds no candidates")
-        yield done, _piece(held, sizes, done)
+        yield done, _piece(*held, sizes, done)
 
 
-def _piece(table: pa.Table, classes: Classes, first_sample: int) -> Candidates:
-    labels, sample = _tensors(table)
+def _parts(file: pq.ParquetFile, path: str | Path, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """`labels (rows, m)` and `sample (rows,)`, some rows at a time."""
+    with _damage_named(path):
+        batches = file.iter_batches(batch_size=rows)
+    while True:
+        with _damage_named(path):
+            batch = next(batches, None)
+            part = None if batch is None else _tensors(pa.table(batch))
+        if part is None:
+            return
+        if len(part[1]):
+            yield part
+
+
+def _piece(labels: Tensor, sample: Tensor, classes: Classes, first_sample: int) -> Candidates:
     if int(sample[0]) != first_sample:
         raise InputError(
             f"expected sample {first_sample} next, got {int(sample[0])}: sample ids must ascend from 0 without gaps "
@@ -103,25 +145,65 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
     stored = (schema.metadata or {}).get(_KEY)
     if stored is None:
         raise InputError("this file does not say how many classes there are: pass classes= (--classes)")
-    classes: dict[str, int] = json.loads(stored)["classes"]
+    try:
+        told = json.loads(stored)
+        classes: dict[str, int] = told["classes"]
+        whole = told.get("check", _check_sum(classes)) == _check_sum(classes)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        whole = False
+    if not whole or not isinstance(classes, dict):
+        raise FileError(
+            "what this file says about its classes is damaged; pass classes= (--classes) if you know them, "
+            "or write it again with Candidates.write"
+        )
     kinds_of(classes)
     return classes
+
+
+def _check_sum(classes: Mapping[str, int]) -> int:
+    """Of what no page's own checksum covers."""
+    return zlib.crc32(json.dumps(classes).encode())
 
 
 def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
     """`labels (Ω, m)` and `sample (Ω,)`."""
     slots = [f"slot_{i}" for i in range(table.num_columns - 1)]
-    if not slots or set(table.column_names) != {"sample", *slots}:
-        raise InputError(f"expected the columns sample, slot_0, slot_1, …, got {table.column_names}")
-    if table["sample"].null_count:
+    if not slots or sorted(table.column_names) != sorted(["sample", *slots]):
+        index = any(name.startswith("__index_level_") for name in table.column_names)
+        raise InputError(
+            f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(table.column_names)}"
+            + ("; pandas wrote its index as well: use to_parquet(…, index=False)" if index else "")
+        )
+    sample, missing = _whole(table, "sample")
+    if missing:
         raise InputError("expected a sample id in every row, got nulls")
-    labels = [torch.from_numpy(_whole(table, slot)) for slot in slots]
-    return torch.stack(labels, dim=1), torch.from_numpy(_whole(table, "sample").astype(np.int64))
+    labels = np.stack([_whole(table, slot)[0] for slot in slots], axis=1)
+    return torch.from_numpy(labels), torch.from_numpy(sample.astype(np.int64))
 
 
-def _whole(table: pa.Table, name: str) -> np.ndarray:
+def _whole(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
+    """A column of whole numbers of a signed type, -1 for nulls, and how many nulls there are."""
     column = table[name]
-    if not pa.types.is_integer(column.type):
-        raise InputError(f"expected whole numbers in column {name!r}, got {column.type}")
-    filled: np.ndarray = column.combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
-    return filled.copy()
+    if pa.types.is_dictionary(column.type):  # the same numbers, each stored once
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), -1, np.int8), len(column)
+    if pa.types.is_floating(kind):
+        return _from_floats(column.to_numpy(), name)
+    if not pa.types.is_integer(kind):
+        raise InputError(f"expected whole numbers in column {name!r}, got {kind}")
+    try:
+        signed = column.cast(_SIGNED.get(kind, kind))
+    except pa.ArrowInvalid as error:
+        raise InputError(f"expected numbers below 2^63 in column {name!r}: {error}") from error
+    return signed.fill_null(-1).to_numpy(), column.null_count
+
+
+def _from_floats(values: np.ndarray, name: str) -> tuple[np.ndarray, int]:
+    """Whole numbers that came as floating point, as pandas writes those of a column with gaps."""
+    missing = np.isnan(values)
+    filled = np.where(missing, -1, values).astype(np.float64)
+    if not (np.abs(filled) < 2**53).all() or (filled != np.floor(filled)).any():
+        raise InputError(f"expected whole numbers in column {name!r}, got floating point with fractions or too large")
+    return filled.astype(np.int64), int(missing.sum())

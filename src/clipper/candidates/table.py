@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from clipper.arguments import shown, whole_number, whole_numbers
 from clipper.candidates.abduction import BUDGET, Rule, templates
-from clipper.candidates.checks import check_labels, check_nonempty, check_sample_ids
+from clipper.candidates.checks import check_labels, check_sample_ids
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.packing import offsets_of, padded, smallest_type
 from clipper.candidates.rows import PackedRows
@@ -44,6 +45,7 @@ class Candidates(PackedRows):
     """
 
     @classmethod
+    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
     def from_rule(
         cls,
         rule: Rule,
@@ -66,8 +68,7 @@ class Candidates(PackedRows):
             budget: label combinations to try at most.
         """
         kinds = kinds_of(classes)
-        every_label = range(kinds[-1].stop)
-        labels, counts, shared = templates(rule, targets, slots, domains or every_label, budget)
+        labels, counts, shared = templates(rule, targets, slots, kinds[-1].stop, domains, budget)
         offsets = offsets_of(counts)
         check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
         distinct = cls(labels.to(smallest_type(kinds)), offsets, kinds)
@@ -111,6 +112,7 @@ class Candidates(PackedRows):
         return program.candidates(samples, budget=budget, per_sample=per_sample, seed=seed)
 
     @classmethod
+    @torch.inference_mode(False)
     def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:
         """Candidates given one by one: `samples[i]` lists the label tuples of sample `i`.
 
@@ -124,22 +126,30 @@ class Candidates(PackedRows):
         return cls.from_tensors(labels, torch.repeat_interleave(counts), classes)
 
     @classmethod
+    @torch.inference_mode(False)
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:
         """Candidates as `labels (Ω, m)` and `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
         kinds = kinds_of(classes)
-        labels, sample = torch.as_tensor(labels), torch.as_tensor(sample)
-        if labels.ndim != 2 or not len(labels):
+        labels, sample = whole_numbers(labels, "labels"), whole_numbers(sample, "sample ids").long()
+        if labels.ndim != 2 or not labels.numel():
             raise InputError(f"expected labels of shape (candidates, slots), got {tuple(labels.shape)}")
+        if labels.device != sample.device:
+            raise InputError(f"expected labels and sample ids on one device, got {labels.device} and {sample.device}")
         check_sample_ids(sample, len(labels))
-        counts = torch.bincount(sample.long(), minlength=samples or 0)
-        if samples is not None and len(counts) != samples:
-            raise InputError(f"expected {samples} samples, got sample ids up to {len(counts) - 1}")
-        check_nonempty(counts)
-        offsets = offsets_of(counts)
+        found = int(sample[-1]) + 1
+        wanted = found if samples is None else whole_number(samples, "samples")
+        if found > wanted:
+            raise InputError(f"expected {wanted} samples, got sample ids up to {found - 1}")
+        if found < wanted:
+            raise InputError(
+                f"expected at least one candidate per sample, but {shown(wanted - found)} of {shown(wanted)} has no "
+                f"candidates: sample ids end at {found - 1}"
+            )
+        offsets = offsets_of(torch.bincount(sample))
         check_labels(labels, sample, offsets, kinds)
-        return cls(labels.to(smallest_type(kinds)), offsets, kinds)
+        return cls(labels.to(smallest_type(kinds), copy=True), offsets, kinds)
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:

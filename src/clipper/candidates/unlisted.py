@@ -11,10 +11,19 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import allowed_by_slot, check_log_probs, check_nonempty, known_samples
+from clipper.arguments import number_in_words, seeded, usable_device, whole_number
+from clipper.candidates.checks import (
+    allowed_by_slot,
+    check_choosable,
+    check_log_probs,
+    check_nonempty,
+    gold_labels,
+    known_samples,
+)
 from clipper.candidates.kinds import Kind
+from clipper.candidates.packing import smallest_type
 from clipper.candidates.table import Candidates
-from clipper.errors import BudgetError, InputError
+from clipper.errors import BudgetError
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +51,11 @@ class Unlisted(ABC):
     @abstractmethod
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
 
     @property
     @abstractmethod
@@ -108,8 +122,9 @@ class Unlisted(ABC):
         narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
-    def batch(self, samples: Tensor | Sequence[int]) -> Self:
-        """The same for the given samples, in the given order; a sample may come twice."""
+    @torch.inference_mode(False)
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.device)
         return self._taken(lambda rows: rows.index_select(0, ids))
 
@@ -119,14 +134,15 @@ class Unlisted(ABC):
 
     def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
+        device = usable_device(device)
         return self._taken(lambda rows: rows.to(device))
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
         check_log_probs(log_probs, self)
-        if k < 1:
-            raise InputError(f"expected k of at least 1, got {k}")
-        return self._best(log_probs.detach(), k)
+        check_choosable(log_probs, self.kind)
+        k = self._affordable(whole_number(k, "k"))
+        return self._best(log_probs.detach(), k) if self.samples else self._none()
 
     @cached_property
     def first(self) -> Tensor:
@@ -149,12 +165,15 @@ class Unlisted(ABC):
             >>> lattice.sample(100).counts
             tensor([  9, 100])
         """
-        if per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        if log_probs is not None:
-            check_log_probs(log_probs, self)
-        generator = torch.Generator().manual_seed(seed)
-        return self._drawn(per_sample, generator, None if log_probs is None else log_probs.detach())
+        per_sample, generator = whole_number(per_sample, "per_sample"), seeded(seed)
+        if not self.samples:
+            return self._none()
+        if log_probs is None:
+            return self._drawn(self._affordable(per_sample), generator, None)
+        check_log_probs(log_probs, self)
+        check_choosable(log_probs, self.kind)
+        self._check_rows(per_sample * self.samples)
+        return self._drawn(per_sample, generator, log_probs.detach())
 
     def sample_at_random(self, per_sample: int, seed: int = 0) -> Candidates:
         """At most `per_sample` candidates of each sample, drawn uniformly without replacement."""
@@ -166,13 +185,28 @@ class Unlisted(ABC):
         Args:
             budget: rows at most, past which there is a `BudgetError`; by default so many as take some seconds.
         """
-        total, budget = sum(self.counts), self.LISTED if budget is None else budget
-        if total > budget:
+        self._check_rows(sum(self.counts), None if budget is None else whole_number(budget, "budget", least=0))
+        return self._all() if self.samples else self._none()
+
+    def _none(self) -> Candidates:
+        """The candidates of no sample at all."""
+        nothing = torch.zeros(0, self.slots, dtype=smallest_type(self.kinds), device=self.device)
+        return Candidates(nothing, torch.zeros(1, dtype=torch.long, device=self.device), self.kinds)
+
+    def _affordable(self, per_sample: int) -> int:
+        """No more of each sample than there are, if the rows of all of them fit."""
+        if per_sample * self.samples > self.LISTED:
+            per_sample = min(per_sample, max(self.counts, default=1))
+            self._check_rows(sum(min(per_sample, count) for count in self.counts))
+        return per_sample
+
+    def _check_rows(self, rows: int, budget: int | None = None) -> None:
+        budget = self.LISTED if budget is None else budget
+        if rows > budget:
             raise BudgetError(
-                f"there are {total:,} candidates, more than the budget of {budget:,}. Use the set as it is, take some "
-                "with sample() or top_k(), or raise budget= if memory and time allow"
+                f"there are {number_in_words(rows)} candidates, more than the budget of {budget:,}. Use the set as it "
+                "is, take fewer with sample() or top_k(), or raise budget= of to_candidates if memory and time allow"
             )
-        return self._all()
 
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
         """The same with what is taken of every field that has a row for each sample."""
@@ -180,6 +214,5 @@ class Unlisted(ABC):
         changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
         return replace(self, **changes)
 
-    def _check_gold(self, gold: Tensor) -> None:
-        if gold.shape != (self.samples, self.slots):
-            raise InputError(f"expected gold of shape ({self.samples}, {self.slots}), got {tuple(gold.shape)}")
+    def _gold(self, gold: Tensor) -> Tensor:
+        return gold_labels(gold, self.samples, self.slots, self.device)

@@ -1,5 +1,15 @@
 """The command line: parse, call, print. The only room that prints."""
 
-from clipper.cli.app import main
+from __future__ import annotations
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it with exit code 130 at any time, while modules are still loading, too."""
+    try:
+        from clipper.cli.app import run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

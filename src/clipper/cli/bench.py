@@ -11,6 +11,7 @@ from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.speed import growth, race
 from clipper.cli import bench_ceiling, bench_inference, bench_training
 from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.cli.options import MOST, Json
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
 
@@ -30,9 +31,9 @@ def _group() -> None:
 
 @bench.command(name="prune")
 def bench_prune(
-    rounds: Annotated[int, typer.Option(help="Rounds per setting; each runs every method once.")] = 15,
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds per setting; each runs every method once.")] = 15,
     data: Annotated[Literal["digits", "mnist"], typer.Option(help="The digits are embedded.")] = "digits",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Closed forms against HiGHS and CP-SAT on batches of 64, and the growth from 100 to 100,000 samples."""
     images = mnist() if data == "mnist" else digits()

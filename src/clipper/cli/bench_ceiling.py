@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +14,7 @@ from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.identifiability import Names, consistent_names, distinct, identified
 from clipper.benchmarks.tasks import RULES, gold_of
 from clipper.cli.console import output, print_json, table
+from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
 from clipper.errors import InputError
 from clipper.training.config import DataSet
 
@@ -26,21 +26,21 @@ def register(bench: typer.Typer) -> None:
 
 def bench_ceiling(
     rule: Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")] = "max",
-    slots: Annotated[int, typer.Option(help="Images per sample.")] = 4,
-    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 1_000,
+    slots: Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")] = 4,
+    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples to learn from.")] = 1_000,
     data: Annotated[DataSet, typer.Option(help="Where the images come from.")] = "mnist",
-    seeds: Annotated[int, typer.Option(help="Draws of the samples.")] = 10,
-    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
-    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Draws of the samples.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of them.")] = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
 ) -> None:
     """How many held-out images belong to a class that the samples identify, if images of a class get one label.
 
     Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
     that they differ: hence a second figure, for names that are distinct.
     """
-    if seeds < 1 or rule not in RULES:
-        raise InputError(f"expected at least one seed and one of the rules {', '.join(RULES)}, got {seeds} and {rule}")
+    if rule not in RULES:
+        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
     images, test = train_and_test(data, data_root)
     share = torch.bincount(test.labels, minlength=images.classes) / len(test.labels)
     rows: list[dict[str, Any]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -12,6 +11,7 @@ from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.inference import measure_inference
 from clipper.benchmarks.tasks import RULES
 from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
 from clipper.errors import InputError
 from clipper.training.config import DataSet
 
@@ -26,19 +26,20 @@ def register(bench: typer.Typer) -> None:
 
 def bench_infer(
     rule: Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")] = "sum",
-    slots: Annotated[int, typer.Option(help="Images per sample.")] = 4,
+    slots: Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")] = 4,
     samples: Annotated[
-        list[int] | None, typer.Option("--samples", "-n", help="Samples in the pool, 1,000 by default; repeat it.")
+        list[int] | None,
+        typer.Option("--samples", "-n", min=1, max=MOST, help="Samples in the pool, 1,000 by default; repeat it."),
     ] = None,
     data: Annotated[DataSet, typer.Option(help="Where the images come from; the digits are embedded.")] = "mnist",
-    rounds: Annotated[int, typer.Option(help="Rounds of list against lattice.")] = 5,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
-    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of list against lattice.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
 ) -> None:
     """Joint inference with automatic settings: seconds, memory, labels right; and a round by list and by lattice."""
-    if rule not in RULES or rounds < 1:
-        raise InputError(f"expected one of the rules {', '.join(RULES)} and a round or more, got {rule} and {rounds}")
+    if rule not in RULES:
+        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
     images, _ = train_and_test(data, data_root)
     with progress_bars() as report:
         rows = [measure_inference(images, rule, n, slots, rounds, report, seed) for n in samples or [1_000]]

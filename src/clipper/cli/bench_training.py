@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -12,10 +11,10 @@ from clipper.benchmarks.alignment_loss import race_alignments
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.loss import SLOTS, growth, race_losses
 from clipper.benchmarks.overhead import measure_overhead
+from clipper.benchmarks.tasks import MOST_SLOTS
 from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.cli.options import MOST, DataRoot, Json
 from clipper.training.config import DataSet, EngineName
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
 """Contestants of `bench loss`, and what they are called in the table."""
@@ -29,12 +28,12 @@ def register(bench: typer.Typer) -> None:
 
 
 def bench_train(
-    rounds: Annotated[int, typer.Option(help="Rounds; each trains two epochs of every setting.")] = 5,
-    samples: Annotated[int, typer.Option("--samples", "-n", help="Samples per epoch.")] = 320,
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each trains two epochs of every setting.")] = 5,
+    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples per epoch.")] = 320,
     data: Annotated[DataSet, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
-    k: Annotated[int, typer.Option("-k", help="Neighbours per instance.")] = 1,
-    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, max=MOST, help="Neighbours per instance.")] = 1,
+    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
@@ -50,9 +49,13 @@ def bench_train(
 
 def bench_loss(
     rounds: Annotated[
-        int, typer.Option(help="Rounds per task, a tenth of it past SUM-4; each runs every method once.")
+        int,
+        typer.Option(min=1, max=MOST, help="Rounds per task, a tenth of it past SUM-4; each runs every method once."),
     ] = 200,
-    slots: Annotated[list[int] | None, typer.Option(help="Digits per sum; repeat it for several tasks.")] = None,
+    slots: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=MOST_SLOTS, help="Digits per sum; repeat it for several tasks."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Loss and gradient of a batch of 64: semantic loss on a lattice and on candidates, against KLay circuits."""
@@ -66,10 +69,10 @@ def bench_loss(
 
 
 def bench_align(
-    rounds: Annotated[int, typer.Option(help="Rounds; each runs every method once.")] = 20,
-    clips: Annotated[int, typer.Option(help="Clips in a batch.")] = 64,
-    frames: Annotated[int, typer.Option(help="Frames of a clip.")] = 128,
-    actions: Annotated[int, typer.Option(help="Actions of a text.")] = 12,
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each runs every method once.")] = 20,
+    clips: Annotated[int, typer.Option(min=1, max=MOST, help="Clips in a batch.")] = 64,
+    frames: Annotated[int, typer.Option(min=1, max=MOST, help="Frames of a clip.")] = 128,
+    actions: Annotated[int, typer.Option(min=1, max=MOST, help="Actions of a text.")] = 12,
     json: Json = False,
 ) -> None:
     """Loss and gradient of a batch of clips: alignments against a state machine's lattice and PyTorch's CTC."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from clipper.benchmarks.mugen.art import art_from, own_art
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
-from clipper.benchmarks.mugen.files import write_clips
+from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.preview import contact_sheet, moving_preview
 from clipper.benchmarks.mugen.problem import HELD_OUT
 from clipper.cli.console import errors, output, print_json
+from clipper.cli.options import LAST_SEED, MOST, Json
+from clipper.cli.outputs import writable
 from clipper.errors import InputError
 
 
@@ -23,37 +27,38 @@ def register(app: typer.Typer) -> None:
 
 def clips(
     folder: Annotated[Path, typer.Argument(help="Where to; called mugen, `clipper train --data mugen` finds it.")],
-    train: Annotated[int, typer.Option(help="Clips to learn from.")] = 500,
-    test: Annotated[int, typer.Option(help="Clips to be measured on.")] = HELD_OUT,
+    train: Annotated[int, typer.Option(max=MOST, help="Clips to learn from.")] = 500,
+    test: Annotated[int, typer.Option(max=MOST, help="Clips to be measured on.")] = HELD_OUT,
     frames: Annotated[str, typer.Option(help="The fewest and the most of a clip.")] = "16-64",
     actions: Annotated[str, typer.Option(help="The fewest and the most of a text.")] = "3-6",
     distractors: Annotated[float, typer.Option(help="Things on a screen's width that play no part.")] = 2.0,
     noise: Annotated[float, typer.Option(help="Deviation of the pixels' noise, of their range.")] = 0.03,
     sprites: Annotated[Path | None, typer.Option(help="Draw with MUGEN's sprites from this folder.")] = None,
-    scale: Annotated[int, typer.Option(help="Frames are 32 times this many pixels high.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    scale: Annotated[int, typer.Option(max=64, help="Frames are 32 times this many pixels high.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED // 4, help="Of all that is random.")] = 0,
+    json: Json = False,
 ) -> None:
     """Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.
 
     The same seed gives the same files. preview.png shows some clips frame by frame, preview.gif plays them.
     """
-    if train < 1 or test < 1 or scale < 1 or distractors < 0 or noise < 0:
-        raise InputError("expected at least one clip of each split, a scale of 1 or more, and nothing negative")
+    if train < 1 or test < 1 or scale < 1 or not (0 <= distractors < math.inf and 0 <= noise < math.inf):
+        raise InputError(
+            "expected at least one clip of each split, a scale of 1 or more, and finite numbers from 0 on for the "
+            f"others, got --train {train} --test {test} --scale {scale} --distractors {distractors} --noise {noise}"
+        )
     art = art_from(sprites, scale) if sprites else own_art(scale)
-    written: dict[str, str] = {}
-    with errors.status("drawing"):
-        for split, count, own in (("train", train, 2 * seed), ("test", test, 2 * seed + 1)):
-            drawn = draw_clips(
-                count, own, frames=_ends(frames), actions=_ends(actions), distractors=distractors, noise=noise, art=art
-            )
-            written[split] = str(write_clips(drawn, folder, split))
-            if split == "train":
-                written |= _previews(drawn, folder)
+    options: dict[str, Any] = {"frames": _ends(frames), "actions": _ends(actions)}
+    options |= {"distractors": distractors, "noise": noise, "art": art}
+    notes = [folder / ANNOTATIONS.format(split=split) for split in ("train", "test")]
+    with writable(folder / "preview.png", folder / "preview.gif", *notes), errors.status("drawing"):
+        splits = {"train": draw_clips(train, 2 * seed, **options), "test": draw_clips(test, 2 * seed + 1, **options)}
+        written = {split: str(write_clips(drawn, folder, split)) for split, drawn in splits.items()}
+        written |= _previews(splits["train"], folder)
     if json:
         print_json(written)
     else:
-        output.print("\n".join(f"{what}: {path}" for what, path in written.items()), markup=False, soft_wrap=True)
+        output.print("\n".join(f"{what}: {path}" for what, path in written.items()), soft_wrap=True)
 
 
 def _previews(drawn: Clips, folder: Path) -> dict[str, str]:
@@ -65,7 +70,7 @@ def _previews(drawn: Clips, folder: Path) -> dict[str, str]:
 
 def _ends(text: str) -> tuple[int, int]:
     """`16-64` as two numbers, `16` as twice the same."""
-    low, _, high = text.partition("-")
-    if not low.isdigit() or not (high or low).isdigit():
+    found = re.fullmatch("([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
+    if found is None:
         raise InputError(f"expected a number such as 32, or two such as 16-64, got {text!r}")
-    return int(low), int(high or low)
+    return int(found[1]), int(found[2] or found[1])

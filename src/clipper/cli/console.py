@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from clipper.pruning.job import Report
+if TYPE_CHECKING:
+    from clipper.pruning.job import Report  # would load PyTorch
 
-output = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+output = Console(highlight=False, markup=False)  # what users name may look like markup
+errors = Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(document: Any) -> None:
     """One JSON document and nothing else."""
-    output.print(json.dumps(document, indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
+    output.print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), soft_wrap=True)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:

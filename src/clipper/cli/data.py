@@ -10,14 +10,9 @@ import typer
 from clipper.benchmarks.data.catalogue import NAMES, Inventory, inventory, source_of
 from clipper.benchmarks.data.fetching import fetch
 from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.cli.options import DataRoot, Json
 
 data = typer.Typer(invoke_without_command=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Root = Annotated[
-    Path | None,
-    typer.Option("--data-root", help="The folder with the data sets, each in a subfolder of its name."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 @data.callback()
-def list_all(context: typer.Context, data_root: Root = None, json: Json = False) -> None:
+def list_all(context: typer.Context, data_root: DataRoot = None, json: Json = False) -> None:
     """List, fetch and verify data sets. Without a command: list which are here, every file checked.
 
     Data sets are sought in --data-root, in the folder that CLIPPER_DATA names, then in the user's cache. Commands
@@ -42,7 +37,8 @@ def list_all(context: typer.Context, data_root: Root = None, json: Json = False)
 def fetch_one(
     name: Annotated[str, typer.Argument(help="mnist or cifar10; of the others it says where to get them.")],
     data_root: Annotated[
-        Path | None, typer.Option("--data-root", help="Where to put the subfolder; the user's cache by default.")
+        Path | None,
+        typer.Option("--data-root", file_okay=False, help="Where to put the subfolder; the user's cache by default."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -55,7 +51,7 @@ def fetch_one(
 @data.command()
 def verify(
     name: Annotated[str | None, typer.Argument(help="A data set; all that are here by default.")] = None,
-    data_root: Root = None,
+    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Compare every file with its published checksum; exit code 1 if one is damaged or missing."""

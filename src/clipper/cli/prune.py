@@ -67,3 +67,5 @@ def _show(summary: Summary, out: Path) -> None:
         ["edges chosen", f"{summary.edges_chosen:,}"],
     ]
     output.print(table(f"survivors in {out}", ["", "number"], rows))
+    if summary.reason:
+        output.print(f"Nothing was discarded: {summary.reason}.")

@@ -10,12 +10,15 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named
+from clipper.benchmarks.parts import check_parts
+from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named, table_shown
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.errors import InputError
+from clipper.cli.options import MOST, DataRoot
+from clipper.cli.outputs import writable
+from clipper.errors import InputError, require
 from clipper.report.table_files import RECORDS, write_table
 from clipper.report.table_text import by_task
 
@@ -33,19 +36,21 @@ def table(
     engine: Annotated[list[str] | None, typer.Option(help="Only this engine; may come twice.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help="Only none, frozen, trainable, exact, …; twice.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Only columns with this in their name; twice.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs for each place of the table.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of each run; the paper has 50.")] = None,
-    samples: Annotated[int | None, typer.Option(help="Samples of each run instead of the column's.")] = None,
+    seeds: Annotated[int | None, typer.Option(max=MOST, help="Runs for each place of the table.")] = None,
+    epochs: Annotated[int | None, typer.Option(max=MOST, help="Epochs of each run; the paper has 50.")] = None,
+    samples: Annotated[int | None, typer.Option(max=MOST, help="Samples of each run instead of the column's.")] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Frozen encoder: pixels, outlines, mobilenet-v2, resnet18 …; default mobilenet-v2."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes, of one thread each; default: one per core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(max=MOST, help="Processes, of one thread each; default: one per core.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(
         "results"
     ),
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
-    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    data_root: DataRoot = None,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
     """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
@@ -54,23 +59,29 @@ def table(
     same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
-    chosen = selection.of(table_named(name, data_root))
+    ledger = Ledger(out / RECORDS)
+    chosen = selection.of(table_shown(name, ledger, data_root) if show else table_named(name, data_root))
     if jobs is not None and jobs < 1:
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
-    ledger = Ledger(out / RECORDS)
-    failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
-    entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
-    with errors.status("writing the table"):
-        written = write_table(chosen, entries, out, data_root=data_root)
+    if ledger.cut_off:
+        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
+    for place in chosen.places():
+        check_parts(place.config)
+    require("matplotlib", extra="report")
+    with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), out / RECORDS):
+        failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
+        entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
+        with errors.status("writing the table"):
+            written = write_table(chosen, entries, out, data_root=data_root)
     if json:
         print_json(written.document)
     else:
         output.print(chosen.title, style="bold")
         for task, heads, rows in by_task(chosen, entries):
             output.print(console_table(task, heads, rows))
-        output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()))
+        output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()), soft_wrap=True)
     for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
-        errors.print(f"not run: {problem}", markup=False)
+        errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
@@ -81,7 +92,10 @@ def _run(chosen: Table, ledger: Ledger, jobs: int, data_root: Path | None) -> li
         try:
             return run_cells(cells, ledger, jobs=jobs, data_root=data_root, watch=watch)
         except KeyboardInterrupt:
-            errors.print(f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on")
+            errors.print(
+                f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
+                soft_wrap=True,
+            )
             raise
 
 

@@ -13,7 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.errors import FileError, InputError, require
+from clipper.cli.options import DataRoot
+from clipper.cli.outputs import writable
+from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
 from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
@@ -45,7 +47,10 @@ def train(
     engine_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the engine; may come twice.")] = None,
     objective: Annotated[
         TrainObjective,
-        typer.Option(help="Problem 3.6, equation (1) as printed, the whole pool, the control, nothing, the ceiling."),
+        typer.Option(
+            help="exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
+            "none: the baseline. gold: the ceiling."
+        ),
     ] = "exact",
     k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
     encoder: Annotated[
@@ -66,13 +71,13 @@ def train(
     evaluate_every: Annotated[int, typer.Option(help="Epochs between two measurements of the accuracy.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The record; default runs/<what it is>.json.")] = None,
     checkpoint_steps: Annotated[
-        int | None, typer.Option(help="Checkpoint every so many steps, not only epochs.")
+        int | None, typer.Option(min=1, help="Checkpoint every so many steps, not only epochs.")
     ] = None,
     tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write a page there, PATH.html: curves, configuration, pruning inspector.")
     ] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Folder with the data sets; default $CLIPPER_DATA.")] = None,
+    data_root: DataRoot = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
 ) -> None:
     """Train a classifier on samples of which only a function of the labels, such as their sum, is known.
@@ -87,9 +92,8 @@ def train(
         evaluate_every=evaluate_every,
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"
-    if report is not None:
-        _check_report(report)  # before the hours of training, not after them
-    record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
+    with writable(*_checked(path, report, tensorboard_folder)):  # before the hours of training, not after them
+        record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
     written = {"output": str(path)}
     if report is not None:
         with errors.status("writing the report"):
@@ -104,10 +108,7 @@ def train(
 def _run(
     config: TrainConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
 ) -> Record:
-    if path.suffix != ".json":
-        raise InputError(f"expected --out to end in .json, got {path}")
     check_record(path, config)
-    _make_folder(path.parent)
     checkpoint = path.with_suffix(".pt")
     with ExitStack() as stack:
         watches = [stack.enter_context(_bar(config.epochs))]
@@ -118,24 +119,25 @@ def _run(
                 config, data_root=root, checkpoint=checkpoint, checkpoint_steps=checkpoint_steps, watch=_all(watches)
             )
         except KeyboardInterrupt:
-            errors.print(f"interrupted; the same command goes on from {checkpoint}")
+            errors.print(f"interrupted; the same command goes on from {checkpoint}", soft_wrap=True)
             raise
     record.write(path)
     return record
 
 
-def _check_report(path: Path) -> None:
-    if path.suffix != ".html":
-        raise InputError(f"expected --report to end in .html, got {path}")
-    require("matplotlib", extra="report")
-    _make_folder(path.parent)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot create the folder {folder} ({error})") from error
+def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -> list[Path]:
+    """The files that the run will write, if they are named as they should be."""
+    if path.suffix != ".json":
+        raise InputError(f"expected --out to end in .json, got {path}")
+    files = [path, path.with_suffix(".pt")]
+    if report is not None:
+        if report.suffix != ".html":
+            raise InputError(f"expected --report to end in .html, got {report}")
+        require("matplotlib", extra="report")
+        files.append(report)
+    if tensorboard_folder is not None:
+        files.append(tensorboard_folder / "events")
+    return files
 
 
 def _name(config: TrainConfig) -> str:
@@ -196,4 +198,4 @@ def _line(figures: Figures, accuracy: float | None) -> str:
 def _show(record: Record, written: dict[str, str]) -> None:
     output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
     for what, path in written.items():
-        output.print(f"{'record' if what == 'output' else what}: {path}")
+        output.print(f"{'record' if what == 'output' else what}: {path}", soft_wrap=True)

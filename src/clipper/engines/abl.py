@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.checks import check_log_probs
 from clipper.candidates.listing import must_be_listed
 from clipper.engines.base import Engine
 from clipper.engines.beam import Beam
+from clipper.engines.checks import checked
 from clipper.engines.packed import candidate_log_probs, segment_max
 from clipper.errors import InputError
 
@@ -42,14 +43,10 @@ class AblSim(Engine):
 
     def __init__(self, beam: int = 600, *, similarity: float = 0.96, revisions: int = 1, entropy: float = 0.0) -> None:
         super().__init__(entropy=entropy)
-        if beam < 1 or revisions < 0 or not 0 <= similarity <= 1:
-            raise InputError(
-                "expected beam of at least 1, revisions of at least 0 and similarity in 0 … 1, "
-                f"got {beam}, {revisions} and {similarity}"
-            )
-        self.beam, self.similarity, self.revisions = beam, similarity, revisions
+        self.beam, self.revisions = whole_number(beam, "beam"), whole_number(revisions, "revisions", 0)
+        self.similarity = real_number(similarity, "similarity", least=0, most=1)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, embeddings: Tensor) -> Tensor:
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, embeddings: Tensor | None = None) -> Tensor:
         """The loss of each sample, `(n,)`.
 
         Args:
@@ -57,20 +54,26 @@ class AblSim(Engine):
             candidates: what the labels of each sample could be.
             embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
         """
+        log_probs = checked(log_probs, candidates)
         listed = must_be_listed(candidates, "AblSim")
+        if not listed.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         rows = self._abduced_rows(log_probs, listed, embeddings)
         losses = -candidate_log_probs(log_probs, listed)[rows]
         return self.regularised(losses, log_probs, listed)
 
     def abduce(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor) -> Tensor:
         """The labels of the best labelling found, `(n, m)`; -1 in unused slots."""
-        return candidates.labels[self._abduced_rows(log_probs, candidates, embeddings)].long()
+        log_probs = checked(log_probs, candidates)
+        listed = must_be_listed(candidates, "AblSim")
+        if not listed.samples:
+            return listed.labels.long()
+        return listed.labels[self._abduced_rows(log_probs, listed, embeddings)].long()
 
     @torch.no_grad()
-    def _abduced_rows(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor) -> Tensor:
+    def _abduced_rows(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor | None) -> Tensor:
         """The row of each sample's candidate in the best labelling, `(n,)`."""
-        check_log_probs(log_probs, candidates)
-        _check_embeddings(embeddings, candidates)
+        embeddings = _checked_embeddings(embeddings, candidates)
         values = candidate_log_probs(log_probs, candidates).double()  # (Ω,)
         present, labels = torch.unique(candidates.labels, return_inverse=True)  # few classes make small tables
         beam = Beam.start(_cosine_distance(embeddings), len(present))
@@ -98,7 +101,12 @@ def _cosine_distance(embeddings: Tensor) -> Tensor:
     return (1 - unit @ unit.T).fill_diagonal_(0)
 
 
-def _check_embeddings(embeddings: Tensor, candidates: Candidates) -> None:
+def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
+    if given is None:
+        raise InputError(
+            "AblSim needs embeddings: let the classifier return (log_probs, embedding), or pass embeddings= (n, m, d)"
+        )
+    embeddings = as_tensor(given, "embeddings", candidates.device)
     expected = (candidates.samples, candidates.slots)
     if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != expected or not embeddings.is_floating_point():
         raise InputError(
@@ -110,3 +118,8 @@ def _check_embeddings(embeddings: Tensor, candidates: Candidates) -> None:
             "expected one kind of label, because ABLSim compares all instances with one another, "
             f"got {', '.join(kind.name for kind in candidates.kinds)}"
         )
+    if embeddings.device != candidates.device:
+        raise InputError(f"expected embeddings on {candidates.device} like the candidates, got {embeddings.device}")
+    if not bool(embeddings[candidates.kind >= 0].isfinite().all()):
+        raise InputError("expected finite embeddings, got NaN or infinity; check the encoder and its input")
+    return embeddings

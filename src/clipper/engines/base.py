@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clipper.arguments import real_number, seed_number
 from clipper.candidates import CandidateSet
-from clipper.engines.entropy import posterior_entropy
-from clipper.errors import InputError
+from clipper.engines.entropy import entropy_of
 
 
 class Engine(torch.nn.Module):
@@ -15,13 +15,11 @@ class Engine(torch.nn.Module):
 
     def __init__(self, *, entropy: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= entropy < float("inf"):
-            raise InputError(f"expected an entropy weight of 0 or more, got {entropy}")
-        self.entropy = entropy
+        self.entropy = real_number(entropy, "entropy weight", least=0)
 
     def regularised(self, losses: Tensor, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """`losses (n,)` plus the weighted entropy of the posterior over the candidates."""
-        return losses + self.entropy * posterior_entropy(log_probs, candidates) if self.entropy else losses
+        return losses + self.entropy * entropy_of(log_probs, candidates) if self.entropy else losses
 
     def extra_repr(self) -> str:
         """The options that differ from their defaults, for `print`."""
@@ -36,7 +34,7 @@ class RandomEngine(Engine):
 
     def __init__(self, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(entropy=entropy)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed_number(seed))
 
     def get_extra_state(self) -> Tensor:
         """The generator's state, a byte tensor."""

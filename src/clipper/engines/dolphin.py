@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from clipper.arguments import one_of, whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine
+from clipper.engines.checks import checked
 from clipper.engines.evidence import log_evidence, output_sums, with_the_best
-from clipper.engines.outputs import check_targets, cost_of_others, on_device
+from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_top
-from clipper.errors import InputError
 
 Provenance = Literal["damp", "dtkp-am"]
 
@@ -52,11 +52,8 @@ class DolphinLoss(Engine):
         entropy: float = 0.0,
     ) -> None:
         super().__init__(entropy=entropy)
-        if provenance not in ("damp", "dtkp-am"):
-            raise InputError(f"expected provenance 'damp' or 'dtkp-am', got {provenance!r}")
-        if k < 1:
-            raise InputError(f"expected k of at least 1, got {k}")
-        self.provenance, self.k, self.outputs = provenance, k, outputs
+        one_of(provenance, "provenance", get_args(Provenance))
+        self.provenance, self.k, self.outputs = provenance, whole_number(k, "k"), check_outputs(outputs)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, *, targets: Tensor | None = None) -> Tensor:
         """The loss of each sample, `(n,)`.
@@ -66,7 +63,9 @@ class DolphinLoss(Engine):
             candidates: what the labels of each sample could be.
             targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
         """
-        check_log_probs(log_probs, candidates)
+        log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         targets = check_targets(targets, candidates, self.outputs)
         losses = -self._log_target(log_probs, candidates)
         if self.outputs is not None and targets is not None:

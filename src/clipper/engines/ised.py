@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.checks import check_log_probs, kind_of_label
+from clipper.candidates.checks import kind_of_label
 from clipper.engines.base import RandomEngine
+from clipper.engines.checks import checked
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
 from clipper.engines.rows import are_candidates, row_numbers, run_program
 from clipper.errors import InputError
@@ -58,13 +60,15 @@ class IsedLoss(RandomEngine):
         entropy: float = 0.0,
     ) -> None:
         super().__init__(seed=seed, entropy=entropy)
-        if samples < 1:
-            raise InputError(f"expected at least 1 label tuple to draw per sample, got samples={samples}")
-        self.rule, self.samples, self.distinct = rule, samples, distinct
+        if not callable(rule):
+            raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}")
+        self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        check_log_probs(log_probs, candidates)
+        log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         masses, _, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
@@ -74,7 +78,9 @@ class IsedLoss(RandomEngine):
 
     def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
         """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""
-        check_log_probs(log_probs, candidates)
+        log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.new_zeros(0, 0), []
         masses, outputs, _ = self._masses(log_probs, candidates)
         return masses, outputs
 

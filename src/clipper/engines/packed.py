@@ -14,33 +14,43 @@ from torch.autograd.function import once_differentiable
 
 from clipper.candidates import Candidates
 
+_LONG = 4096
+"""Candidates of a sample from which on a sum in single precision is no longer good to five digits."""
+
 
 def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
-    """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`."""
-    table, labels = torch.nn.functional.pad(log_probs, (1, 0)), candidates.labels  # (n, m, c+1); label -1 has log 1
+    """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`.
+
+    Half precision becomes single precision: a sum over candidates would come to a halt at some hundred of them.
+    """
+    table = torch.nn.functional.pad(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
+    labels = candidates.labels
     if candidates.samples * (candidates.slots + 1) // 2 * table.shape[2] ** 2 < len(candidates):
         table, labels = _paired(table, labels)
     cells = _cells(labels, candidates.sample, table.shape)
-    return _GatherSum.apply(table.flatten(), cells)  # type: ignore[no-any-return, no-untyped-call]
+    return _GatherSum.apply(table.flatten(), cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under *every* sample's `log_probs (n, m, c)`, `(Ω, n)`."""
-    padded = torch.nn.functional.pad(log_probs, (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
+    padded = torch.nn.functional.pad(_at_least_single(log_probs), (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
     cells = _cells(outputs.labels, torch.zeros_like(outputs.sample), (1, *padded.shape[:2]))
-    return _GatherSum.apply(padded.flatten(0, 1), cells)  # type: ignore[no-any-return, no-untyped-call]
+    table = padded.flatten(0, 1)
+    return _GatherSum.apply(table, cells, _many(outputs))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
     result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets
+        values, candidates.sample, candidates.offsets, _many(candidates)
     )
     return result
 
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
     """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
+    if _many(candidates) and values.dtype == torch.float32:
+        return segment_sum(values.double(), candidates).float()
     return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
 
 
@@ -72,6 +82,15 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
     return torch.stack(rows), torch.stack(found)
 
 
+def _at_least_single(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def _many(candidates: Candidates) -> bool:
+    """Whether some sample has so many candidates that sums over them are taken in double precision."""
+    return len(candidates) > _LONG and candidates.most > _LONG
+
+
 def _paired(table: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Two slots as one: half the look-ups per candidate, for a table that is larger but small beside the candidates.
 
@@ -98,9 +117,9 @@ class _GatherSum(torch.autograd.Function):
     """Σ_j table[index[j]]: entries (or rows) of a table, summed in groups without storing them one by one."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:  # (cells, …), (m, Ω) -> (Ω, …)
+    def forward(ctx: Any, table: Tensor, index: Tensor, many: bool) -> Tensor:  # (cells, …), (m, Ω) -> (Ω, …)
         ctx.save_for_backward(index)
-        ctx.shape = table.shape
+        ctx.shape, ctx.many = table.shape, many
         if table.ndim == 2:
             return torch.nn.functional.embedding_bag(index.T, table, mode="sum")
         result = table.index_select(0, index[0])
@@ -110,29 +129,32 @@ class _GatherSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
-        result = grad.new_zeros(ctx.shape)
+        values = grad.double() if ctx.many else grad
+        result = values.new_zeros(ctx.shape)
         for column in index:  # a pass per slot needs no copy of the gradient for each of them
-            result.index_add_(0, column, grad)
-        return result, None
+            result.index_add_(0, column, values)
+        return result.to(grad.dtype) if ctx.many else result, None, None
 
 
 class _SegmentLogSumExp(torch.autograd.Function):
     """Softmax weights serve the value and the gradient, so they are computed once."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor) -> Tensor:
+    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
         peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
-        peak = torch.where(peak == -torch.inf, 0, peak)  # -inf - -inf would be NaN
+        peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
         weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
-        total = torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
+        terms = weight.double() if many else weight
+        total = torch.segment_reduce(terms, "sum", offsets=offsets, unsafe=True)
         ctx.save_for_backward(weight, total, sample)
-        return total.log() + peak
+        result = total.log() + peak
+        return result.to(values.dtype) if many else result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weight, total, sample = ctx.saved_tensors
-        share = torch.where(total > 0, grad / total, 0)  # an impossible sample teaches nothing
-        return share.index_select(0, sample).mul_(weight), None, None
+        share = (grad / total.clamp(min=1)).to(weight.dtype)  # 0 where a sample is impossible: it teaches nothing
+        return share.index_select(0, sample).mul_(weight), None, None, None

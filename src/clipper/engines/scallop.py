@@ -7,14 +7,15 @@ import warnings
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.checks import check_log_probs
-from clipper.candidates.listing import must_be_listed
+from clipper.candidates.listing import must_be_candidates, must_be_listed
 from clipper.engines.base import Engine
+from clipper.engines.checks import checked
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
 from clipper.engines.evidence import paired, with_the_best
-from clipper.engines.outputs import check_targets, cost_of_others, on_device
+from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
 from clipper.engines.packed import candidate_log_probs, segment_top
 from clipper.engines.restriction import allowed_only, is_restriction
 from clipper.errors import BudgetError, InputError
@@ -65,10 +66,9 @@ class ScallopLoss(Engine):
         entropy: float = 0.0,
     ) -> None:
         super().__init__(entropy=entropy)
-        if k is not None and not 1 <= k <= LARGEST_K:
-            raise InputError(f"expected k in 1 … {LARGEST_K}, or None for all proofs, got {k}")
-        self.k, self.outputs = k, outputs
-        self.circuits = CircuitCache(budget)
+        self.k = None if k is None else whole_number(k, "k (None for all proofs)", 1, LARGEST_K)
+        self.outputs = check_outputs(outputs)
+        self.circuits = CircuitCache(whole_number(budget, "budget"))
         self._warned = False
 
     def forward(
@@ -88,7 +88,9 @@ class ScallopLoss(Engine):
             unpruned: the same samples' candidates before pruning, so that their circuits serve again;
                 not needed with `outputs`.
         """
-        check_log_probs(log_probs, candidates)
+        log_probs = checked(log_probs, candidates)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
         targets = check_targets(targets, candidates, self.outputs)
         templates = _check_unpruned(unpruned, candidates)
         if self.outputs is not None and targets is not None:
@@ -153,6 +155,7 @@ def _check_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> 
     """The candidates themselves where nothing is known of a pruning."""
     if unpruned is None:
         return candidates
+    must_be_candidates(unpruned, "unpruned")
     expected = (candidates.samples, candidates.slots, candidates.classes)
     got = (unpruned.samples, unpruned.slots, unpruned.classes)
     if got != expected:

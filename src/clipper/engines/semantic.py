@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet, Implicit
-from clipper.candidates.checks import check_log_probs
 from clipper.engines.base import Engine, RandomEngine
+from clipper.engines.checks import checked
 from clipper.engines.entropy import entropy_of_rows
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp
-from clipper.errors import InputError
 
 
 class SemanticLoss(Engine):
@@ -33,9 +33,12 @@ class SemanticLoss(Engine):
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
+        return self.unchecked(checked(log_probs, candidates), candidates)
+
+    def unchecked(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
+        """As a call, for log-probabilities that were checked."""
         if isinstance(candidates, Implicit):
             return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
-        check_log_probs(log_probs, candidates)
         values = candidate_log_probs(log_probs, candidates)  # (Ω,)
         losses = -segment_logsumexp(values, candidates)
         return losses + self.entropy * entropy_of_rows(values, candidates) if self.entropy else losses
@@ -59,14 +62,11 @@ class SampledSemanticLoss(RandomEngine):
 
     def __init__(self, per_sample: int, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(seed=seed, entropy=entropy)
-        if per_sample < 1:
-            raise InputError(f"expected per_sample of at least 1, got {per_sample}")
-        self.per_sample = per_sample
+        self.per_sample = whole_number(per_sample, "per_sample")
         self._semantic = SemanticLoss(entropy=entropy)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        check_log_probs(log_probs, candidates)
+        log_probs = checked(log_probs, candidates)
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        losses: Tensor = self._semantic(log_probs, candidates.sample_at_random(self.per_sample, seed))
-        return losses
+        return self._semantic.unchecked(log_probs, candidates.sample_at_random(self.per_sample, seed))

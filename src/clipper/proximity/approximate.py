@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.errors import InputError, require
-from clipper.proximity.arguments import whole_number
 from clipper.proximity.neighbours import (
     Neighbours,
     Progress,

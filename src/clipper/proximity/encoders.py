@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor
 from clipper.errors import InputError
-from clipper.proximity.arguments import as_tensor
 from clipper.proximity.backbones.preprocessing import Preprocessing
 from clipper.proximity.backbones.pretrained import NAMES, pretrained
 from clipper.proximity.frozen import Frozen, check_chunk, check_embedding

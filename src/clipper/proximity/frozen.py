@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, whole_number
 from clipper.errors import InputError
-from clipper.proximity.arguments import as_tensor, whole_number
 from clipper.proximity.backbones.preprocessing import Preprocessing
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
 from clipper.errors import InputError
 from clipper.proximity.approximate import FaissSearch
-from clipper.proximity.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
 from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
 from clipper.proximity.neighbours import (
     DistanceFunction,
@@ -47,6 +47,8 @@ class ProximityGraph:
     """`(E,)` instance ids, in the pool if there is one."""
     distance: Tensor
     """`(E,)`"""
+    instances: tuple[int, int] | None = None
+    """How many instances edges may leave and how many they may reach, where that is known."""
 
     @classmethod
     def from_embeddings(
@@ -89,13 +91,13 @@ class ProximityGraph:
             progress: called with the number of instances done and their total.
         """
         k = None if k is None else whole_number(k, "k", 1)
-        radius = None if radius is None else real_number(radius, "a positive radius")
-        share = None if share is None else real_number(share, "a share of edges in (0, 1]")
+        radius = None if radius is None else real_number(radius, "radius", above=0, finite=False)
+        share = None if share is None else real_number(share, "share of edges", above=0, most=1)
         mutual, within_sample, allow_fewer = (
             yes_or_no(value, name)
             for value, name in ((mutual, "mutual"), (within_sample, "within_sample"), (allow_fewer, "allow_fewer"))
         )
-        _check_arguments(k, radius, share, metric, mutual, pool, search)
+        _check_arguments(k, radius, metric, mutual, pool, search)
         embeddings = one_table(embeddings)
         if isinstance(embeddings, Sequence):
             parts = [
@@ -120,6 +122,8 @@ class ProximityGraph:
         if not found:
             return cls.from_edges(torch.empty(0), torch.empty(0))
         graph = cls._assembled(found, cosine=metric == "cosine")
+        instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
+        graph = cls(graph.source, graph.target, graph.distance, instances)
         return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
@@ -162,7 +166,7 @@ class ProximityGraph:
         again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
         first = torch.cat([again.new_ones(1), ~again])[: len(source)]
         keep = torch.zeros_like(first).scatter_(0, order, first)
-        return joined._subset(keep)
+        return replace(joined._subset(keep), instances=graphs[0].instances)
 
     @classmethod
     def _assembled(cls, found: list[Neighbours], *, cosine: bool) -> ProximityGraph:
@@ -196,7 +200,8 @@ class ProximityGraph:
         if len(graphs) == 1:
             return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
-        return cls(*(torch.cat(column) for column in columns))
+        source, target, distance = (torch.cat(column) for column in columns)
+        return cls(source, target, distance)
 
     def leaving(self, first: int, last: int) -> ProximityGraph:
         """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""
@@ -205,11 +210,12 @@ class ProximityGraph:
         return ProximityGraph(self.source[low:high] - first, self.target[low:high], self.distance[low:high])
 
     def _subset(self, keep: Tensor) -> ProximityGraph:
-        return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep])
+        return replace(self, source=self.source[keep], target=self.target[keep], distance=self.distance[keep])
 
     def to(self, device: torch.device | str) -> ProximityGraph:
         """The same edges on another device."""
-        return ProximityGraph(self.source.to(device), self.target.to(device), self.distance.to(device))
+        moved = {name: getattr(self, name).to(device) for name in ("source", "target", "distance")}
+        return replace(self, **moved)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -218,10 +224,15 @@ class ProximityGraph:
         return f"ProximityGraph({len(self):,} edges)"
 
 
+def _size(embeddings: Embeddings) -> int:
+    """How many instances embeddings have, used or not."""
+    table = next(iter(embeddings.values())) if isinstance(embeddings, Mapping) else embeddings
+    return int(table.shape[0] * table.shape[1]) if isinstance(table, Tensor) else 0
+
+
 def _check_arguments(
     k: int | None,
     radius: float | None,
-    share: float | None,
     metric: Metric,
     mutual: bool,
     pool: Pool | None,
@@ -229,10 +240,6 @@ def _check_arguments(
 ) -> None:
     if k is None and radius is None:
         raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
-    if radius is not None and not radius > 0:
-        raise InputError(f"expected a positive radius, got {radius!r}")
-    if share is not None and not 0 < share <= 1:
-        raise InputError(f"expected a share of edges in (0, 1], got {share!r}")
     named = isinstance(metric, str) and metric in ("l2", "cosine")
     if not named and (isinstance(metric, type) or not callable(metric)):
         raise InputError(f'expected the metric "l2", "cosine" or a function, got {metric!r}')

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isfinite, pi
+from math import ceil, pi
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from clipper.arguments import real_number, whole_number, yes_or_no
 from clipper.errors import InputError
-from clipper.proximity.arguments import real_number, whole_number, yes_or_no
 from clipper.proximity.frozen import check_float
 
 
@@ -29,9 +29,7 @@ class Pixels:
     """Standard deviation of the Gaussian blur in pixels; 0 for none."""
 
     def __post_init__(self) -> None:
-        blur = real_number(self.blur, "a blur of 0 pixels or more")
-        if not (isfinite(blur) and blur >= 0):
-            raise InputError(f"expected a blur of 0 pixels or more, got {self.blur!r}")
+        real_number(self.blur, "blur", least=0)
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, *shape)` to `(instances, d)`."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, whole_numbers
 from clipper.errors import InputError
-from clipper.proximity.arguments import as_tensor, whole_numbers
 from clipper.proximity.neighbours import Vectors
 
 OneEmbedding = Tensor | Mapping[str, Tensor]

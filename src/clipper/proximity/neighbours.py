@@ -15,8 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, whole_number
 from clipper.errors import BudgetError, InputError
-from clipper.proximity.arguments import as_tensor, whole_number
 from clipper.proximity.selection import (
     by_row_then_value,
     entries_up_to,

@@ -19,13 +19,13 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     if per_sample is not None:
         return rank >= per_sample[candidates.sample]
     spare = len(candidates) - candidates.samples
-    if count is None or not 0 <= count <= spare:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= spare:
         raise InputError(
             f"expected a count of candidates to discard in 0 … {spare} (each of {candidates.samples} samples keeps "
-            f"one), or imitate= with a pruning to copy the numbers from, got {count}"
+            f"one), or imitate= with a pruning to copy the numbers from, got {count!r}"
         )
     expendable = (rank > 0).nonzero().flatten()  # the first of each shuffled sample is safe
-    order = torch.randperm(spare, generator=torch.Generator().manual_seed(seed + 1)).to(rank.device)
+    order = torch.randperm(spare, generator=torch.Generator().manual_seed((seed + 1) % 2**63)).to(rank.device)
     keep = torch.ones_like(rank, dtype=torch.bool)
     keep[expendable[order[:count]]] = False
     return keep

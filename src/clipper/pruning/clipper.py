@@ -9,15 +9,17 @@ from typing import TypeVar, overload
 import torch
 from torch import Tensor
 
+from clipper.arguments import real_number, seed_number, shown, whole_number
 from clipper.candidates import Candidates, CandidateSet, Implicit
+from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.graph import Metric, Search
-from clipper.proximity.instances import Embeddings, one_table
+from clipper.proximity.instances import Embeddings
 from clipper.pruning.chance import scattered
-from clipper.pruning.joint import NEIGHBOURS
+from clipper.pruning.graphs import as_embeddings, neighbours_of
 from clipper.pruning.lattice_result import LatticePruning
-from clipper.pruning.objectives import Objective, Solver, prune, prune_against
+from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, prune, prune_against
 from clipper.pruning.result import Pruning
 
 Set = TypeVar("Set", Candidates, Implicit)
@@ -58,6 +60,30 @@ class Clipper:
     search: Search | None = None
     """"exact", "faiss" or a neighbour search; a mapping for one per kind of label."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no batch could be pruned with."""
+        check_options(self.objective, self.solver, self.mass)
+        if self.k is not None:
+            whole_number(self.k, "k (None for all within radius)")
+        elif self.radius is None:
+            raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
+        if self.radius is not None:
+            real_number(self.radius, "radius", above=0, finite=False)
+        if self.share is not None:
+            real_number(self.share, "share of edges", above=0, most=1)
+        if not callable(self.metric) and self.metric not in ("l2", "cosine"):
+            raise InputError(f'expected the metric "l2", "cosine" or a function, got {shown(self.metric)}')
+        if not isinstance(self.mutual, bool):
+            raise InputError(f"expected mutual to be True or False, got {shown(self.mutual)}")
+        if self.encoder is not None and not callable(self.encoder):
+            raise InputError(f"expected an encoder that can be called, got {shown(self.encoder)}")
+        searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
+        if not all(search in (None, "exact", "faiss") or hasattr(search, "find") for search in searches):
+            raise InputError(
+                'expected the search "exact", "faiss", one such as ExactSearch(), or a mapping to some, '
+                f"got {shown(self.search)}"
+            )
+
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
         return self.prune(candidates, inputs).candidates
@@ -93,7 +119,9 @@ class Clipper:
     ) -> Pruning | LatticePruning:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
         graph = self.graph(candidates, inputs, pool=pool)
-        whose = None if pool is None else pool_candidates or candidates
+        if pool is None and pool_candidates is not None:
+            raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
+        whose = None if pool is None else candidates if pool_candidates is None else pool_candidates
         return self.along(candidates, graph, pool=whose, samples=None if pool is None else pool.samples, seed=seed)
 
     def along(
@@ -109,7 +137,7 @@ class Clipper:
 
         `pool`: whom its targets belong to, if others; `samples (n,)`: which of those each sample is, as in `Pool`.
         """
-        listed = isinstance(candidates, Candidates)
+        listed, seed = isinstance(candidates, Candidates), seed_number(seed)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective = "exact" if self.objective == "random" else self.objective
@@ -130,38 +158,36 @@ class Clipper:
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
-        embeddings = one_table(inputs)
-        if self.encoder is not None and isinstance(embeddings, Tensor):
-            embeddings = embed(self.encoder, embeddings)
-        _check_samples(embeddings, candidates)
+        must_be_candidates(candidates)
+        if pool is not None and not isinstance(pool, Pool):
+            raise InputError(f"expected pool to be a Pool of embeddings, got {shown(pool)}")
+        embeddings = as_embeddings(inputs, candidates)
+        if self.encoder is not None:
+            embeddings = _encoded(self.encoder, embeddings)
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
             embeddings = {kind.name: embeddings for kind in candidates.kinds}
-        return ProximityGraph.from_embeddings(
+        return neighbours_of(
+            candidates,
             embeddings,
             k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
             radius=self.radius,
             mutual=self.mutual,
             metric=self.metric,
             share=self.share,
-            kind=candidates.kind if _needs_kinds(candidates) or isinstance(embeddings, Mapping) else None,
-            kinds=[kind.name for kind in candidates.kinds],
             pool=pool,
             search=self.search,
-            allow_fewer=True,
         )
 
 
-def _check_samples(embeddings: Embeddings, candidates: CandidateSet) -> None:
-    if isinstance(embeddings, Mapping | list):
-        for part in embeddings.values() if isinstance(embeddings, Mapping) else embeddings:
-            _check_samples(one_table(part), candidates)
-    if isinstance(embeddings, Tensor) and tuple(embeddings.shape[:2]) != (candidates.samples, candidates.slots):
-        raise InputError(
-            f"expected embeddings of shape ({candidates.samples}, {candidates.slots}, d) for the candidates, "
-            f"got {tuple(embeddings.shape)}"
-        )
-
-
-def _needs_kinds(candidates: CandidateSet) -> bool:
-    """Whether some slots are unused or hold another kind than others."""
-    return bool((candidates.kind != 0).any())
+def _encoded(encoder: Encoder, inputs: Embeddings) -> Embeddings:
+    """The embeddings of inputs, in the same form: one table, one for each kind of label, or several of either."""
+    if isinstance(inputs, Tensor):
+        return embed(encoder, inputs)
+    if isinstance(inputs, Mapping):
+        return {kind: embed(encoder, table) for kind, table in inputs.items()}
+    return [
+        {kind: embed(encoder, table) for kind, table in part.items()}
+        if isinstance(part, Mapping)
+        else embed(encoder, part)
+        for part in inputs
+    ]

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor
 from clipper.candidates.kinds import Classes
 from clipper.candidates.storage import open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.files import written_whole
 from clipper.proximity import NeighbourSearch, ProximityGraph
-from clipper.proximity.arguments import as_tensor
 from clipper.pruning.objectives import Objective, Solver, prune_against
-from clipper.pruning.result import Pruning
+from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
 
 _PARQUET = (".parquet", ".pq")
 """How names of Parquet files end."""
@@ -66,6 +66,8 @@ class Summary:
     edges: int = 0
     edges_chosen: int = 0
     samples_pruned: int = 0
+    reason: str | None = None
+    """Why nothing could be discarded, where every label is possible everywhere."""
 
     def add(self, pruning: Pruning) -> None:
         """Count one more piece."""
@@ -98,6 +100,8 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
     except OSError as error:  # a full disk, a name too long, a folder that may not be written to
         raise FileError(f"cannot write {job.output}: {error}; choose another place") from error
     summary.instances = int((kind >= 0).sum())
+    if summary.kept == summary.candidates and bool(support[kind.flatten() >= 0].all()):
+        summary.reason = EVERYTHING_POSSIBLE
     return summary
 
 
@@ -148,7 +152,7 @@ def _second_pass(
             pruning = prune_against(piece, local, support, job.objective, job.solver)
             summary.add(pruning)
             table = to_arrow(pruning.candidates, first_sample=first)
-            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer = writer or pq.ParquetWriter(path, table.schema, write_page_checksum=True)
             writer.write_table(table)
             report("pruning", first + piece.samples, len(support) // slots)
     finally:

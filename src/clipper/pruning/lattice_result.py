@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Implicit
-from clipper.pruning.result import share_kept
+from clipper.pruning.result import as_labels, because, share_kept, why_nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +66,18 @@ class LatticePruning:
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
+        gold = as_labels(gold, self.original)
         return share_kept(self.original.contains(gold), self.candidates.contains(gold))
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing could be discarded, where that holds for any graph; else None."""
+        return why_nothing(self.original.support, self.original) if self.candidates is self.original else None
 
     def __repr__(self) -> str:
         return (
             f"LatticePruning({self.retained:.3%} of the candidates kept, "
             f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen, "
-            f"{int(self.certified.sum()):,} of {self.original.samples:,} samples certified)"
+            f"{int(self.certified.sum()):,} of {self.original.samples:,} samples certified"
+            f"{because(self.reason)})"
         )

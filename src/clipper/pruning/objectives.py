@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
 
+from clipper.arguments import one_of, real_number, seed_number, shown
 from clipper.candidates import Candidates, CandidateSet, Implicit
+from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
 from clipper.pruning.closed_form import exact, paper
 from clipper.pruning.consistency import Conflicts, conflicts, edge_rejects, labels_left
+from clipper.pruning.graphs import graph_of
 from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.lattices import prune_lattice
 from clipper.pruning.program import program
@@ -24,6 +27,9 @@ from clipper.pruning.solvers import solve
 Objective = Literal["exact", "paper", "joint", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
 
+_OBJECTIVES, _SOLVERS = get_args(Objective), get_args(Solver)
+NEIGHBOURS = 8
+"""Neighbours per instance where the number is chosen automatically and all samples decide together."""
 _PIECE = 1 << 18
 """Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
 
@@ -69,7 +75,8 @@ def prune(
     Args:
         candidates: what the labels could be; a lattice is pruned without listing its candidates, and the result says
             for which samples it is proved that no choice discards more.
-        graph: which instances should share a label.
+        graph: which instances should share a label; or embeddings `(n, m, d)`, whose nearest neighbours should (with
+            "joint", their eight nearest).
         objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
             stricter about edges (docs/mathematics.md); "joint" lets the whole pool decide (docs/joint.md);
             "random" is the control.
@@ -88,14 +95,20 @@ def prune(
         >>> prune(candidates, graph, objective="paper")
         Pruning(0 of 15 candidates discarded, 0 of 2 edges chosen)
     """
-    if objective not in ("exact", "paper", "joint", "random"):
-        raise InputError(f'expected the objective "exact", "paper", "joint" or "random", got {objective!r}')
-    check_edges(candidates, graph, pool or candidates)
+    check_options(objective, solver, mass)
+    if (count is not None or imitate is not None) and objective != "random":
+        raise InputError(f'count= and imitate= belong to objective="random", got them with {objective!r}')
+    if objective == "random" and solver != "closed-form":
+        raise InputError(f'expected no solver with the objective "random", which draws, got {solver!r}')
+    seed = seed_number(seed)
+    graph = graph_of(candidates, graph, NEIGHBOURS if objective == "joint" else 1)
+    pool = candidates if pool is None else must_be_candidates(pool, "pool")
+    check_edges(candidates, graph, pool)
     if objective == "joint":
         return _joint(candidates, graph, pool, mass, seed)
     if objective == "random" and isinstance(candidates, Candidates):
         return _random(candidates, graph, count, imitate, seed)
-    return prune_against(candidates, graph, (pool or candidates).support, objective, solver)
+    return prune_against(candidates, graph, pool.support, objective, solver)
 
 
 @overload
@@ -184,11 +197,11 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
 
 
 def _joint(
-    candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet | None, mass: float, seed: int
+    candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet, mass: float, seed: int
 ) -> Pruning | LatticePruning:
     from clipper.pruning.joint import infer  # which prunes by single edges where it abstains
 
-    if pool is not None and pool is not candidates:
+    if pool is not candidates:
         raise InputError("joint inference is about all samples at once: leave pool out, and infer for the whole pool")
     return infer(candidates, graph, seed=seed).prune(mass)
 
@@ -198,10 +211,11 @@ def _random(
 ) -> Pruning:
     per_sample = None
     if imitate is not None:
-        if len(imitate.keep) != len(candidates):
+        if count is not None:
+            raise InputError("expected count= or imitate=, got both")
+        if not isinstance(imitate, Pruning) or not torch.equal(imitate.original.offsets, candidates.offsets):
             raise InputError(
-                f"expected a pruning of the same {len(candidates)} candidates to imitate, "
-                f"got one of {len(imitate.keep)}"
+                f"expected a pruning of the same {len(candidates)} candidates to imitate, got {shown(imitate)}"
             )
         per_sample = candidates.counts - imitate.candidates.counts
     keep = discard_at_random(candidates, count, per_sample, seed)
@@ -209,8 +223,22 @@ def _random(
     return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)
 
 
+def check_options(objective: object, solver: object, mass: object) -> None:
+    """Raise an `InputError` that names all choices, if these are none."""
+    one_of(objective, "objective", _OBJECTIVES)
+    one_of(solver, "solver", _SOLVERS)
+    real_number(mass, "mass", above=0, most=1)
+    if objective == "joint" and solver != "closed-form":
+        raise InputError(
+            f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave '
+            'solver out, or choose the objective "exact" or "paper"'
+        )
+
+
 def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
     """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
+    if candidates.device.type == "meta":
+        raise InputError("expected candidates with values, got some on the device meta, which holds shapes only")
     if candidates.device != graph.source.device:
         raise InputError(
             f"expected candidates and graph on one device, got {candidates.device} and {graph.source.device}; "
@@ -221,6 +249,7 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
             f"expected a pool of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
             f"got {pool.slots} slots and {pool.classes} classes"
         )
+    _check_sizes(graph, candidates, pool)
     if not len(graph):
         return
     _check_known(graph.source, candidates, "source")
@@ -235,6 +264,18 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
         raise InputError(
             f"edge {edge} leads from instance {int(graph.source[edge])} to {int(graph.target[edge])}, but one of them "
             "is an unused slot or they hold different kinds of label; build the graph with kind=candidates.kind"
+        )
+
+
+def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
+    """A graph of other samples may well have ids that exist here, too."""
+    if graph.instances is None:
+        return
+    expected = candidates.samples * candidates.slots, pool.samples * pool.slots
+    if graph.instances != expected:
+        raise InputError(
+            f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
+            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
         )
 
 

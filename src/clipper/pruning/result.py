@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates
+from clipper.arguments import as_tensor
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.checks import kind_of_label
+from clipper.errors import InputError
+
+EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +62,48 @@ class Pruning:
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
+        gold = as_labels(gold, self.original)
         return share_kept(self.original.contains(gold), self.candidates.contains(gold))
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing could be discarded, where that holds for any graph; else None."""
+        return why_nothing(self.original.support, self.original) if not self.discarded else None
 
     def __repr__(self) -> str:
         return (
             f"Pruning({self.discarded:,} of {len(self.keep):,} candidates discarded, "
-            f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen)"
+            f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen{because(self.reason)})"
         )
+
+
+def why_nothing(support: Tensor, candidates: CandidateSet) -> str | None:
+    """A sentence, if every label is possible in every used slot: then no neighbour rules out anything.
+
+    Args:
+        support: of all instances, `(n*m, c)` bool.
+        candidates: whose they are.
+    """
+    label = kind_of_label(torch.arange(candidates.classes, device=support.device), candidates.kinds)
+    other = label != candidates.kind.reshape(-1, 1)  # (n*m, c): of another kind, or the slot is unused
+    return EVERYTHING_POSSIBLE if bool((support | other).all()) else None
+
+
+def because(reason: str | None) -> str:
+    """The end of a description."""
+    return f"; {reason}" if reason else ""
+
+
+def as_labels(gold: Any, candidates: CandidateSet) -> Tensor:
+    """Gold labels `(n, m)` as a tensor beside the candidates; arrays and lists will do."""
+    labels = as_tensor(gold, "gold", candidates.device).to(candidates.device)
+    expected = (candidates.samples, candidates.slots)
+    whole = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
+    if tuple(labels.shape) != expected or not whole:
+        raise InputError(
+            f"expected gold of shape {expected}, whole labels, got {tuple(labels.shape)} of {labels.dtype}"
+        )
+    return labels.long()
 
 
 def share_kept(before: Tensor, after: Tensor) -> float:

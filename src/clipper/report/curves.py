@@ -27,8 +27,9 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
     curves = {name: by_epoch(runs, lambda figures: figures.accuracy) for name, runs in records.items()}
     if not any(curves.values()):
         raise InputError("expected runs with an accuracy in at least one epoch, got none; give them a held-out set")
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 4.2))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(7.2, 4.2))
+        axes = figure.subplots()
         drawn = {
             name: _draw(axes, curve, colour_of(name, i)) for i, (name, curve) in enumerate(curves.items()) if curve
         }
@@ -41,8 +42,9 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
 
 def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapping[str, str]) -> str:
     """Accuracy by epoch, in per cent, of runs measured after every epoch: the mean and a band of one deviation."""
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 4.2))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(7.2, 4.2))
+        axes = figure.subplots()
         drawn = {
             names[method]: _draw(axes, dict(enumerate(zip(*runs, strict=True), start=1)), COLOURS[method], 1.0)
             for method, runs in curves.items()
@@ -56,8 +58,9 @@ def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapp
 
 def loss_figure(record: Record) -> str:
     """One run's loss by epoch."""
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 2.6))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(7.2, 2.6))
+        axes = figure.subplots()
         _draw(axes, {figures.epoch: [figures.loss] for figures in record.epochs}, INK, 1.0)
         _epochs(axes, record.last.epoch)
         axes.set_ylabel("loss")
@@ -68,8 +71,9 @@ def loss_figure(record: Record) -> str:
 def kept_over_epochs(record: Record) -> str:
     """What one run's pruning kept in each epoch, in per cent: candidates, and gold labels where they are known."""
     gold = by_epoch([record], lambda figures: figures.gold)
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 3.0))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(7.2, 3.0))
+        axes = figure.subplots()
         kept = {"candidates": _draw(axes, by_epoch([record], lambda figures: figures.retained), ACCENT)}
         if gold:
             kept["gold labels"] = _draw(axes, gold, OCHRE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,27 +13,32 @@ from clipper.errors import require
 
 INK, MUTED, ACCENT, PALE = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea"
 ORANGE, OCHRE = "#c2703d", "#a8861f"
-COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "gold": "#b8a24a"}
+COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "joint": "#4a6fa5", "gold": "#b8a24a"}
 
 
 @contextmanager
 def plotting() -> Iterator[Any]:
-    """matplotlib's pyplot without a screen, in the project's style."""
+    """matplotlib's `Figure` in the project's style; figures, backend and settings of the caller are left alone."""
     matplotlib: Any = require("matplotlib", extra="report")
+    figures: Any = require("matplotlib.figure", extra="report")
     style = {
         "font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
         "axes.edgecolor": PALE, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
         "axes.spines.right": False, "svg.hashsalt": "clipper", "svg.fonttype": "path",
     }  # fmt: skip
-    backend = matplotlib.get_backend()
-    matplotlib.use("agg")
-    pyplot: Any = require("matplotlib.pyplot", extra="report")
-    try:
-        with pyplot.rc_context(style):
-            yield pyplot
-    finally:
-        pyplot.close("all")
-        matplotlib.use(backend)
+    with matplotlib.rc_context(_changed(matplotlib) | style):
+        yield figures.Figure
+
+
+def _changed(matplotlib: Any) -> dict[str, Any]:
+    """matplotlib's own values of the settings that the caller changed, so that a page looks the same everywhere."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about old settings
+        return {
+            name: own
+            for name, own in matplotlib.rcParamsDefault.items()
+            if not name.startswith(("backend", "interactive")) and matplotlib.rcParams[name] != own
+        }
 
 
 def as_svg(figure: Any) -> str:
@@ -45,8 +51,9 @@ def as_svg(figure: Any) -> str:
 
 def retention_figure(rows: Sequence[Retention]) -> str:
     """Candidates kept against gold kept: the geometry's share is the gap to the random control."""
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(5.6, 4.0))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(5.6, 4.0))
+        axes = figure.subplots()
         axes.plot([60, 100], [60, 100], color=PALE, linewidth=1, zorder=0)
         axes.annotate("discarding blindly", (92, 92), color=MUTED, rotation=40, ha="right", va="top", fontsize=9)
         for row in rows:

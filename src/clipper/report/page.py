@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clipper.files import written_whole
+from clipper.files import make_folder, written_whole
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -60,6 +60,6 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[tuple[str, 
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
         f'<body><h1>{html.escape(title)}</h1><p class="lead">{html.escape(lead)}</p>{body}</body></html>'
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with written_whole(path, replace=True) as temporary:
         temporary.write_text(document, encoding="utf-8")

@@ -35,8 +35,9 @@ def reliability(calibration: Calibration) -> str:
 def reliability_figure(calibration: Calibration) -> str:
     """How often labels are right, by how sure the posterior is of them; both in per cent."""
     whole = max(1, sum(calibration.count))
-    with plotting() as pyplot:
-        drawn, axes = pyplot.subplots(figsize=(4.6, 4.2))
+    with plotting() as new_figure:
+        drawn = new_figure(figsize=(4.6, 4.2))
+        axes = drawn.subplots()
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         sure, right = ([100 * share for share in shares] for shares in (calibration.confidence, calibration.accuracy))
         axes.scatter(sure, right, s=[20 + 600 * n / whole for n in calibration.count], color=ACCENT, alpha=0.75)

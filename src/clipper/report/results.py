@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clipper.benchmarks.tables import TABLES, Entry, Ledger, Table, deviations, gather
+from clipper.benchmarks.tables import Entry, Ledger, Table, deviations, gather, tables_of
 from clipper.benchmarks.tables.variants import MEANING
 from clipper.report.claims import CLAIM_COLUMNS, Claim, claims_of
 from clipper.report.table_text import markdown, markdown_table
@@ -28,10 +28,10 @@ paper's gain and excludes zero, is *undecided* if it holds both, and *not seen* 
 def results_document(ledger: Ledger) -> str:
     """The whole document, in Markdown."""
     meaning = "\n".join(f"- **{variant}**: {text}" for variant, text in MEANING.items())
-    entries = {name: gather(table, ledger) for name, table in TABLES.items()}
-    claims = [claim for name, table in TABLES.items() for claim in claims_of(table, entries[name])]
+    gathered = [(table, gather(table, ledger)) for table in tables_of(ledger)]
+    claims = [claim for table, entries in gathered for claim in claims_of(table, entries)]
     head = _HEAD.format(runs=len(ledger), meaning=meaning, short=in_short(claims))
-    return "\n".join([head, *(section(table, entries[name]) for name, table in TABLES.items())]).rstrip() + "\n"
+    return "\n".join([head, *(section(table, entries) for table, entries in gathered)]).rstrip() + "\n"
 
 
 def in_short(claims: Sequence[Claim]) -> str:

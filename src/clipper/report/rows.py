@@ -100,8 +100,9 @@ def _rows(records: Records, label: str, height: float = 0.34) -> Iterator[tuple[
     """Axes with a named line for each row, the first on top."""
     if not records:
         raise InputError("expected at least one row of records, got none")
-    with plotting() as pyplot:
-        figure, axes = pyplot.subplots(figsize=(7.2, 0.9 + height * len(records)))
+    with plotting() as new_figure:
+        figure = new_figure(figsize=(7.2, 0.9 + height * len(records)))
+        axes = figure.subplots()
         axes.set_yticks(range(len(records)), list(records))
         axes.set_ylim(len(records) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)

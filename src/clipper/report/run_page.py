@@ -8,7 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from clipper.benchmarks.data.catalogue import SOURCES
 from clipper.benchmarks.data.hwf import SYMBOLS
+from clipper.benchmarks.data.sources import find, not_found
 from clipper.benchmarks.datasets import Images, train_and_test
 from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.problem import learned_and_held_out
@@ -137,6 +139,8 @@ def sections_of(
     samples: int = 100,
 ) -> dict[str, str]:
     """A run's pruning to look at, by headline: the inspector first; the arguments are those of the page."""
+    if config.data in SOURCES and find(SOURCES[config.data], data_root) is None:
+        raise not_found(SOURCES[config.data], data_root)  # a page shows what is here and fetches nothing
     if config.rule == "vqar":
         return _sections(*scene_inspector(config, data_root, samples))
     if config.rule == "align":

@@ -14,10 +14,10 @@ from clipper.report.figures import ACCENT, INK, MUTED, as_svg, plotting
 
 def sample_figure(task: Task, graph: ProximityGraph, pruning: Pruning, sample: int, columns: int = 9) -> str:
     """Draw a sample of a task with the rule `sum`, one neighbour per image."""
-    with plotting() as pyplot:
+    with plotting() as new_figure:
         slots = task.gold.shape[1]
         rows = -(-int(pruning.original.counts[sample]) // columns)
-        figure = pyplot.figure(figsize=(1.05 * columns, 3.6 + 0.3 * rows))
+        figure = new_figure(figsize=(1.05 * columns, 3.6 + 0.3 * rows))
         grid = figure.add_gridspec(4, slots, height_ratios=[1.2, 1.2, 0.55, 0.3 * rows], hspace=0.15)
         for slot in range(slots):
             _draw_slot(figure, grid, task, graph, pruning, sample, slot)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.tables import Entry, Table
-from clipper.files import written_whole
+from clipper.files import make_folder, written_whole
 from clipper.report.table_page import write_table_page
 from clipper.report.table_text import markdown
 
@@ -45,6 +45,6 @@ def write_table(
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with written_whole(path, replace=True) as temporary:
         temporary.write_text(text, encoding="utf-8")

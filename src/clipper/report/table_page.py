@@ -9,15 +9,18 @@ from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.benchmarks.tables.variants import MEANING
+from clipper.errors import ClipperError
 from clipper.report.claims import CLAIM_COLUMNS, claims_of
 from clipper.report.curves import accuracy_figure
-from clipper.report.page import figure, html_table, terms, write_page
+from clipper.report.page import figure, html_table, paragraphs, terms, write_page
 from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
 from clipper.report.run_page import sections_of, settings
 from clipper.report.table_html import results_table
 
 FEWEST = 3
 """Measurements that make a curve."""
+_HEADS = ("What struck out what", "How sure it was, and how right")
+"""The sections about a pruning."""
 _LEAD = (
     "Accuracy is the last epoch's on images that no run has seen: mean ± deviation over the seeds, [95 % interval of "
     "the mean] (seeds). A seed means the same samples and first weights in every row. Nothing was chosen by it."
@@ -109,7 +112,10 @@ def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[t
 
 def _section(entry: Entry, place: int, data_root: str | Path | None) -> tuple[str, str]:
     """One of the sections about the pruning of an entry's first run."""
-    head, body = list(sections_of(entry.records[0].config, data_root=data_root).items())[place]
+    try:
+        head, body = list(sections_of(entry.records[0].config, data_root=data_root).items())[place]
+    except ClipperError as error:  # the records are here, and the data they were made from may be elsewhere
+        head, body = _HEADS[place], paragraphs([f"Not shown: {error}"])
     return f"{head}: {_whose(entry)}", body
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool
@@ -25,9 +26,7 @@ class MemoryBank:
     """
 
     def __init__(self, size: int) -> None:
-        if size < 1:
-            raise InputError(f"expected a memory bank of at least one sample, got {size}")
-        self.size = size
+        self.size = whole_number(size, "the size of a memory bank")
         self.ids = torch.empty(0, dtype=torch.long)
         self.embeddings = torch.empty(0)
 
@@ -66,4 +65,7 @@ class MemoryBank:
 
     def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
         """Go on from a checkpoint."""
-        self.ids, self.embeddings = state["ids"].to(device), state["embeddings"].to(device)
+        ids, embeddings = state["ids"], state["embeddings"]
+        if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
+            raise InputError(f"expected a memory bank of at most {self.size} samples with an embedding each")
+        self.ids, self.embeddings = ids.to(device), embeddings.to(device)

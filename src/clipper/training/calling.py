@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError, TrainingError
+from clipper.training.checks import in_words
 
 
 def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -27,16 +28,34 @@ def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) 
     """
     samples, slots = inputs.shape[:2]
     instances = inputs.flatten(0, 1) if used is None else inputs[used]
-    output = classifier(instances)
-    log_probs, embedding = (output, None) if isinstance(output, Tensor) else output
-    if log_probs.ndim != 2 or len(log_probs) != len(instances):
-        raise InputError(
-            f"expected the classifier to return log-probabilities of shape ({len(instances)}, c), "
-            f"got {tuple(log_probs.shape)}"
-        )
+    with in_words(f"the classifier, given inputs of shape {tuple(instances.shape)},"):
+        output = classifier(instances)
+    log_probs, embedding = _taken_apart(output, len(instances))
     if used is not None:
         log_probs, embedding = _spread(log_probs, used), None if embedding is None else _spread(embedding, used)
-    return log_probs.view(samples, slots, -1), None if embedding is None else embedding.view(samples, slots, -1)
+    embedding = None if embedding is None else embedding.reshape(samples, slots, embedding.shape[1])
+    return log_probs.reshape(samples, slots, log_probs.shape[1]), embedding
+
+
+def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
+    """What a classifier returned, if it is what it should be."""
+    pair = (output, None) if isinstance(output, Tensor) else output
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(x, Tensor | None) for x in pair):
+        raise InputError(
+            f"expected the classifier to return log_probs or (log_probs, embedding), got a {type(output).__name__}"
+        )
+    log_probs, embedding = pair
+    if log_probs is None or log_probs.ndim != 2 or len(log_probs) != instances or not log_probs.is_floating_point():
+        got = "None" if log_probs is None else f"{tuple(log_probs.shape)} of {log_probs.dtype}"
+        raise InputError(f"expected the classifier to return log-probabilities of shape ({instances}, c), got {got}")
+    if embedding is None:
+        return log_probs, None
+    if embedding.ndim < 2 or len(embedding) != instances or not embedding.is_floating_point():
+        raise InputError(
+            f"expected the classifier to return an embedding of shape ({instances}, d), "
+            f"got {tuple(embedding.shape)} of {embedding.dtype}"
+        )
+    return log_probs, embedding.flatten(1)
 
 
 def _spread(rows: Tensor, used: Tensor) -> Tensor:
@@ -58,9 +77,17 @@ def losses_of(
     if getattr(engine, "outputs", None) is not None:  # without outputs a target has no place among them
         offered["targets"] = targets
     asked = inspect.signature(engine.forward).parameters
-    losses: Tensor = engine(log_probs, kept, **{name: offered[name] for name in offered if name in asked})
+    with in_words(f"the engine {type(engine).__name__}"):
+        losses = engine(log_probs, kept, **{name: offered[name] for name in offered if name in asked})
+    if not isinstance(losses, Tensor):
+        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
     if losses.shape != (kept.samples,):
         raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {tuple(losses.shape)}")
+    if not losses.requires_grad:
+        raise InputError(
+            "expected losses that depend on the classifier's weights, got constant ones: "
+            "neither the classifier nor the engine may detach what it computes"
+        )
     return losses
 
 

@@ -1,20 +1,27 @@
-"""Checkpoints: the whole state of a run in one file, written whole or not at all. Knows no training."""
+"""Checkpoints: the whole state of a run in one file, written whole or not at all. Knows no training.
+
+A file ends with the SHA-256 sum of what is before it, so that not one bit of it can change unnoticed.
+"""
 
 from __future__ import annotations
 
-import pickle
+import io
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import torch
 
 from clipper.errors import FileError
-from clipper.files import written_whole
+from clipper.files import checked_path, sweep, written_whole
 
-FORMAT = 1
-"""Raised when old checkpoints can no longer be read."""
+FORMAT = 2
+"""Raised when old checkpoints can no longer be read; those of format 1 have no checksum."""
+_MARK = b"clipper sha256 "
+_TAIL = len(_MARK) + 64
+"""Bytes at the end of a file: the mark, then the checksum in hexadecimal digits."""
+_ANEW = "remove it to start anew"
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
@@ -32,13 +39,17 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any], identity: Mappin
         ...     load_checkpoint(Path(folder) / "run.pt", {"seed": 0})
         {'step': 3}
     """
-    with written_whole(path, replace=True) as temporary:
-        torch.save({"format": FORMAT, "identity": dict(identity), "state": dict(state)}, temporary)
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, "identity": dict(identity), "state": dict(state)}, buffer)
+    with written_whole(path, replace=True) as temporary, temporary.open("wb") as file:
+        file.write(buffer.getbuffer())
+        file.write(_MARK + sha256(buffer.getbuffer()).hexdigest().encode())
 
 
 def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     """The state in the file, or None if there is no file; nothing in it is executed."""
-    _sweep(Path(path))
+    sweep(path)
+    check_place(path)
     if not Path(path).exists():
         return None
     content = _read(path)
@@ -49,18 +60,63 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
 
 def load_weights(path: str | Path) -> dict[str, torch.Tensor]:
     """The classifier's weights in a run's checkpoint, for those who want to look at them."""
-    weights: dict[str, torch.Tensor] = _read(path)["state"]["classifier"]
+    weights = _read(path)["state"].get("classifier")
+    if not isinstance(weights, dict):
+        raise FileError(f"{path} holds no weights of a classifier; {_ANEW}")
     return weights
 
 
-def _read(path: str | Path) -> dict[str, Any]:
+def check_place(path: str | Path) -> None:
+    """Refuse a path that no checkpoint can be read from or written to, before the hours of training."""
+    place = checked_path(path)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, BadZipFile, pickle.UnpicklingError) as error:
-        raise FileError(f"{path} cannot be read as a checkpoint ({error}); remove it to start anew") from error
-    fits = isinstance(content, dict) and content.get("format") == FORMAT and {"identity", "state"} <= content.keys()
-    if not fits:
-        raise FileError(f"{path} is no checkpoint of this version of Clipper; remove it to start anew")
+        if place.exists() and not place.is_file():
+            raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
+        if not place.parent.is_dir():
+            raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
+
+
+def check_whole(path: str | Path) -> None:
+    """Refuse a checkpoint that is there but damaged, before data is read and samples are drawn."""
+    check_place(path)
+    if Path(path).exists():
+        _body(path)
+
+
+def _body(path: str | Path) -> memoryview:
+    """What torch wrote, if it has the checksum behind it."""
+    try:
+        stored = Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read as a checkpoint ({error}); {_ANEW}") from error
+    body, tail = memoryview(stored)[:-_TAIL], stored[-_TAIL:]
+    if not tail.startswith(_MARK):
+        raise FileError(
+            f"{path} is no whole checkpoint of this version of Clipper: there is no checksum at its end, as older "
+            f"versions wrote none; {_ANEW}"
+        )
+    if tail[len(_MARK) :] != sha256(body).hexdigest().encode():
+        raise FileError(f"{path} is damaged: its content does not have the checksum at its end; {_ANEW}")
+    return body
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    body = _body(path)
+    try:
+        content = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except Exception as error:  # what was never a checkpoint can make torch raise anything
+        raise FileError(f"{path} cannot be read as a checkpoint ({error}); {_ANEW}") from error
+    if not (
+        isinstance(content, dict)
+        and content.get("format") == FORMAT
+        and isinstance(content.get("identity"), dict)
+        and isinstance(content.get("state"), dict)
+    ):
+        raise FileError(f"{path} is no checkpoint of this version of Clipper; {_ANEW}")
     return dict(content)
 
 
@@ -71,9 +127,3 @@ def _check_identity(path: str | Path, stored: Mapping[str, Any], expected: Mappi
         raise FileError(
             f"{path} belongs to another run: {differences}; choose another file, or remove this one to start anew"
         )
-
-
-def _sweep(path: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for leftover in path.parent.glob(f".{path.name}.*.part"):
-        leftover.unlink(missing_ok=True)

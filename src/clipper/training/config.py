@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from clipper.arguments import MOST_SEED, real_number, whole_number
 from clipper.errors import InputError
 
 Rule = Literal["sum", "max", "hwf", "align", "vqar"]
@@ -16,6 +19,10 @@ When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
 _OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen"), "vqar": ("scenes", "vqar")}
 """Rules that go with data sets of their own, and only with these."""
+_FROM_ZERO = ("seed", "bank", "per_sample")
+"""The whole numbers that may be 0."""
+_MOST = {"seed": MOST_SEED, "slots": 10_000}
+"""The largest whole numbers where they are not the usual ones; nobody could work with longer samples."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +83,22 @@ class TrainConfig:
         hints = get_type_hints(type(self))
         for name in (entry.name for entry in fields(self)):
             hint, value = hints[name], getattr(self, name)
-            if get_origin(hint) is Literal and value not in get_args(hint):
+            if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
                 raise InputError(f"expected {name} to be one of {', '.join(get_args(hint))}, got {value!r}")
-            if hint is int and name not in ("seed", "bank", "per_sample") and value < 1:
-                raise InputError(f"expected {name} of at least 1, got {value}")
-        for name in ("entropy", "bank", "seed", "per_sample"):
-            if getattr(self, name) < 0:
-                raise InputError(f"expected {name} of at least 0, got {getattr(self, name)}")
-        if self.lr <= 0:
-            raise InputError(f"expected a positive lr, got {self.lr}")
+            if hint is str and not isinstance(value, str):
+                raise InputError(f"expected {name} to be a name, got {value!r}")
+            if hint is int:
+                least, most = int(name not in _FROM_ZERO), _MOST.get(name, 2**31 - 1)
+                object.__setattr__(self, name, whole_number(value, name, least, most))
+            if hint is float:
+                object.__setattr__(
+                    self, name, real_number(value, name, least=0, above=0 if name == "lr" else -math.inf)
+                )
+        _check_options(self.engine_options)
+        if self.rule == "vqar" and self.engine == "ised":
+            raise InputError(
+                "ised runs a program on drawn labels, and vqar's sentences are none; choose another engine"
+            )
         for rule, own in _OWN_DATA.items():
             if (self.rule == rule) != (self.data in own):
                 raise InputError(
@@ -104,7 +118,23 @@ class TrainConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """The reverse of `as_dict`."""
         known = {entry.name for entry in fields(cls)}
-        unknown = sorted(set(values) - known)
+        if not isinstance(values, Mapping):
+            raise InputError(f"expected the fields of a run by name, got {values!r}")
+        unknown = sorted(str(name) for name in set(values) - known)
         if unknown:
             raise InputError(f"expected the fields {', '.join(sorted(known))}, got {', '.join(unknown)} too")
         return cls(**values)
+
+
+def _check_options(options: Any) -> None:
+    """Refuse options that a record could not hold."""
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise InputError(f"expected engine_options by name, got {options!r}")
+    try:
+        same = json.loads(json.dumps(dict(options), allow_nan=False)) == dict(options)
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise InputError(
+            f"expected engine_options of text, finite numbers, and lists and dictionaries of such, got {options!r:.200}"
+        )

@@ -8,13 +8,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, seed_number, whole_number
 from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.pruning import Clipper
-from clipper.training.metrics import Figures, HeldOut
+from clipper.training.checkpoint import check_place
+from clipper.training.checks import check_optimiser, check_parts, check_pruning
+from clipper.training.metrics import Figures, HeldOut, checked_held_out
 from clipper.training.randomness import own_randomness
 from clipper.training.samples import SampleSource, samples_of
-from clipper.training.survivors import Survivors
+from clipper.training.survivors import Survivors, check_neighbours
 from clipper.training.trainer import Moment, Trainer
 
 Watch = Callable[[Moment], None]
@@ -77,31 +80,56 @@ def train(
         >>> [figures.epoch for figures in history]
         [1, 2]
     """
-    _check_positive(epochs=epochs, batch=batch, evaluate_every=evaluate_every, checkpoint_steps=checkpoint_steps or 1)
-    samples = samples_of(data)
-    survivors = Survivors(samples, clip, embeddings, once, bank, seed)
-    optimiser = optimiser or torch.optim.AdamW(classifier.parameters(), lr=1e-3)
-    trainer = Trainer(classifier, samples, engine, survivors, optimiser, batch, seed)
-    with own_randomness(classifier, seed):
-        if checkpoint is not None:
-            trainer.resume(checkpoint)
-        while len(trainer.history) < epochs:
-            for moment in trainer.steps():
-                if watch:
-                    watch(moment)
-                if checkpoint is not None and checkpoint_steps and moment.step % checkpoint_steps == 0:
-                    trainer.save(checkpoint)
-            epoch = len(trainer.history) + 1
-            due = held_out is not None and (epoch % evaluate_every == 0 or epoch == epochs)
-            moment = trainer.end_epoch(held_out if due else None)
-            if checkpoint is not None:
-                trainer.save(checkpoint)
+    epochs, batch, evaluate_every = (
+        whole_number(epochs, "epochs"),
+        whole_number(batch, "batch"),
+        whole_number(evaluate_every, "evaluate_every"),
+    )
+    bank, seed = whole_number(bank, "bank", least=0), seed_number(seed)
+    checkpoint_steps = None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps")
+    if watch is not None and not callable(watch):
+        raise InputError(f"expected watch to be a function of a Moment, got a {type(watch).__name__}")
+    check_parts(classifier, engine)
+    check_pruning(clip, once)
+    if checkpoint is not None:
+        check_place(checkpoint)
+    samples, held_out = samples_of(data), checked_held_out(held_out)
+    embeddings = None if embeddings is None else as_tensor(embeddings, "embeddings")
+    if clip is not None:
+        check_neighbours(clip, samples, len(samples) if once else min(len(samples), batch + bank))
+    optimiser = optimiser if optimiser is not None else torch.optim.AdamW(classifier.parameters(), lr=1e-3)
+    check_optimiser(optimiser, classifier)
+    # a caller who is in inference mode, or without gradients, wants the classifier trained all the same
+    with torch.inference_mode(False), torch.enable_grad():
+        survivors = Survivors(samples, clip, embeddings, once, bank, seed)
+        trainer = Trainer(classifier, samples, engine, survivors, optimiser, batch, seed)
+        with own_randomness(classifier, seed):
+            return _learn(trainer, epochs, held_out, evaluate_every, checkpoint, checkpoint_steps, watch)
+
+
+def _learn(
+    trainer: Trainer,
+    epochs: int,
+    held_out: HeldOut | None,
+    evaluate_every: int,
+    checkpoint: str | Path | None,
+    checkpoint_steps: int | None,
+    watch: Watch | None,
+) -> list[Figures]:
+    """What is left of a run."""
+    if checkpoint is not None:
+        trainer.resume(checkpoint, epochs)
+    while len(trainer.history) < epochs:
+        for moment in trainer.steps():
             if watch:
                 watch(moment)
+            if checkpoint is not None and checkpoint_steps and moment.step % checkpoint_steps == 0:
+                trainer.save(checkpoint)
+        epoch = len(trainer.history) + 1
+        due = held_out is not None and (epoch % evaluate_every == 0 or epoch == epochs)
+        moment = trainer.end_epoch(held_out if due else None)
+        if checkpoint is not None:
+            trainer.save(checkpoint)
+        if watch:
+            watch(moment)
     return trainer.history
-
-
-def _check_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise InputError(f"expected {name} of at least 1, got {number}")

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet, Implicit, Kind
 from clipper.errors import InputError
+from clipper.training.checks import in_words
 
 Exam = Callable[[nn.Module], Mapping[str, float]]
 """From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
@@ -50,8 +52,32 @@ class Figures:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Figures:
-        """The reverse of `as_dict`."""
-        return cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
+        """The reverse of `as_dict`; figures that no epoch can have are refused."""
+        if not isinstance(values, dict):
+            raise InputError(f"expected the figures of an epoch, got {values!r}")
+        unknown = sorted(set(values) - {entry.name for entry in fields(cls)} - {"pruning_share"})
+        if unknown:
+            raise InputError(f"expected the figures of an epoch, got {', '.join(map(str, unknown))} too")
+        missing = sorted({entry.name for entry in fields(cls)} - {"scores"} - set(values))
+        if missing:
+            raise InputError(f"expected the figures of an epoch, got none for {', '.join(missing)}")
+        figures = cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
+        figures.check()
+        return figures
+
+    def check(self) -> None:
+        """Refuse what no epoch can have."""
+        whole_number(self.epoch, "epoch")
+        real_number(self.loss, "loss")
+        shares = {"accuracy": self.accuracy, "gold": self.gold}
+        for name, share in {"retained": self.retained, **{k: v for k, v in shares.items() if v is not None}}.items():
+            real_number(share, name, least=0, most=1 + 1e-6)  # a sum of shares is rounded
+        for name in ("seconds", "pruning_seconds"):
+            real_number(getattr(self, name), name, least=0)
+        if not isinstance(self.scores, dict) or not all(isinstance(name, str) for name in self.scores):
+            raise InputError(f"expected scores by name, got {self.scores!r}")
+        for name, score in self.scores.items():
+            real_number(score, name)
 
 
 @dataclass
@@ -114,7 +140,13 @@ def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = (
         {'accuracy': 0.75, 'name': 1.0, 'rel': 0.5}
     """
     if callable(held_out):
-        return held_out(classifier)
+        with in_words("the exam on held-out data"):
+            scores = held_out(classifier)
+        if not isinstance(scores, Mapping):
+            raise InputError(f"expected the exam to return figures by name, got a {type(scores).__name__}")
+        for name, score in scores.items():
+            real_number(score, str(name))
+        return scores
     right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
     own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds if len(kinds) > 1}
     return {"accuracy": float(right.mean())} | {name: float(part.mean()) for name, part in own.items() if len(part)}
@@ -139,16 +171,43 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
 @torch.no_grad()
 def _right(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int) -> Tensor:
     """Whether each instance's most probable label is the right one, `(instances,)` bool."""
-    if not len(labels) or len(inputs) != len(labels):
-        raise InputError(f"expected as many held-out inputs as labels, got {len(inputs)} and {len(labels)}")
+    inputs, labels = _checked(inputs, labels)
     training = classifier.training
     classifier.eval()
     try:
         parts = zip(torch.split(inputs, chunk), torch.split(labels, chunk), strict=True)
-        return torch.cat([_scores(classifier(part)).argmax(-1) == gold for part, gold in parts])
+        return torch.cat([_scores(classifier, part).argmax(-1) == gold for part, gold in parts])
     finally:
         classifier.train(training)
 
 
-def _scores(output: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    return output if isinstance(output, Tensor) else output[0]
+def _scores(classifier: nn.Module, inputs: Tensor) -> Tensor:
+    """What the classifier makes of held-out inputs, `(instances, c)`."""
+    with in_words(f"the classifier, given held-out inputs of shape {tuple(inputs.shape)},"):
+        output = classifier(inputs)
+        scores: Tensor = output if isinstance(output, Tensor) else output[0]
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(inputs):
+        raise InputError(f"expected the classifier to return log-probabilities of shape ({len(inputs)}, c)")
+    return scores
+
+
+def checked_held_out(held_out: Any) -> HeldOut | None:
+    """An exam, or inputs and labels of the same length, as tensors."""
+    if held_out is None or (callable(held_out) and not isinstance(held_out, tuple | list)):
+        exam: Exam | None = held_out
+        return exam
+    if not isinstance(held_out, tuple | list) or len(held_out) != 2:
+        raise InputError(
+            f"expected held_out to be (inputs, labels) or a function of the classifier, got a {type(held_out).__name__}"
+        )
+    return _checked(*held_out)
+
+
+def _checked(inputs: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    inputs, labels = as_tensor(inputs, "held-out inputs"), as_tensor(labels, "held-out labels")
+    if labels.ndim != 1 or not inputs.ndim or not len(labels) or len(inputs) != len(labels):
+        raise InputError(
+            f"expected as many held-out inputs as labels, of shapes (instances, *shape) and (instances,), "
+            f"got {tuple(inputs.shape)} and {tuple(labels.shape)}"
+        )
+    return inputs, labels

@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
-from clipper.errors import FileError
-from clipper.files import written_whole
+from clipper.errors import FileError, InputError
+from clipper.files import checked_path, written_whole
 from clipper.training.config import TrainConfig
 from clipper.training.metrics import Figures
 
 FORMAT = "clipper run 1"
+_LATER = {"names", "passes"}
+"""Fields of a configuration that the first records do not have."""
 
 
 def versions() -> dict[str, Any]:
@@ -91,25 +93,67 @@ class Record:
     @classmethod
     def read(cls, path: str | Path) -> Record:
         """Read what `write` wrote."""
-        document = _read(Path(path))
+        document = _read(checked_path(path))
         try:
             epochs = [Figures.from_dict(values) for values in document["epochs"]]
-            return cls(TrainConfig.from_dict(document["config"]), epochs, document["versions"])
+            return from_parts(document["config"], epochs, document["versions"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} is a damaged record ({error!r}); run it again") from error
 
 
 def check_record(path: str | Path, config: TrainConfig) -> None:
     """Refuse to write over anything but an earlier record of the same run."""
-    if Path(path).exists() and _read(Path(path)).get("config") != config.as_dict():
+    place = checked_path(path)
+    try:
+        there = place.exists()
+    except OSError as error:
+        raise FileError(f"cannot write {place} ({error}); choose another name") from error
+    if there and _read(place).get("config") != config.as_dict():
         raise FileError(f"{path} holds the record of another run; choose another name or remove it first")
+
+
+def from_parts(config: Any, epochs: list[Figures], versions: Any) -> Record:
+    """A record from what was read, if it is one: some epochs in their order."""
+    if not isinstance(versions, dict):
+        raise InputError(f"expected versions by name, got {versions!r}")
+    if not epochs or [figures.epoch for figures in epochs] != list(range(1, len(epochs) + 1)):
+        raise InputError("expected the figures of every epoch in their order, from the first on")
+    made = TrainConfig.from_dict(config)
+    missing = sorted(set(made.as_dict()) - set(config) - _LATER)
+    if missing:
+        raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")
+    return Record(made, epochs, versions)
+
+
+def parsed(text: bytes) -> Any:
+    """JSON as it should be: no name twice, no NaN, nothing nested without end.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a name comes twice among {[name for name, _ in pairs]}")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be read as a record ({error})") from error
+        raise FileError(
+            f"{path} cannot be read as a record ({error}); choose another name or remove it first"
+        ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FileError(f"{path} is no record of a Clipper run; choose another file")
     return document

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 
@@ -48,7 +49,14 @@ class Samples:
     """`(n,)`: each sample's place among the outputs of an engine that has outputs."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.candidates, CandidateSet):
+            raise InputError(f"expected candidates such as clipper.Candidates, got a {type(self.candidates).__name__}")
+        for name in ("inputs", "gold", "targets"):
+            if name == "inputs" or getattr(self, name) is not None:
+                object.__setattr__(self, name, as_tensor(getattr(self, name), name))
         n, m = self.candidates.samples, self.candidates.slots
+        if not n:
+            raise InputError("expected at least one sample to learn from, got none")
         if self.inputs.ndim < 3 or tuple(self.inputs.shape[:2]) != (n, m):
             raise InputError(
                 f"expected inputs of shape ({n}, {m}, *shape), one for each slot of the candidates' samples, "
@@ -89,8 +97,12 @@ def samples_of(data: SampleSource | tuple[Tensor, CandidateSet] | Samples) -> Sa
     """Samples from a task, or from inputs and candidates."""
     if isinstance(data, Samples):
         return data
-    if isinstance(data, tuple):
+    if isinstance(data, tuple | list):
+        if not 2 <= len(data) <= 4:
+            raise InputError(f"expected inputs and candidates, got {len(data)} things")
         return Samples(*data)
+    if not (hasattr(data, "inputs") and hasattr(data, "candidates")):
+        raise InputError(f"expected a task, or inputs and candidates, got a {type(data).__name__}")
     extra: dict[str, Any] = {name: getattr(data, name, None) for name in ("gold", "targets")}
     return Samples(data.inputs, data.candidates, **extra)
 
@@ -111,6 +123,6 @@ def mixed(*numbers: int) -> int:
 def fingerprint(*tensors: Tensor) -> str:
     """A few letters that differ where the tensors do."""
     digest = blake2b(digest_size=8)
-    for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    for each in tensors:
+        digest.update(each.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

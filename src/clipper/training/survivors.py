@@ -148,8 +148,35 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
         )
     if bank and (once or (clip is not None and clip.mutual)):
         raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")
-    if embeddings is not None and tuple(embeddings.shape[:2]) != tuple(samples.inputs.shape[:2]):
+    if embeddings is not None:
+        check_embeddings(embeddings, samples)
+
+
+def check_embeddings(embeddings: Tensor, samples: Samples) -> None:
+    """Refuse embeddings that are not a vector of finite numbers for each slot."""
+    n, m = samples.inputs.shape[:2]
+    if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != (n, m) or not embeddings.is_floating_point():
         raise InputError(
-            f"expected embeddings of shape ({samples.inputs.shape[0]}, {samples.inputs.shape[1]}, d), "
-            f"got {tuple(embeddings.shape)}"
+            f"expected embeddings of shape ({n}, {m}, d), got {tuple(embeddings.shape)} of {embeddings.dtype}"
+        )
+    used = embeddings if samples.used is None else embeddings[samples.used]
+    if not bool(torch.isfinite(used).all()):
+        raise InputError("expected embeddings of finite numbers, got NaN or infinity among them")
+
+
+def check_neighbours(clip: Clipper, samples: Samples, among: int) -> None:
+    """Refuse more neighbours than there can be: the instances of the other samples that a batch looks among.
+
+    The last batch of an epoch may be smaller, and takes as many neighbours as it has.
+
+    Args:
+        clip: how to prune.
+        samples: what the run learns from.
+        among: samples that are looked among: a full batch and the memory bank, or the whole pool.
+    """
+    most = (among - 1) * samples.candidates.slots
+    if clip.k is not None and clip.k > max(1, most):
+        raise InputError(
+            f"expected k of at most {max(1, most)}, the instances in {among} samples but one, got {clip.k}; "
+            "lower k, or raise the batch or the number of samples"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.errors import ClipperError, FileError, InputError
 from clipper.training.calling import classify, losses_of, stop_if_broken
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
+from clipper.training.checks import in_words
 from clipper.training.metrics import Figures, HeldOut, Tally, measured
 from clipper.training.randomness import random_states, set_random_states
 from clipper.training.samples import Samples, mixed
@@ -75,6 +78,7 @@ class Trainer:
         log_probs, embedding = classify(
             self.classifier, self.samples.inputs[ids], None if used is None else used[ids]
         )  # (n, m, c), (n, m, d)
+        _check_classes(log_probs, self.samples.candidates.classes)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         before, kept = self.survivors.of_batch(self.step, embedding)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
@@ -82,7 +86,8 @@ class Trainer:
         stop_if_broken(losses, ids, epoch, "loss")
         self.optimiser.zero_grad()
         losses.mean().backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        with in_words(f"the optimiser {type(self.optimiser).__name__}"):
+            self.optimiser.step()
         self.tally.count(losses, before, kept, None if self.samples.gold is None else self.samples.gold[ids])
 
     def end_epoch(self, held_out: HeldOut | None) -> Moment:
@@ -108,28 +113,52 @@ class Trainer:
         }
         save_checkpoint(path, state, self.identity())
 
-    def resume(self, path: str | Path) -> None:
-        """Go on from a checkpoint, if there is one."""
+    def resume(self, path: str | Path, epochs: int) -> None:
+        """Go on from a checkpoint, if there is one, to this many epochs; one that does not fit changes nothing."""
         state = load_checkpoint(path, self.identity())
         if state is None:
             return
+        before = deepcopy(self.classifier.state_dict())
+        try:
+            self._take_up(state)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
+            self.classifier.load_state_dict(before)
+            why = str(error) if isinstance(error, ClipperError) else repr(error)
+            raise FileError(f"{path} does not fit this run ({why}); remove it to start anew") from error
+        if len(self.history) > epochs or (len(self.history) == epochs and self.step):
+            self.classifier.load_state_dict(before)
+            raise FileError(
+                f"{path} is past epoch {epochs}: it holds {len(self.history)} whole epochs; ask for more epochs, "
+                "or remove it to start anew"
+            )
+
+    def _take_up(self, state: dict[str, Any]) -> None:
         self.classifier.load_state_dict(state["classifier"])
         self.optimiser.load_state_dict(state["optimiser"])
+        _check_moments(self.optimiser)
         self.engine.load_state_dict(state["engine"])
         if self.survivors.bank:
             self.survivors.bank.load_state_dict(state["bank"], self.samples.inputs.device)
-        set_random_states(self.classifier, state["random"])
-        self.history = [Figures(**figures) for figures in state["history"]]
+        elif state["bank"] is not None:
+            raise InputError("expected no memory bank")
+        self.history = [Figures.from_dict(figures) for figures in state["history"]]
         self.step, self.tally = state["step"], Tally(**state["tally"])
+        steps = -(-len(self.samples) // self.batch)
+        if not isinstance(self.step, int) or not 0 <= self.step <= steps:
+            raise InputError(f"expected a step of 0 to {steps}, got {self.step!r}")
+        self.tally.figures(1).check()
+        if [figures.epoch for figures in self.history] != list(range(1, len(self.history) + 1)):
+            raise InputError("expected the figures of every epoch in their order")
+        set_random_states(self.classifier, state["random"])
 
     def identity(self) -> dict[str, Any]:
         """What the rest of the run must agree on with its beginning."""
         return {
             "classifier": type(self.classifier).__name__,
             "engine": type(self.engine).__name__,
-            "engine options": str(_plain(vars(self.engine))),
+            "engine options": str(plain_options(vars(self.engine))),
             "optimiser": type(self.optimiser).__name__,
-            "optimiser options": str(_plain(self.optimiser.defaults)),
+            "optimiser options": str(plain_options(self.optimiser.defaults)),
             "batch": self.batch,
             "seed": self.seed,
             "data": self.samples.fingerprint(),
@@ -137,7 +166,24 @@ class Trainer:
         }
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
+def _check_classes(log_probs: Tensor, classes: int) -> None:
+    if log_probs.shape[-1] != classes:
+        raise InputError(
+            f"expected the classifier to return {classes} log-probabilities per instance, one for each label of the "
+            f"candidates, got {log_probs.shape[-1]}"
+        )
+
+
+def _check_moments(optimiser: torch.optim.Optimizer) -> None:
+    """Refuse running means of other weights, which torch would take and then fail with."""
+    for weight, state in optimiser.state.items():
+        for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"):
+            mean = state.get(name)
+            if isinstance(mean, Tensor) and mean.shape != weight.shape:
+                raise InputError(f"expected {name} of shape {tuple(weight.shape)}, got {tuple(mean.shape)}")
+
+
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that are numbers or text, and no business of a module's own."""
     ours = {name: value for name, value in options.items() if not name.startswith("_") and name != "training"}
     return {name: value for name, value in ours.items() if value is None or isinstance(value, int | float | str)}

@@ -172,7 +172,7 @@ def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatc
     monkeypatch.setenv("CLIPPER_DATA", str(tmp_path))
     with pytest.raises(FileError, match=r"mugen was not found.*clipper clips"):
         run(replace(CLIPS, data="mugen"))
-    with pytest.raises(InputError, match="lattice of alignments"):
+    with pytest.raises(InputError, match="cannot learn from the rule align"):
         run(replace(CLIPS, engine="ised"))
     with pytest.raises(InputError, match="rule align with the data set clips or mugen"):
         TrainConfig(rule="align", data="mnist")

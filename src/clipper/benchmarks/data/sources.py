@@ -21,7 +21,7 @@ class Form:
     name: str
     """What the user calls it."""
     files: Mapping[str, str]
-    """File names with their MD5 sums; an empty sum where none is published."""
+    """File names with their full SHA-256 sums; an empty sum where the files differ from user to user."""
     mirrors: tuple[str, ...] = ()
     """Addresses that hold these files."""
     package: str = ""
@@ -57,7 +57,7 @@ class Place:
             return "missing"
         if not expected:
             return "unverified"
-        return "verified" if md5(path) == expected else "damaged"
+        return "verified" if sha256(path) == expected else "damaged"
 
     def states(self) -> dict[str, State]:
         """What is known of every file."""
@@ -70,8 +70,8 @@ class Place:
             raise FileError(f"{path} is missing, though other files of {self.source.name} are there; {self.again}")
         if state == "damaged":
             raise FileError(
-                f"{path} is damaged: expected the published file with MD5 {self.form.files[file]}, got one of "
-                f"{path.stat().st_size:,} bytes with MD5 {md5(path)}; remove it, then {self.again}"
+                f"{path} is damaged: expected the published file with SHA-256 {self.form.files[file]}, got one of "
+                f"{path.stat().st_size:,} bytes with SHA-256 {sha256(path)}; remove it, then {self.again}"
             )
         return path
 
@@ -120,10 +120,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clipper"
 
 
-def md5(path: Path) -> str:
-    """The MD5 sum of a file: the sum that data sets are published with, no protection against malice."""
+def sha256(path: Path) -> str:
+    """The SHA-256 sum of a file."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clipper.errors import FileError, require
+from clipper.benchmarks.data.reading import opened_picture
+from clipper.errors import require
 
 _PALETTE = {
     ".": (0, 0, 0, 0), "Y": (247, 196, 60, 255), "D": (92, 58, 18, 255), "W": (255, 255, 255, 255),
@@ -91,14 +92,9 @@ def _drawn(letters: str) -> np.ndarray:
 
 
 def _opened(path: Path, mode: str) -> Any:
-    image: Any = require("PIL.Image", extra="benchmarks")
-    try:
-        opened = image.open(path).convert(mode)
-    except OSError as error:
-        raise FileError(
-            f"cannot read the sprite {path} ({error}); expected the folder `assets` of MUGEN's repository, or a part "
-            "of it with the same folders inside"
-        ) from error
+    remedy = "expected the folder `assets` of MUGEN's repository, or a part of it with the same folders inside"
+    with opened_picture(path, ("PNG",), remedy) as picture:
+        opened = picture.convert(mode)
     box = opened.getchannel("A").getbbox() if mode == "RGBA" else None
     return opened.crop(box) if box else opened
 

@@ -8,20 +8,28 @@ of every frame.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from clipper.benchmarks.data.reading import inside, opened_picture, read_json
 from clipper.benchmarks.mugen.actions import ACTIONS, actions_of, sentence
 from clipper.benchmarks.mugen.clips import Clips, pack
 from clipper.errors import FileError, InputError, require
 from clipper.files import written_whole
 
 ANNOTATIONS = "coinrun_dataset_jsons/release/{split}.json"
-_STILLS = (".png", ".gif", ".webp")
+_STILLS = {".png": ("PNG",), ".gif": ("GIF",), ".webp": ("WEBP",)}
 """Videos that Pillow reads; all others are left to PyAV."""
+_CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,flv,ogg"
+"""What PyAV may take a video for: a playlist would have it open other files."""
+_LONGEST = 10_000
+"""Frames of a video; MUGEN's have 96."""
+_MOST_PIXELS = 1 << 24
+_REMEDY = "expected MUGEN's folder, or one that `clipper clips` has written"
 _MILLISECONDS = 100
 
 
@@ -64,7 +72,8 @@ def read_clips(
     """Read one split of MUGEN, or of drawn clips.
 
     Args:
-        folder: holds `coinrun_dataset_jsons`; videos are sought where the annotations say, then in the folder itself.
+        folder: holds `coinrun_dataset_jsons`; videos are sought in the part of it that the annotations name, then in
+            the folder itself, and never outside.
         split: `"train"`, `"val"` or `"test"`.
         clips: at most so many; all if not given.
         frames: of a longer video so many, at equal distances: 32 of MUGEN's 96 are every third.
@@ -72,25 +81,48 @@ def read_clips(
         seed: draw the clips with it; the first ones if not given.
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
-    document = _json(path)
-    try:
-        home = Path(str(document["metadata"].get("data_folder", "")))
-        entries = _chosen(document["data"], clips, seed)
-        told = [actions_of(_automatic(entry, path)) for entry in entries]
-        found = [_video(entry["video"], home, Path(folder)) for entry in entries]
-    except (KeyError, TypeError) as error:
-        raise FileError(f"{path} is no list of MUGEN's annotations ({error!r})") from error
-    if not entries:
-        raise FileError(f"{path} lists no clips")
+    home, entries = _annotations(path, Path(folder))
+    entries = _chosen(entries, clips, seed)
+    told = [actions_of(_automatic(entry, path)) for entry in entries]
+    found = [_video(entry["video"], path, home, Path(folder)) for entry in entries]
     videos, gold = [], []
     for place, entry, text in zip(found, entries, told, strict=True):
-        video = np.stack([_fitted(frame, side) for frame in _frames(place)])
+        video = _read_video(place, side)
         kept = np.linspace(0, len(video) - 1, min(frames, len(video))).round().astype(int)
         if len(kept) < len(text):
             raise InputError(f"{place} has {len(kept)} frames for {len(text)} actions; take more frames of a video")
         videos.append(video[kept])
-        gold.append(_gold(entry["video"], home, Path(folder), len(video))[kept])
+        gold.append(_gold(entry["video"], path, home, Path(folder), len(video))[kept])
     return pack(videos, told, gold if all((labels >= 0).all() for labels in gold) else None)
+
+
+def _annotations(path: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Where the videos lie by a file of annotations, as far as that is within the data's folder; and its clips."""
+    document = read_json(path, _REMEDY)
+    metadata = document.get("metadata", {}) if isinstance(document, dict) else None
+    entries = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(entries, list):
+        raise FileError(f"{path} is no list of MUGEN's annotations: expected 'metadata' and 'data' in it; {_REMEDY}")
+    if not entries:
+        raise FileError(f"{path} lists no clips; {_REMEDY}")
+    for number, entry in enumerate(entries):
+        if not (
+            isinstance(entry, dict)
+            and isinstance(entry.get("video"), dict)
+            and isinstance(entry.get("annotations"), list)
+            and all(isinstance(note, dict) for note in entry["annotations"])
+        ):
+            raise FileError(f"clip {number} in {path} has no 'video' or no 'annotations'; {_REMEDY}")
+    home = folder.joinpath(str(metadata.get("data_folder", "")).replace("\0", ""))
+    return (home if _within(home, folder) else folder), entries
+
+
+def _within(place: Path, folder: Path) -> bool:
+    """Whether a place lies in a folder; drawn clips that were moved tell of the folder in which they were drawn."""
+    try:
+        return place.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        return False
 
 
 def _chosen(entries: list[Any], clips: int | None, seed: int | None) -> list[Any]:
@@ -99,44 +131,70 @@ def _chosen(entries: list[Any], clips: int | None, seed: int | None) -> list[Any
 
 
 def _automatic(entry: dict[str, Any], path: Path) -> str:
-    spoken = [note["text"] for note in entry["annotations"] if note.get("type") == "auto"]
-    if not spoken:
+    spoken = [note.get("text") for note in entry["annotations"] if note.get("type") == "auto"]
+    if not spoken or not isinstance(spoken[0], str):
         raise FileError(
-            f"clip {entry['video'].get('id')} in {path} has no automatic annotation (type auto); the order of actions "
-            "is read from these"
+            f"clip {ascii(entry['video'].get('id'))[:100]} in {path} has no automatic annotation (type auto); the "
+            "order of actions is read from these"
         )
-    return str(spoken[0])
+    return spoken[0]
 
 
-def _video(video: dict[str, Any], *homes: Path) -> Path:
-    places = [home / str(video["video_file"]) for home in homes]
-    for place in places:
-        if place.exists():
-            return place
-    raise FileError(f"the video {video['video_file']} was not found; looked for {', '.join(map(str, places))}")
+def _found(video: dict[str, Any], key: str, path: Path, *homes: Path) -> Path | None:
+    """The file that an annotation names, in the first folder that has it; None where none has."""
+    places = [inside(home, video.get(key), str(path)) for home in homes]
+    return next((place for place in places if os.path.isfile(place)), None)  # unlike Path.is_file, never an error
 
 
-def _gold(video: dict[str, Any], home: Path, folder: Path, frames: int) -> np.ndarray:
+def _video(video: dict[str, Any], path: Path, home: Path, folder: Path) -> Path:
+    place = _found(video, "video_file", path, home, folder)
+    if place is None:
+        looked = " and ".join(map(str, dict.fromkeys([home, folder])))
+        raise FileError(f"the video {ascii(video['video_file'])[:200]} was not found; looked in {looked}; {_REMEDY}")
+    return place
+
+
+def _gold(video: dict[str, Any], path: Path, home: Path, folder: Path, frames: int) -> np.ndarray:
     """The action of each frame where it was noted, -1 elsewhere."""
     unknown = np.full(frames, -1)
-    notes = str(video.get("json_file"))
-    noted = next((_json(at / notes).get("actions") for at in (home, folder) if (at / notes).is_file()), None)
-    if not noted or len(noted) != frames:
+    place = _found(video, "json_file", path, home, folder) if "json_file" in video else None
+    notes = {} if place is None else read_json(place, _REMEDY)
+    noted = notes.get("actions") if isinstance(notes, dict) else None
+    if not isinstance(noted, list) or len(noted) != frames:
         return unknown
+    if any(action not in ACTIONS for action in noted):
+        raise FileError(f"expected the actions {', '.join(ACTIONS)} in the notes of {video['json_file']}; {_REMEDY}")
     return np.array([ACTIONS.index(action) for action in noted])
+
+
+def _read_video(path: Path, side: int) -> np.ndarray:
+    """All frames of a video, shrunk: `(frames, side, side, 3)`."""
+    frames: list[np.ndarray] = []
+    for frame in _frames(path):
+        if len(frames) == _LONGEST:
+            raise FileError(f"expected a clip of at most {_LONGEST:,} frames in {path}, got a longer one; cut it")
+        frames.append(_fitted(frame, side))
+    if not frames:
+        raise FileError(f"{path} has no frames; {_REMEDY}")
+    return np.stack(frames)
 
 
 def _frames(path: Path) -> Iterator[Any]:
     """The pictures of a video, one after the other."""
     if path.suffix.lower() in _STILLS:
-        image: Any = require("PIL.Image", extra="benchmarks")
         sequence: Any = require("PIL.ImageSequence", extra="benchmarks")
-        with image.open(path) as opened:
+        with opened_picture(path, _STILLS[path.suffix.lower()], _REMEDY) as opened:
             yield from (frame.convert("RGB") for frame in sequence.Iterator(opened))
     else:
         av: Any = require("av", extra="video")
-        with av.open(str(path)) as opened:
-            yield from (frame.to_image() for frame in opened.decode(video=0))
+        try:
+            with av.open(str(path), options={"format_whitelist": _CONTAINERS}) as opened:
+                for frame in opened.decode(video=0):
+                    if frame.width * frame.height > _MOST_PIXELS:
+                        raise FileError(f"frames of {frame.width:,} × {frame.height:,} pixels are too large")
+                    yield frame.to_image()
+        except Exception as error:  # FFmpeg's errors are of many kinds
+            raise FileError(f"{path} cannot be read ({error or type(error).__name__}); {_REMEDY}") from error
 
 
 def _fitted(picture: Any, side: int) -> np.ndarray:
@@ -144,12 +202,3 @@ def _fitted(picture: Any, side: int) -> np.ndarray:
     if picture.size != (side, side):
         picture = picture.resize((side, side), image.Resampling.BOX)
     return np.asarray(picture)
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(
-            f"{path} cannot be read ({error}); expected MUGEN's folder, or one that `clipper clips` has written"
-        ) from error

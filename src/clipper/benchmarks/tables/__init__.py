@@ -1,6 +1,6 @@
 """The paper's tables: which runs they are made of, what the paper reports, and what came out here."""
 
-from clipper.benchmarks.tables.catalogue import TABLES, table_named
+from clipper.benchmarks.tables.catalogue import TABLES, table_named, table_shown, tables_of
 from clipper.benchmarks.tables.gathering import deviations, gather
 from clipper.benchmarks.tables.layout import Cell, Column, Place, Row, Table
 from clipper.benchmarks.tables.ledger import Ledger
@@ -9,5 +9,5 @@ from clipper.benchmarks.tables.summary import Entry, summarise
 
 __all__ = [
     "TABLES", "Cell", "Column", "Entry", "Ledger", "Place", "Row", "Selection", "Table", "deviations", "gather",
-    "summarise", "table_named",
+    "summarise", "table_named", "table_shown", "tables_of",
 ]  # fmt: skip

@@ -1,15 +1,23 @@
-"""Running the cells of a table in parallel processes; what is finished is noted at once."""
+"""Running the cells of a table in parallel processes; what is finished is noted at once.
+
+Several commands may fill one table: a run is claimed before it begins, by a lock that ends with the process that holds
+it. A run that another process has claimed is left to it, and looked up in the ledger when that has ended.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
@@ -17,11 +25,13 @@ import torch
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables.layout import Cell
 from clipper.benchmarks.tables.ledger import Ledger
-from clipper.errors import ClipperError
+from clipper.files import claimed, make_folder
 from clipper.training import Record, TrainConfig
 
 LONG = 2_000
 """Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
+PATIENCE = 0.5
+"""Seconds between two looks at the runs that other processes have claimed."""
 
 
 @dataclass(frozen=True)
@@ -51,66 +61,154 @@ def run_cells(
         data_root: the folder with the data sets, if not in the usual places.
         watch: told of every cell that ends.
     """
-    open_: dict[str, Cell] = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
-    failed: list[Outcome] = []
-    if not open_:
-        return failed
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(open_)), mp_context=context, initializer=_begin) as pool:
-        folder = ledger.path.parent
-        futures = {pool.submit(_run, cell.config, data_root, folder): cell for cell in open_.values()}
-        try:
-            _collect(futures, ledger, failed, watch)
-        except BaseException:
-            for process in list((pool._processes or {}).values()):
-                process.kill()  # a run takes minutes: whoever stops a table does not want to wait for it
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return failed
+    ledger.refresh()
+    grid = _Grid(ledger, jobs, data_root, watch)
+    grid.waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
+    with grid.stopped_at_once():
+        while grid.waiting or grid.running:
+            grid.begin_what_can_be()
+            grid.collect()
+    return grid.failed
 
 
-def _collect(
-    futures: dict[Future[Record | str], Cell],
-    ledger: Ledger,
-    failed: list[Outcome],
-    watch: Callable[[Outcome], None],
-) -> None:
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        for future in done:
-            result = future.result()
-            outcome = (
-                Outcome(futures[future], None, result) if isinstance(result, str) else Outcome(futures[future], result)
-            )
-            if outcome.record is not None:
-                ledger.add(outcome.record)
-                checkpoint_of(outcome.record.config, ledger.path.parent).unlink(missing_ok=True)
+@dataclass
+class _Worker:
+    """A process that does one run after the other."""
+
+    process: BaseProcess
+    answers: Connection
+    cell: Cell | None = None
+    claim: ExitStack = field(default_factory=ExitStack)
+
+
+@dataclass
+class _Grid:
+    """The cells that wait, and the processes that run others."""
+
+    ledger: Ledger
+    jobs: int
+    data_root: str | Path | None
+    watch: Callable[[Outcome], None]
+    waiting: dict[str, Cell] = field(default_factory=dict)
+    workers: list[_Worker] = field(default_factory=list)
+    failed: list[Outcome] = field(default_factory=list)
+
+    @property
+    def running(self) -> list[_Worker]:
+        return [worker for worker in self.workers if worker.cell is not None]
+
+    def begin_what_can_be(self) -> None:
+        """Claim cells and run them, as far as there are processes."""
+        for name, cell in list(self.waiting.items()):
+            if len(self.running) == self.jobs:
+                return
+            claim = ExitStack()
+            if not claim.enter_context(claimed(_claim_of(cell.config, self.ledger.path))):
+                claim.close()
+                continue
+            del self.waiting[name]
+            self.ledger.refresh()  # another process may have finished it before it gave up its claim
+            record = self.ledger.find(cell.config)
+            if record is None:
+                self._begin(cell, claim)
             else:
-                failed.append(outcome)
-            watch(outcome)
+                claim.close()
+                self._end(Outcome(cell, record))
+
+    def collect(self) -> None:
+        """Wait for a run to end; not for long where a process is free and others' runs may end, too."""
+        patience = PATIENCE if self.waiting and len(self.running) < self.jobs else None
+        if not self.running:
+            time.sleep(patience or 0)
+            return
+        for ready in wait_for([worker.answers for worker in self.running], patience):
+            worker = next(worker for worker in self.workers if worker.answers is ready)
+            cell, worker.cell = worker.cell, None
+            if cell is not None:
+                self._note(cell, self._result(worker))
+            worker.claim.close()
+
+    def _begin(self, cell: Cell, claim: ExitStack) -> None:
+        free = next((worker for worker in self.workers if worker.cell is None), None)
+        worker = free or self._hired()
+        worker.cell, worker.claim = cell, claim
+        worker.answers.send(cell.config)
+
+    def _hired(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, self.data_root, self.ledger.path.parent), daemon=True)
+        process.start()
+        theirs.close()
+        self.workers.append(_Worker(process, ours))
+        return self.workers[-1]
+
+    def _result(self, worker: _Worker) -> Record | str:
+        try:
+            result: Record | str = worker.answers.recv()
+        except (EOFError, OSError):
+            self.workers.remove(worker)
+            worker.process.join()
+            return f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
+        return result
+
+    def _note(self, cell: Cell, result: Record | str) -> None:
+        if isinstance(result, str):
+            self._end(Outcome(cell, None, result))
+            return
+        self.ledger.add(result)
+        checkpoint_of(cell.config, self.ledger.path.parent).unlink(missing_ok=True)
+        self._end(Outcome(cell, result))
+
+    def _end(self, outcome: Outcome) -> None:
+        if outcome.record is None:
+            self.failed.append(outcome)
+        self.watch(outcome)
+
+    @contextmanager
+    def stopped_at_once(self) -> Iterator[None]:
+        """A run takes minutes: whoever stops a table does not want to wait for it."""
+        try:
+            yield
+        finally:
+            for worker in self.workers:
+                worker.process.kill()
+                worker.process.join()
+                worker.claim.close()
 
 
-def _begin() -> None:
-    """A worker computes with one thread, and ends with whoever started it, however that ends."""
+def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> None:
+    """Do the runs that are asked for, with one thread, until whoever started this ends, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the table, which stops its processes
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
+    while True:
+        answers.send(_run(answers.recv(), data_root, folder))
 
 
 def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Record | str:
+    """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
     try:
         if checkpoint is not None:
-            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(checkpoint.parent)
         return run(config, data_root=data_root, checkpoint=checkpoint)
-    except (ClipperError, OSError) as error:
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+def _claim_of(config: TrainConfig, ledger: Path) -> Path:
+    """The lock of a run, beside the ledger."""
+    return ledger.parent / f".{ledger.name}.{_short_name(config)}.claim"
 
 
 def checkpoint_of(config: TrainConfig, folder: Path) -> Path:
     """Where a long run keeps its state until it is finished."""
-    name = blake2b(repr(config).encode(), digest_size=8).hexdigest()
-    return folder / "checkpoints" / f"{name}.pt"
+    return folder / "checkpoints" / f"{_short_name(config)}.pt"
+
+
+def _short_name(config: TrainConfig) -> str:
+    return blake2b(repr(config).encode(), digest_size=8).hexdigest()

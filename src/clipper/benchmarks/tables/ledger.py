@@ -1,26 +1,35 @@
-"""Ledger: the finished runs of all tables in one file, a line each; what is in it is never run again."""
+"""Ledger: the finished runs of all tables in one file, a line each; what is in it is never run again.
+
+A line ends with a checksum of what is before it. Lines of the first format have none, and are read as they are.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from clipper.errors import FileError, InputError
-from clipper.files import append
+from clipper.files import append, checked_path, make_folder
 from clipper.training import Figures, Record, TrainConfig
+from clipper.training.record import from_parts, parsed
 
-FORMAT = "clipper ledger 1"
+FORMAT = "clipper ledger 2"
+UNCHECKED = "clipper ledger 1"
+"""The format of lines without a checksum."""
 DIGITS = 6
 """Significant digits of the figures in the file."""
+_MARK, _END = b', "checksum": "', b'"}'
+"""What is around the checksum at the end of a line."""
 
 
 class Ledger:
     """The runs that are finished, by their configuration.
 
-    A process killed at any moment loses at most the run it was in: a line that was cut off is passed over. Several
-    processes may write to one ledger.
+    A process killed at any moment loses at most the run it was in: a line that was cut off is passed over, and
+    counted in `cut_off`. Several processes may write to one ledger; `refresh` reads what others have added.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
@@ -33,9 +42,33 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        records = _read(self.path) if self.path.exists() else ()
-        self._records = {_key(record.config): record for record in records}
+        self.path = checked_path(path)
+        self.cut_off = 0
+        """Lines that were passed over."""
+        self._records: dict[str, Record] = {}
+        self._bytes, self._lines, self._cut_off = 0, 0, 0  # that are read, and will not change any more
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what was added since the ledger was read last."""
+        lines = self._unread().split(b"\n")
+        whole = [(number, line) for number, line in enumerate(lines, self._lines + 1) if not _is_cut_off(line)]
+        found = [_record(line, f"line {number} of {self.path}") for number, line in whole if line.strip()]
+        self._records |= {_key(record.config): record for record in found}
+        self.cut_off = self._cut_off + len(lines) - len(whole)
+        self._cut_off = self.cut_off - _is_cut_off(lines[-1])  # the last line may still be written
+        self._lines += len(lines) - 1
+        self._bytes += sum(len(line) + 1 for line in lines[:-1])
+
+    def _unread(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._bytes)
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
     def find(self, config: TrainConfig) -> Record | None:
         """The record of a run, if it is finished."""
@@ -47,23 +80,24 @@ class Ledger:
 
     def add(self, record: Record) -> None:
         """Note a finished run, on disk before this returns."""
-        line = json.dumps(_as_columns(record), ensure_ascii=False, allow_nan=False).encode()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        append(self.path, line)
+        try:
+            line = json.dumps(_as_columns(record), ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, UnicodeError) as error:
+            raise InputError(f"expected a record of finite numbers and text, got another ({error})") from error
+        make_folder(self.path.parent)
+        append(self.path, line[:-1] + _MARK + _checksum(line) + _END)
         self._records[_key(record.config)] = record
 
     def __len__(self) -> int:
         return len(self._records)
 
 
-def _read(path: Path) -> Iterator[Record]:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise FileError(f"cannot read the records in {path} ({error})") from error
-    for number, line in enumerate(lines, start=1):
-        if line.startswith(b"{") and line.endswith(b"}"):  # others were cut off while they were written
-            yield _record(line, f"line {number} of {path}")
+def _is_cut_off(line: bytes) -> bool:
+    """Whether a line is the beginning of a record, left by a process that was killed while it wrote."""
+    start = f'{{"format": "{FORMAT[:-1]}'.encode()
+    _, mark, checksum = line.rpartition(_MARK)
+    whole = line.endswith(b"}") or (mark and len(checksum) >= len(_checksum(b"") + _END))
+    return bool(line) and not whole and line[: len(start)] == start[: len(line)]
 
 
 def _key(config: TrainConfig) -> str:
@@ -89,14 +123,34 @@ def _short(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
+def _checksum(line: bytes) -> bytes:
+    return blake2b(line, digest_size=8).hexdigest().encode()
+
+
 def _record(line: bytes, where: str) -> Record:
     try:
-        document: Mapping[str, Any] = json.loads(line)
-        if document["format"] != FORMAT:
-            raise KeyError(document["format"])
+        document = parsed(_body(line))
+        if not isinstance(document, dict) or set(document) != {"format", "config", "versions", "epochs"}:
+            raise ValueError("it is not made of format, config, versions and epochs")
+        if document["format"] != (FORMAT if _MARK in line else UNCHECKED):
+            raise ValueError(f"its format is {document['format']!r}")
         columns = document["epochs"]
+        if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
+            raise ValueError("its epochs are not one list a figure")
         rows = zip(*columns.values(), strict=True)
         epochs = [Figures.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
-        return Record(TrainConfig.from_dict(document["config"]), epochs, document["versions"])
+        return from_parts(document["config"], epochs, document["versions"])
     except (KeyError, TypeError, ValueError, InputError) as error:
-        raise FileError(f"{where} is no record of a run ({error!r}); remove the line to run it again") from error
+        raise FileError(
+            f"{where} is no record of a run, or a damaged one ({error}); remove the line to run it again"
+        ) from error
+
+
+def _body(line: bytes) -> bytes:
+    """The record in a line, after a look at the checksum where there is one."""
+    if _MARK not in line:
+        return line
+    body, _, rest = line.rpartition(_MARK)
+    if rest != _checksum(body + b"}") + _END:
+        raise ValueError("it does not have the checksum at its end")
+    return body + b"}"

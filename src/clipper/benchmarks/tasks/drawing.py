@@ -17,6 +17,8 @@ from clipper.errors import InputError
 
 ARCS = 20_000_000
 """Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
+MOST_SLOTS = 1_000
+"""Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
 _TOGETHER = 256
 """Samples whose candidates are held in full while some of them are drawn."""
 
@@ -90,6 +92,7 @@ def needs_lattice(rule: str, slots: int, classes: int) -> bool:
         >>> needs_lattice("sum", slots=4, classes=10), needs_lattice("sum", slots=30, classes=10)
         (False, True)
     """
+    _check_slots(slots)
     domains = DOMAINS[rule](slots) if rule in DOMAINS else [range(classes)] * slots
     return rule in MACHINES and math.prod(map(len, domains)) > BUDGET
 
@@ -118,8 +121,9 @@ def _drawn(
 ) -> tuple[Tensor, Tensor, list[int], Sequence[Sequence[int]] | None]:
     """Which images are drawn, `(n, m)`; their labels, `(n, m)`; the rule's values; the labels each slot may take."""
     of = rule_named(rule)
-    if samples < 1 or slots < 1:
-        raise InputError(f"expected at least one sample of at least one slot, got samples={samples} and slots={slots}")
+    _check_slots(slots)
+    if samples < 1:
+        raise InputError(f"expected at least one sample, got samples={samples}")
     generator = torch.Generator().manual_seed(seed)
     domains = DOMAINS[rule](slots) if rule in DOMAINS else None
     if domains is None:
@@ -155,6 +159,11 @@ def _whole(rule: str, value: object) -> int:
     if not isinstance(value, int):
         raise InputError(f"expected the rule {rule!r} to give whole numbers, got {value!r}; number its outcomes")
     return int(value)
+
+
+def _check_slots(slots: int) -> None:
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
 
 
 def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:

@@ -1,11 +1,14 @@
 """VQAR's own scenes: its pickles are read without running them, and converted once to Parquet.
 
 Expected in `<data root>/vqar`, as they come from VQAR: `gqa_formatted_scene_graph.pkl`, by image id the boxes, names
-and relations of its objects, and `features.npy`, by object id 2,048 numbers.
+and relations of its objects, and `features.npy`, by object id 2,048 numbers; or in its place `features.npz` without a
+pickle, with the arrays `object (objects,)`, the ids, and `feature (objects, 2048)`.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,24 @@ import pyarrow.parquet as pq
 import torch
 
 from clipper.benchmarks.data.pickles import read_arrays
+from clipper.benchmarks.data.reading import read_bytes, read_npz
 from clipper.benchmarks.data.sources import Form, Source, cache_folder, find, not_found
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.errors import FileError
 from clipper.files import written_whole
 
-GRAPHS, FEATURES = "gqa_formatted_scene_graph.pkl", "features.npy"
+GRAPHS, FEATURES, PLAIN_FEATURES = "gqa_formatted_scene_graph.pkl", "features.npy", "features.npz"
 VQAR = Source(
     "vqar",
-    (Form("VQAR's scene graphs and features", {GRAPHS: "", FEATURES: ""}),),
+    (
+        Form("VQAR's scene graphs and features", {GRAPHS: "", FEATURES: ""}),
+        Form("VQAR's scene graphs, features without a pickle", {GRAPHS: "", PLAIN_FEATURES: ""}),
+    ),
     'get them from its authors (Huang et al. 2021), or take generated ones: the data set "scenes"',
 )
 OBJECTS, PAIRS = "vqar-objects.parquet", "vqar-relations.parquet"
+_NPY_START = 8
+"""Bytes of a .npy file before the length of its header."""
 _EVERY = 5
 """Every fifth image is held out for the test."""
 
@@ -49,41 +58,55 @@ def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
 
 def convert(folder: Path, into: Path) -> tuple[Path, Path]:
     """The two Parquet files made of VQAR's files in a folder; written anew only if those have changed."""
-    state = ";".join(
-        f"{(folder / name).stat().st_size}:{(folder / name).stat().st_mtime_ns}" for name in (GRAPHS, FEATURES)
-    )
+    vectors = folder / FEATURES if (folder / FEATURES).exists() else folder / PLAIN_FEATURES
+    state = ";".join(f"{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in (folder / GRAPHS, vectors))
     paths = into / OBJECTS, into / PAIRS
-    if all(path.exists() and _state(path) == state for path in paths):
+    if all(_state(path) == state for path in paths):
         return paths
-    into.mkdir(parents=True, exist_ok=True)
-    graphs = read_arrays((folder / GRAPHS).read_bytes(), str(folder / GRAPHS))
-    features = _features(folder / FEATURES)
-    for path, table in zip(paths, _tables(graphs, features, folder), strict=True):
-        marked = table.replace_schema_metadata({"source": state})
-        with written_whole(path, replace=True) as temporary:
-            pq.write_table(marked, temporary)
+    graphs = read_arrays(read_bytes(folder / GRAPHS, VQAR.remedy), str(folder / GRAPHS))
+    features = _features(vectors) if vectors.name == FEATURES else _plain_features(vectors)
+    tables = _tables(graphs, features, folder)
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for path, table in zip(paths, tables, strict=True):
+            with written_whole(path, replace=True) as temporary:
+                pq.write_table(table.replace_schema_metadata({"source": state}), temporary)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"cannot write VQAR's scenes into {into} ({error}); name a folder by XDG_CACHE_HOME") from error
     return paths
 
 
 def _state(path: Path) -> str:
-    metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
-    return metadata.get(b"source", b"").decode()
+    """Which files a Parquet file was made of; empty if it is absent or damaged, and then it is made anew."""
+    try:
+        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
+    except (OSError, ValueError, pa.ArrowException):
+        return ""
+    return metadata.get(b"source", b"").decode(errors="replace")
 
 
 def _features(path: Path) -> Mapping[Any, Any]:
     """The dictionary in a .npy file that holds one Python object: a header, then a pickle of an array of it."""
-    with path.open("rb") as file:
-        try:
-            major = np.lib.format.read_magic(file)[0]
-            read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-            _, _, dtype = read(file)
-        except ValueError as error:
-            raise FileError(f"{path} is no NumPy file ({error}); fetch it again") from error
-        content = read_arrays(file.read(), str(path)) if dtype.hasobject else None
-    held = content.item() if isinstance(content, np.ndarray) and content.ndim == 0 else content
-    if not isinstance(held, Mapping):
+    content = read_bytes(path, VQAR.remedy)
+    lengths = {b"\x93NUMPY\x01": "<H", b"\x93NUMPY\x02": "<I", b"\x93NUMPY\x03": "<I"}
+    layout = lengths.get(content[:7])
+    if layout is None or len(content) < _NPY_START + struct.calcsize(layout):
+        raise FileError(f"{path} is no NumPy file; fetch it again")
+    start = _NPY_START + struct.calcsize(layout)
+    start += struct.unpack_from(layout, content, _NPY_START)[0]
+    held = read_arrays(content[start:], str(path)) if b"'|O'" in content[:start] else None
+    if not isinstance(held, dict):
         raise FileError(f"{path} holds no dictionary from object ids to features; fetch it again")
     return held
+
+
+def _plain_features(path: Path) -> Mapping[Any, Any]:
+    ids, vectors = read_npz(path, {"object": ("iu", 1), "feature": ("f", 2)}, VQAR.remedy)
+    if len(ids) != len(vectors):
+        raise FileError(f"expected as many features as objects in {path}, got {len(vectors)} and {len(ids)}")
+    return dict(zip(ids.tolist(), vectors, strict=True))
 
 
 def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.Table, pa.Table]:
@@ -91,23 +114,58 @@ def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.
     objects: dict[str, list[Any]] = {name: [] for name in ("image", "object", "name", "box", "feature")}
     pairs: dict[str, list[Any]] = {name: [] for name in ("subject", "object", "relation")}
     try:
-        for image, graph in sorted(graphs.items()):
-            known = [one for one in graph["names"] if _found(features, one) is not None]
-            for one in known:
-                row = image, int(one), int(graph["names"][one]), [float(x) for x in graph["bboxes"][one]]
-                for column, value in zip(objects.values(), (*row, _found(features, one)), strict=True):
+        numbered = all(type(image) is int for image in graphs)
+        named = ((image if numbered else str(image), graph) for image, graph in graphs.items())
+        for image, graph in sorted(named, key=lambda pair: pair[0]):
+            if not all(isinstance(graph[part], dict) for part in ("names", "bboxes", "relations")):
+                raise TypeError(f"image {image} has no dictionaries of names, bboxes and relations")
+            found = {one: vector for one in graph["names"] if (vector := _found(features, one)) is not None}
+            for one, vector in found.items():
+                row = image, int(one), _whole(graph["names"][one]), _box(graph["bboxes"][one]), vector
+                for column, value in zip(objects.values(), row, strict=True):
                     column.append(value)
-            for one in known:
+            for one in found:
                 for other, relation in graph["relations"].get(one, {}).items():
-                    if relation >= 0 and other in known:
-                        for column, value in zip(pairs.values(), (int(one), int(other), int(relation)), strict=True):
+                    if relation >= 0 and other in found:
+                        for column, value in zip(pairs.values(), (int(one), int(other), _whole(relation)), strict=True):
                             column.append(value)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{folder / GRAPHS} does not hold VQAR's scene graphs ({error!r}); fetch it again") from error
-    width = len(objects["feature"][0]) if objects["feature"] else 0
-    flat = pa.array(np.concatenate(objects.pop("feature")) if width else [], pa.float32())
-    table = pa.table(objects).append_column("feature", pa.FixedSizeListArray.from_arrays(flat, max(1, width)))
-    return table, pa.table(pairs)
+        _check(objects)
+        flat = pa.array(np.concatenate(objects.pop("feature")), pa.float32())
+        width = len(flat) // len(objects["object"])
+        table = pa.table(objects).append_column("feature", pa.FixedSizeListArray.from_arrays(flat, width))
+        return table, pa.table({name: pa.array(column, pa.int64()) for name, column in pairs.items()})
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
+        raise FileError(
+            f"{folder / GRAPHS} and the features beside it do not hold VQAR's scenes "
+            f"({type(error).__name__}: {str(error)[:200]}); fetch them again"
+        ) from error
+
+
+def _whole(number: Any) -> int:
+    """A place in a vocabulary."""
+    if isinstance(number, float) or not 0 <= int(number) < 2**31:
+        raise ValueError(f"expected a place in the vocabulary, got {str(number)[:40]}")
+    return int(number)
+
+
+def _box(box: Any) -> list[float]:
+    """Left, top, width and height."""
+    numbers = [float(number) for number in box]
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
+        raise ValueError(f"expected a box of left, top, width and height, got {numbers[:8]}")
+    return numbers
+
+
+def _check(objects: Mapping[str, list[Any]]) -> None:
+    if len(set(objects["image"])) < _EVERY:
+        raise ValueError(f"expected at least {_EVERY} images with features, got {len(set(objects['image']))}")
+    if len(set(objects["object"])) < len(objects["object"]):
+        raise ValueError("an object is in two images")
+    widths = {len(feature) for feature in objects["feature"]}
+    if len(widths) > 1 or widths == {0}:
+        raise ValueError(f"expected as many features of every object, got {sorted(widths)[:5]}")
+    if not all(np.isfinite(feature).all() for feature in objects["feature"]):
+        raise ValueError("a feature is no finite number")
 
 
 def _found(features: Mapping[Any, Any], one: Any) -> Any:
@@ -120,7 +178,10 @@ def _found(features: Mapping[Any, Any], one: Any) -> Any:
 
 def _scenes(objects: Path, pairs: Path, *, held_out: bool) -> Scenes:
     """The scenes of every fifth image, or of the others."""
-    table, relations = pq.read_table(objects), pq.read_table(pairs)
+    try:
+        table, relations = pq.read_table(objects), pq.read_table(pairs)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise FileError(f"{objects} or {pairs} is damaged ({error}); remove them, they are made anew") from error
     image, scene = np.unique(table["image"].to_numpy(), return_inverse=True)
     mine = (np.arange(len(image))[scene] % _EVERY == _EVERY - 1) == held_out
     table, scene = table.filter(pa.array(mine)), scene[mine]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from clipper.benchmarks.data.reading import read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Source, find, not_found
 from clipper.candidates.programs.wording import term
 from clipper.errors import FileError
@@ -18,9 +18,9 @@ VQAR = Source(
         Form(
             "vocabularies and facts",
             {
-                "name.json": "2f10a12fa1259a67d7e69a4e74870f85",
-                "rel.json": "459681ca63c684a3bff7d929e7eef6d3",
-                "cric_facts.tsv": "0151d053da057dce805313030da84ce9",
+                "name.json": "c496555c7ae95fc43370bfa0f2b2220f114f64379d175fae32e97cb2a3b31002",
+                "rel.json": "15c86604757d33569a7317967804b262d681fad2d501b195316591378dd02b40",
+                "cric_facts.tsv": "e1260847ec3ae5fe9697dad937cf54d03746a29d271a87b633ec61736c800a2d",
             },
         ),
     ),
@@ -109,13 +109,23 @@ def read_knowledge(root: str | Path | None = None) -> Knowledge:
 
 
 def _words(path: Path) -> tuple[str, ...]:
-    numbered: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(numbered[str(i)] for i in range(len(numbered)))
+    numbered = read_json(path, VQAR.remedy)
+    words = [numbered.get(str(i)) for i in range(len(numbered))] if isinstance(numbered, dict) else []
+    if not words or not all(isinstance(word, str) for word in words):
+        raise FileError(f"expected words by their numbers from 0 on in {path}; {VQAR.remedy}")
+    return tuple(map(str, words))
 
 
 def _facts(path: Path) -> list[list[str]]:
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    rows = [line.split("\t") for line in _text(path).splitlines()[1:]]
     for number, row in enumerate(rows, start=2):
         if len(row) != {"is_a": 3, "oa_rel": 4}.get(row[0]):
             raise FileError(f"line {number} of {path} is no fact of CRIC: expected is_a or oa_rel, got {row}")
     return rows
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, VQAR.remedy).decode()
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is no text in UTF-8 ({error}); {VQAR.remedy}") from error

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_SMALLEST = 1e-6
+"""Width and height of a box that has none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
@@ -47,6 +50,7 @@ def geometry(subject: Tensor, object_: Tensor) -> Tensor:
         >>> geometry(torch.tensor([[0.4, 0.4, 0.2, 0.2]]), torch.tensor([[0.6, 0.4, 0.2, 0.2]])).round().abs()
         tensor([[1., 0., 0., 0.]])
     """
+    subject, object_ = (torch.cat([box[:, :2], box[:, 2:].clamp(min=_SMALLEST)], 1) for box in (subject, object_))
     size = subject[:, 2:].prod(1, keepdim=True).sqrt()
     centre, other = (box[:, :2] + box[:, 2:] / 2 for box in (subject, object_))
     return torch.cat([(other - centre) / size, (object_[:, 2:] / subject[:, 2:]).log()], 1)

@@ -16,6 +16,7 @@ from clipper.benchmarks.vqar.knowledge import Knowledge, read_knowledge
 from clipper.benchmarks.vqar.scenes import Scenes, geometry
 from clipper.benchmarks.vqar.sentences import Told, tell
 from clipper.candidates import Candidates
+from clipper.errors import InputError
 from clipper.training import Packing
 
 RELATIONS = 50
@@ -87,9 +88,10 @@ def draw_scenes(
 @lru_cache(maxsize=2)
 def scene_task(data: str, names: int, samples: int, seed: int, root: str | Path | None = None) -> SceneTask:
     """The task of a run: on VQAR's own scenes, "vqar", or on generated "scenes". Kept, since rows share it."""
-    knowledge = read_knowledge(root)
     if data == "vqar":
-        return draw_scenes(*read_scenes(root), knowledge, names, samples, seed)
+        train, test = read_scenes(root)
+        return draw_scenes(train, test, read_knowledge(root), names, samples, seed)
+    knowledge = read_knowledge(root)
     made = generate(samples, names, RELATIONS, seed, overlap=OVERLAP)
     return draw_scenes(
         made, generate(1000, names, RELATIONS, _HELD_OUT, overlap=OVERLAP), knowledge, names, samples, seed
@@ -122,6 +124,10 @@ def _held_out(
 ) -> tuple[Tensor, Tensor]:
     """The subjects' names and the relations of other scenes, as packed instances with their labels."""
     pairs = ((test.name[test.subject] < names) & (test.relation < RELATIONS)).nonzero()[:, 0]
+    if not len(pairs):
+        raise InputError(
+            f"no held-out scene has a relation of an object with one of {names} names; ask for more names, or scenes"
+        )
     subject = torch.unique(test.subject[pairs])
     tables = {"name": test.features[subject], "rel": test.pair_inputs(test.subject[pairs], test.object[pairs])}
     labels = {"name": test.name[subject], "rel": test.relation[pairs] + names}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.checks import check_log_probs, kind_of_label
-from clipper.candidates.formulas.compiling import IMPOSSIBLE, Compiled
+from clipper.candidates.formulas.compiling import Compiled
 from clipper.candidates.unlisted import Unlisted
 
 _EXACT = 2**53
@@ -74,7 +74,7 @@ class CompiledSamples(Unlisted):
     @cached_property
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
-        return (self.marginals(self.zeros().double()) > 0).flatten(0, 1)
+        return self.compiled.support(self.mask, self.template).flatten(0, 1)
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
@@ -82,10 +82,8 @@ class CompiledSamples(Unlisted):
         Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where every candidate is ruled out.
         """
         check_log_probs(log_probs, self)
-        logs = torch.where(self.mask, log_probs.double().clamp(min=IMPOSSIBLE), IMPOSSIBLE)
-        total = self.compiled.evaluate(logs, self.template, "log")
-        possible = total > IMPOSSIBLE / 2
-        return torch.where(possible, total, -torch.inf).to(log_probs.dtype)
+        logs = torch.where(self.mask, log_probs.double(), -torch.inf)
+        return self.compiled.evaluate(logs, self.template, "log").to(log_probs.dtype)
 
     def marginals(self, log_probs: Tensor) -> Tensor:
         """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
@@ -98,10 +96,11 @@ class CompiledSamples(Unlisted):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
-        inside = (gold >= 0) == (self.kind >= 0)
-        just = torch.nn.functional.one_hot(gold.clamp(min=0).long(), self.classes).bool()
-        return inside.all(1) & self.narrowed(just.flatten(0, 1)).possible()
+        gold = self._gold(gold)
+        unused = self.kind < 0
+        inside = unused | ((gold >= 0) & (gold < self.classes))
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
+        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""

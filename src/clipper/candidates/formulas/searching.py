@@ -5,6 +5,7 @@ All by asking the circuit about restricted domains, many restrictions at a time.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,45 +33,45 @@ def listed(formula: Formula) -> tuple[Tensor, Tensor]:
     return allowed.long().argmax(2), sample
 
 
-def best(formula: Formula, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def best(formula: Formula, log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The `k` best candidates of each sample, best first, by splitting what is left around each one found.
 
     What is left of a sample is kept as disjoint restrictions. The best of all their best candidates is the next one;
     its restriction is split, slot by slot, into those that differ from it first in this slot.
     """
+    logs = _ranked(log_probs)
     sample = torch.arange(formula.samples, device=formula.device)
     allowed, found = formula.mask, []
-    for turn in range(k):
-        value, labels = _best_of(formula.batch(sample), allowed, logs[sample])
+    for _ in range(k):
+        part = formula.batch(sample).narrowed(allowed.flatten(0, 1))
+        used = part.kind >= 0
+        weights = torch.where(used[..., None], logs[sample], 0)
+        value, labels = part.compiled.best(torch.where(part.mask, weights, -torch.inf), part.template)
         winner = _first_of_largest(value, sample, formula.samples)
         taken = winner[value[winner] > -torch.inf]
         if not len(taken):
             break
-        found.append((labels[taken], sample[taken], torch.full_like(taken, turn)))
-        rest = torch.ones_like(sample, dtype=torch.bool)
+        found.append((labels[taken], sample[taken]))
+        rest = value > -torch.inf  # a restriction without a candidate is done with
         rest[taken] = False
-        parts, owner = _split(allowed[taken], labels[taken], formula.kind[sample[taken]] >= 0)
+        parts, owner = _split(allowed[taken], labels[taken], used[taken])
         allowed, sample = torch.cat([allowed[rest], parts]), torch.cat([sample[rest], sample[taken][owner]])
-    labels, owner, turns = (torch.cat(column) for column in zip(*found, strict=True))
-    order = (owner * k + turns).argsort()
+    labels = torch.cat([labels for labels, _ in found] or [allowed.new_zeros(0, formula.slots).long()])
+    owner = torch.cat([owner for _, owner in found] or [sample[:0]])
+    order = owner.argsort(stable=True)
     return labels[order], owner[order]
 
 
-def _best_of(formula: Formula, allowed: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-    """The best candidate inside each row of `allowed (rows, m, c)`: its log-probability, `(rows,)`, and its labels."""
-    part = formula.narrowed(allowed.flatten(0, 1))
-    fine = torch.where(part.mask, logs, -torch.inf)
-    top = fine.amax(2, keepdim=True)
-    weights = (fine - torch.where(top > -torch.inf, top, 0)).exp()  # at most 1 in each slot, so that nothing underflows
-    noise = torch.rand(weights.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with torch.enable_grad():
-        ties = 1 + 1e-9 * noise.to(weights.device)  # of equally good candidates, one
-        inputs = (weights * ties).detach().requires_grad_()
-        total = formula.compiled.evaluate(inputs, formula.template, "mpe")
-        (slope,) = torch.autograd.grad(total.sum(), inputs)
-    labels = slope.argmax(2)
-    score = torch.where(part.kind < 0, 0, fine.gather(2, labels[..., None])[..., 0]).sum(1)
-    return torch.where(total.detach() > 0, score, -torch.inf), labels
+def _ranked(log_probs: Tensor) -> Tensor:
+    """`log_probs (n, m, c)` in the same order, as numbers of which a candidate's sum is finite.
+
+    A candidate that the classifier rules out is still one, and taken where there is no better one: a label of -inf
+    counts for less than all finite labels of a candidate together. Powers of two leave all digits as they are.
+    """
+    slots = log_probs.shape[1]
+    scale = 2.0 ** -math.ceil(math.log2(4 * slots**2))
+    logs = log_probs.double() * scale
+    return logs.clamp(min=-2 * slots * scale * torch.finfo(torch.float64).max)
 
 
 def _first_of_largest(value: Tensor, sample: Tensor, samples: int) -> Tensor:
@@ -104,14 +105,17 @@ def drawn(
 ) -> tuple[Tensor, Tensor]:
     """At most `per_sample` different candidates of each sample: `labels (rows, m)`, `sample (rows,)`, ascending."""
     if log_probs is not None:
-        labels, sample = _draws(formula, per_sample, generator, log_probs.detach().double())
+        logs = log_probs.detach().double()
+        ruled_out = formula.log_probability(logs) == -torch.inf  # nothing to go by: each candidate is as good
+        labels, sample = _draws(formula, per_sample, generator, logs.masked_fill(ruled_out[:, None, None], 0))
         return _distinct(labels, sample)
     few = torch.tensor([count < _FEW * per_sample for count in formula.counts], device=formula.device)
     parts = []
     if bool(few.any()):
         ids = few.nonzero()[:, 0]
         seed = int(torch.randint(2**62, (), generator=generator))
-        picked = formula.batch(ids).to_candidates().sample_at_random(per_sample, seed)
+        picked = formula.batch(ids).to_candidates(budget=_FEW * per_sample * len(ids))
+        picked = picked.sample_at_random(per_sample, seed)
         parts.append((picked.labels.long(), ids[picked.sample]))
     left, draws = (~few).nonzero()[:, 0], 2 * per_sample + 8
     while len(left):  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely
@@ -137,7 +141,8 @@ def _draws(formula: Formula, draws: int, generator: torch.Generator, logs: Tenso
         share = own.narrowed(allowed.flatten(0, 1)).marginals(weights)[:, slot]  # (rows, c)
         noise = torch.rand(len(sample), generator=generator, dtype=torch.float64).to(share.device)
         steps = share.cumsum(1)
-        label = (steps <= noise[:, None] * steps[:, -1:]).sum(1).clamp(max=formula.classes - 1)
+        last = formula.classes - 1 - (share > 0).flip(1).long().argmax(1)  # rounding must not choose what is impossible
+        label = torch.minimum((steps <= noise[:, None] * steps[:, -1:]).sum(1), last)
         used = (own.kind[:, slot] >= 0)[:, None]
         allowed = allowed.clone()
         allowed[:, slot] = torch.where(used, _only(label, formula.classes), allowed[:, slot])

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from clipper.candidates.abduction import check_lengths
-from clipper.candidates.checks import kind_of_label
+from clipper.arguments import shown, whole_number
+from clipper.candidates.checks import check_longest, domains_of_slots, kind_of_label, targets_and_lengths
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattices.expansion import Accept, Step, expand
 from clipper.candidates.lattices.graph import StateGraph
@@ -26,9 +26,8 @@ def graph_of(
     budget: int,
 ) -> tuple[StateGraph, Tensor]:
     """The graph of all distinct pairs of length and target, and which of them each sample has, `(n,)`."""
-    wanted: list[Hashable] = targets.tolist() if isinstance(targets, Tensor) else list(targets)
-    lengths = [slots] * len(wanted) if isinstance(slots, int) else list(slots)
-    check_lengths(lengths, wanted)
+    wanted, lengths = targets_and_lengths(targets, slots)
+    check_longest(max(lengths), whole_number(budget, "budget", least=0))
     pairs = list(zip(lengths, wanted, strict=True))
     templates = list(dict.fromkeys(pairs))
     taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
@@ -52,22 +51,9 @@ def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
         template, slot = (int(i) for i in mixed[0])
         raise InputError(
             f"slot {slot} holds labels of different kinds in different candidates of the target "
-            f"{graph.targets[template]!r}; a slot is read by one classifier: narrow it with domains="
+            f"{shown(graph.targets[template])}; a slot is read by one classifier: narrow it with domains="
         )
     return highest
-
-
-def domains_of_slots(domains: Sequence[Sequence[int]] | None, longest: int, classes: int) -> list[list[int]]:
-    """The labels that each slot may take, ascending."""
-    if domains is None:
-        return [list(range(classes))] * longest
-    if len(domains) < longest or not all(len(domain) for domain in domains):
-        raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(domains)}")
-    result = [sorted(set(domain)) for domain in domains[:longest]]
-    for slot, domain in enumerate(result):
-        if domain[0] < 0 or domain[-1] >= classes:
-            raise InputError(f"expected labels 0 … {classes - 1} in the domain of slot {slot}, got {domain}")
-    return result
 
 
 def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], template: Tensor) -> None:
@@ -79,6 +65,6 @@ def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], te
         sample = int(missing[0])
         length, target = pairs[sample]
         raise InputError(
-            f"sample {sample}: no labels of {length} slots give the target {target!r}; "
+            f"sample {sample}: no labels of {length} slots give the target {shown(target)}; "
             "correct the target, or leave the sample out"
         )

@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 MOST_PLACES = 62
 """Places that fit into the bits of a whole number."""
 
@@ -31,11 +34,15 @@ def log_sum(weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 def possible(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
     """Whether there is a way through the `allowed (n, m, a)` places, `(n,)` bool."""
+    if allowed.shape[2] > MOST_PLACES:
+        return support(allowed, slots, places).flatten(1).any(1)
     return _reached(_bits(allowed), slots, places) != 0
 
 
 def support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
     """The places that lie on a way in each slot, `(n, m, a)` bool; arguments as for `possible`."""
+    if allowed.shape[2] > MOST_PLACES:
+        return _support_of_many(allowed, slots, places)
     bits = _bits(allowed)
     before, on_a_way = [bits[0] & 1], torch.zeros_like(bits)
     for own in bits[1:]:
@@ -47,6 +54,22 @@ def support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
         on_a_way[slot] = behind
     number = torch.arange(allowed.shape[2], device=allowed.device)
     return (on_a_way.T[..., None] >> number & 1).bool()
+
+
+def _support_of_many(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+    """As `support`, for more places than a number has bits."""
+    result = allowed.clone()  # first the places that can be reached, then those of them that lead to the end
+    result[:, 0, 1:] = False
+    for slot in range(1, allowed.shape[1]):
+        before = result[:, slot - 1]
+        result[:, slot] &= before | pad(before, (1, -1))
+    number = torch.arange(allowed.shape[2], device=allowed.device)
+    behind = torch.zeros_like(result[:, 0])
+    for slot in reversed(range(allowed.shape[1])):
+        end = (number == places[:, None] - 1) & (slots == slot + 1)[:, None]
+        result[:, slot] &= behind | pad(behind, (-1, 1)) | end
+        behind = result[:, slot]
+    return result
 
 
 def count(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
@@ -88,25 +111,35 @@ def _reached(bits: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 
 class _LogSum(torch.autograd.Function):
-    """The gradient is the posterior of each place in each slot: what leads there, times what leads on."""
+    """The gradient is the posterior of each place in each slot, from the last slot back: who came from where."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-        rows = weights.detach().double().permute(1, 2, 0).contiguous()  # (m, a, n)
-        before = _before(rows)
+        rows, shift = _centred(weights.detach().double(), slots, places)
+        before = _before(rows.permute(1, 2, 0).contiguous())  # (m, a + 1, n)
         sample = torch.arange(len(slots), device=slots.device)
-        total = before[slots - 1, places, sample]
+        total = before[slots - 1, places, sample] + shift
         if ctx.needs_input_grad[0]:
-            ctx.kept = rows, before, total, slots, places, weights.dtype
+            ctx.kept = before, total, slots, places, weights.dtype
         return total.to(weights.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        rows, before, total, slots, places, dtype = ctx.kept
-        known = torch.where(total == -torch.inf, 0, total)  # a sample without a way has a posterior of 0
-        posterior = (before[:, 1:] + _behind(rows, slots, places) - known).exp_()
-        return (posterior * grad.double()).permute(2, 0, 1).to(dtype), None, None
+        before, total, slots, places, dtype = ctx.kept
+        seed = torch.where(total == -torch.inf, 0, grad.double())  # a sample without a way teaches nothing
+        return _flow(before, slots, places, seed).permute(2, 0, 1).to(dtype), None, None
+
+
+def _centred(weights: Tensor, slots: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """As `logarithms.centred`, for `weights (n, m, a)`."""
+    possible = weights != -torch.inf
+    if not bool((weights < LOW).logical_and_(possible).any()):
+        return weights, weights.new_zeros(len(weights))
+    used = support(possible, slots, places)
+    peak = weights.masked_fill(~used, -torch.inf).amax(2)  # (n, m)
+    peak = peak.masked_fill(peak == -torch.inf, 0)
+    return (weights - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
 
 
 def _before(rows: Tensor) -> Tensor:
@@ -120,14 +153,16 @@ def _before(rows: Tensor) -> Tensor:
     return result
 
 
-def _behind(rows: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """The summed weight after each place, `(m, a, n)`."""
-    length, width, samples = rows.shape
-    result = rows.new_full((length, width, samples), -torch.inf)
-    sample = torch.arange(samples, device=rows.device)
-    ahead = rows.new_full((width + 1, samples), -torch.inf)  # with the next slot's own weight; the last row is a wall
-    result[slots - 1, places - 1, sample] = 0
-    for slot in reversed(range(length - 1)):
-        torch.add(result[slot + 1], rows[slot + 1], out=ahead[:-1])
-        result[slot] = torch.logaddexp(result[slot], torch.logaddexp(ahead[:-1], ahead[1:]))
+def _flow(before: Tensor, slots: Tensor, places: Tensor, seed: Tensor) -> Tensor:
+    """`seed (n,)` times the share of the ways that are at each place in each slot, `(m, a, n)`.
+
+    Differences of two neighbours only, so that no share passes 1 however low all logarithms are.
+    """
+    lead = before[:, 1:] - before[:, :-1]  # of having stayed over having gone on, to each place
+    stayed, went = (torch.sigmoid(part).nan_to_num_(0.0) for part in (lead, -lead))  # NaN where nobody can be
+    result = before.new_zeros(lead.shape)
+    result[slots - 1, places - 1, torch.arange(len(seed), device=seed.device)] = seed
+    for slot in reversed(range(1, len(result))):
+        result[slot - 1].addcmul_(result[slot], stayed[slot - 1])
+        result[slot - 1, :-1].addcmul_(result[slot, 1:], went[slot - 1, 1:])
     return result

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from clipper.candidates.checks import check_nonempty
 from clipper.candidates.lattices.graph import StateGraph
-from clipper.candidates.lattices.logarithms import log_behind
+from clipper.candidates.lattices.logarithms import centred, log_behind
 
 if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
@@ -19,17 +20,24 @@ _CELLS = 1 << 23
 """Draws times labels held at a time."""
 
 
-def draw(graph: StateGraph, template: Tensor, logs: Tensor, column: Tensor, generator: torch.Generator) -> Tensor:
+def draw(
+    graph: StateGraph,
+    template: Tensor,
+    logs: Tensor,
+    behind: list[Tensor],
+    column: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
     """One candidate for each entry of `column (d,)`, with probability ∝ the product of its weights, `(d, m)`.
 
     Args:
         graph: the states of the rule.
         template: a target and length for each of `n` columns, `(n,)`.
-        logs: what each label weighs, `(n, m, c)`.
+        logs: what each label weighs, `(n, m, c)`; every column has a candidate that is possible.
+        behind: as `log_behind` gives it for these.
         column: which of the columns each draw is from.
         generator: on the CPU, so that a seed gives the same draws everywhere.
     """
-    behind = log_behind(graph, template, logs)
     state = torch.zeros_like(column)
     length = graph.lengths[template][column]
     noise = torch.rand(graph.slots, len(column), generator=generator, dtype=torch.float64).to(logs.device)
@@ -38,7 +46,7 @@ def draw(graph: StateGraph, template: Tensor, logs: Tensor, column: Tensor, gene
         following = layer.next.index_select(0, state)  # (d, a)
         weight = logs[:, depth].index_select(1, layer.labels).index_select(0, column)  # (d, a)
         share = (weight + behind[depth + 1][following, column[:, None]]).softmax(1)
-        arc = _chosen(share, noise[depth])[:, None]
+        arc = _chosen(share, noise[depth])[:, None]  # NaN past the end, where any arc will do
         labels.append(torch.where(depth < length, layer.labels[arc[:, 0]], -1))
         state = following.gather(1, arc)[:, 0].clamp(max=graph.sizes[depth + 1] - 1)  # past the end, any will do
     return torch.stack(labels, dim=1)
@@ -87,7 +95,15 @@ def _piece(
         weights = torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device).double()
     else:
         weights = lattice.weights(logs, ids)
-    labels = draw(lattice.graph, template, weights, column.repeat_interleave(draws), generator)
+    weights, _ = centred(lattice.graph, template, weights)
+    behind = log_behind(lattice.graph, template, weights)
+    ruled_out = behind[0][0] == -torch.inf
+    if logs is not None and bool(ruled_out.any()):  # nothing to go by: each of the sample's candidates is as good
+        weights[ruled_out] = lattice.weights(None, ids[ruled_out])
+        behind = log_behind(lattice.graph, template, weights)
+        ruled_out = behind[0][0] == -torch.inf
+    check_nonempty((~ruled_out).long())
+    labels = draw(lattice.graph, template, weights, behind, column.repeat_interleave(draws), generator)
     sample = ids.repeat_interleave(draws)
     return lattice.outward(labels, sample), sample
 

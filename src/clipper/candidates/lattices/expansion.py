@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import shown
+from clipper.candidates.checks import called
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.trimming import trimmed
 from clipper.errors import BudgetError, InputError
@@ -44,7 +46,7 @@ def expand(
         arcs += len(states) * len(domain)
         _check_budget(arcs, depth, deepest, budget)
         table, states = _one_slot(states, step, domain)
-        ending = [place.get((depth, _accepted(accept, state)), -1) for state in states]
+        ending = [place.get((depth, accepted(accept, state)), -1) for state in states]
         if depth == deepest:  # nothing follows: states that end alike are one
             table, states, ending = _merged(table, states, ending)
         tables.append(table)
@@ -75,23 +77,22 @@ def _merged(table: Tensor, states: list[Hashable], ending: list[int]) -> tuple[T
 def stepped(step: Step, state: Hashable, label: int) -> Hashable:
     """The state that follows, or an error that names the state and the label."""
     try:
-        after: Hashable = step(state, label)
-        hash(after)
+        after: Hashable = called(step, state, label)
     except Exception as error:
         raise InputError(
-            f"step failed on state {state!r} and label {label}: {type(error).__name__}: {error}. "
+            f"step failed on state {shown(state)} and label {label}: {type(error).__name__}: {error}. "
             "It must return a hashable state, or None where the label cannot follow"
         ) from error
     return after
 
 
-def _accepted(accept: Accept, state: Hashable) -> Hashable:
+def accepted(accept: Accept, state: Hashable) -> Hashable:
+    """The target of a sample that ends in a state, or an error that names the state."""
     try:
-        target: Hashable = accept(state)
-        hash(target)
+        target: Hashable = called(accept, state)
     except Exception as error:
         raise InputError(
-            f"accept failed on state {state!r}: {type(error).__name__}: {error}. "
+            f"accept failed on state {shown(state)}: {type(error).__name__}: {error}. "
             "It must return a hashable target, or None where a sample cannot end"
         ) from error
     return target

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from clipper.candidates.lattices.graph import StateGraph
+from clipper.candidates.lattices.reach import support
 
-IMPOSSIBLE = -1e30
-"""Stands for log 0, since -inf - -inf would be NaN."""
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 
 
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
@@ -17,14 +18,28 @@ def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor
     The last row belongs to dead ends. Differentiable in the labels' weights, `logs (n, m, c)`.
     """
     columns = logs.permute(1, 2, 0)  # (m, c, n)
-    dead = logs.new_full((1, len(logs)), IMPOSSIBLE)
-    result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, IMPOSSIBLE).to(logs), dead])]
+    dead = logs.new_full((1, len(logs)), -torch.inf)
+    result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(logs), dead])]
     for depth in reversed(range(graph.slots)):
-        values = arcs_of(graph, depth, columns, result[0]).logsumexp(1)
+        values = _log_sum(arcs_of(graph, depth, columns, result[0]))
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)
         result.insert(0, torch.cat([values, dead]))
     return result
+
+
+def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """`logs (n, m, c)` with 0 as the best of each slot's labels that lie on a way, and what was taken off, `(n,)`.
+
+    The posterior does not change: every candidate loses as much in a slot.
+    """
+    possible = logs.detach() != -torch.inf
+    if not bool((logs.detach() < LOW).logical_and_(possible).any()):
+        return logs, logs.new_zeros(len(logs))
+    used = support(graph, template, possible.permute(1, 2, 0))
+    peak = logs.detach().masked_fill(~used, -torch.inf).amax(2)  # (n, m)
+    peak = peak.masked_fill(peak == -torch.inf, 0)
+    return (logs - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
 
 
 def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> Tensor:
@@ -34,14 +49,20 @@ def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> T
     return following + columns[depth].index_select(0, layer.labels)
 
 
+def _log_sum(arcs: Tensor) -> Tensor:
+    """log Σ exp over dimension 1; -inf, with zero gradient, where all of it is -inf (`logsumexp` gives NaN there)."""
+    nothing = (arcs == -torch.inf).all(1)
+    return arcs.masked_fill(nothing[:, None], 0).logsumexp(1).masked_fill(nothing, -torch.inf)
+
+
 def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
     """log Σ_σ Π_j p(σ(j)), `(n,)`, and its gradient, the posterior of each label, `(n, m, c)`."""
     with torch.enable_grad():
-        logs = logs.detach().requires_grad_()
+        logs, shift = centred(graph, template, logs.detach())
+        logs.requires_grad_()
         value = log_behind(graph, template, logs)[0][0]
         (posterior,) = torch.autograd.grad(value.sum(), logs)
-    impossible = value.detach() < IMPOSSIBLE / 2  # such a sample teaches nothing
-    return value.detach().masked_fill(impossible, -torch.inf), posterior.masked_fill(impossible[:, None, None], 0)
+    return value.detach() + shift, posterior
 
 
 def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
@@ -49,14 +70,17 @@ def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
 
     From the end to the start: the entropy behind a state is that of its next label and what is left behind that.
     """
+    logs, _ = centred(graph, template, logs)
     columns = logs.permute(1, 2, 0)
     behind = log_behind(graph, template, logs)
     entropy = logs.new_zeros(graph.sizes[-1] + 1, len(logs))
     for depth in reversed(range(graph.slots)):
-        choice = arcs_of(graph, depth, columns, behind[depth + 1]).log_softmax(1)  # (states, a, n)
+        arcs = arcs_of(graph, depth, columns, behind[depth + 1])  # (states, a, n)
+        never = arcs == -torch.inf
+        choice = arcs.masked_fill(never.all(1, keepdim=True), 0).log_softmax(1).masked_fill(never, 0)
         later = entropy.index_select(0, graph.layers[depth].next.view(-1)).view_as(choice)
-        values = (choice.exp() * (later - choice)).sum(1)
+        values = (choice.exp() * (later - choice)).masked_fill(never, 0).sum(1)
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)
         entropy = torch.nn.functional.pad(values, (0, 0, 0, 1))
-    return torch.where(behind[0][0] < IMPOSSIBLE / 2, 0, entropy[0])
+    return entropy[0]

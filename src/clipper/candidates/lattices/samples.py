@@ -76,6 +76,7 @@ class GraphSamples(Unlisted):
         return torch.cat([count(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
     @cached_property
+    @torch.inference_mode(False)
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         if self.allowed is None:
@@ -85,13 +86,14 @@ class GraphSamples(Unlisted):
         return torch.cat(parts).flatten(0, 1)
 
     @cached_property
+    @torch.inference_mode(False)
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        self._check_gold(gold)
+        gold = self._gold(gold)
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
@@ -103,8 +105,8 @@ class GraphSamples(Unlisted):
         columns = self._columns
         return torch.cat([viable(self.graph, self.template[p], columns[..., p])[0][0] for p in self._pieces()])
 
-    def batch(self, samples: Tensor | Sequence[int]) -> Self:
-        """The lattice of the given samples, in the given order; a sample may come twice."""
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         return super().batch(samples)._trimmed()
 
     def _trimmed(self) -> Self:
@@ -121,6 +123,7 @@ class GraphSamples(Unlisted):
         return replace(super().to(device), graph=self.graph.to(device))
 
     @cached_property
+    @torch.inference_mode(False)
     def _mask(self) -> Tensor | None:
         """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
         if not self.graph.ragged:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clipper.candidates.lattices.graph import Layer, StateGraph
-from clipper.candidates.lattices.logarithms import IMPOSSIBLE, log_posterior
+from clipper.candidates.lattices.logarithms import log_posterior
 
 SMALLEST = 1e-270
 """Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
@@ -107,10 +107,10 @@ def _with_dead_end(values: Tensor) -> Tensor:
     return torch.nn.functional.pad(values, (0, 0, 0, 1))
 
 
-def masked(log_probs: Tensor, mask: Tensor | None, forbidden: float = IMPOSSIBLE) -> Tensor:
-    """`log_probs (n, m, c)` in double precision, finite, and `forbidden` where the `mask (n, m, c)` is false."""
-    logs = log_probs.double().clamp(min=IMPOSSIBLE)
-    return logs if mask is None else torch.where(mask, logs, forbidden)
+def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
+    """`log_probs (n, m, c)` in double precision, and -inf where the `mask (n, m, c)` is false."""
+    logs = log_probs.double()
+    return logs if mask is None else torch.where(mask, logs, -torch.inf)
 
 
 def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -118,17 +118,13 @@ def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | Non
 
     Log-probabilities need no scale (None); other numbers are scaled slot by slot.
     """
-    logs = log_probs.detach().double()
-    if mask is not None:
-        logs = torch.where(mask, logs, -torch.inf)
+    logs = masked(log_probs.detach(), mask)
     share = logs.permute(1, 2, 0).contiguous().exp()  # in place it could reach the caller's tensor
     if not bool(share.sum(1).max() > _ONE):  # NaN goes its way
         return share, None, logs
-    logs = logs.clamp(min=IMPOSSIBLE)
     scale = logs.logsumexp(2)  # (n, m)
-    share = torch.where(logs > IMPOSSIBLE / 2, logs - scale[..., None], -torch.inf)
-    share = share.permute(1, 2, 0).contiguous().exp_()
-    return share, torch.where(scale > IMPOSSIBLE / 2, scale, 0).sum(1), logs
+    scale = scale.masked_fill(scale == -torch.inf, 0)  # a slot without a possible label, or an unused one
+    return (logs - scale[..., None]).permute(1, 2, 0).contiguous().exp_(), scale.sum(1), logs
 
 
 def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
@@ -183,7 +179,7 @@ class _LogProbability(torch.autograd.Function):
 def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
     ids = small.nonzero()[:, 0]
-    value, posterior = log_posterior(graph, template[ids], logs[ids].clamp(min=IMPOSSIBLE))
+    value, posterior = log_posterior(graph, template[ids], logs[ids])
     return ids, value, posterior
 
 

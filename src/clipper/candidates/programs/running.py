@@ -14,47 +14,88 @@ from typing import Any
 import numpy as np
 
 from clipper.candidates.programs import worker
+from clipper.candidates.programs.wording import readable, slot_of
 from clipper.candidates.programs.writing import Shape
-from clipper.errors import BudgetError, FileError, InputError, require
+from clipper.errors import BudgetError, FileError, InputError, SolverError, require
 
 Answers = dict[tuple[int, int], np.ndarray]
 """By shape and sentence: `(rows, slots)`, at least one row each."""
 
-
 MEMORY = 4_000_000_000
 """Bytes that clingo may take."""
+LONGEST = 1e9
+"""Seconds past which a time limit is none."""
+_TOLD = 20
+"""Messages of clingo's that are passed on."""
 
 
 def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
     """Run the job; errors of the theory are told with clingo's own line and message."""
     require("clingo", extra="logic")
-    if not time_limit > 0:
-        raise InputError(f"expected a positive time limit in seconds, got {time_limit}")
     with tempfile.TemporaryDirectory() as folder:
-        path = _file_of(theory, Path(folder))
-        done, late = _run(json.dumps({**job, "theory": str(path), "memory": MEMORY}), time_limit)
-        frames = list(_frames(done.stdout))
+        path, inside = _file_of(theory, Path(folder).resolve())
+        job = {**job, "theory": str(path), "folder": inside, "memory": MEMORY}
+        done, late = _run(json.dumps(job), time_limit)
+        frames = list(_frames(done.stdout, cut=late or done.returncode != 0))
         notes: dict[int, str] = {}
         for frame, _ in frames:
             shape = shapes[frame["group"]]
+            if "refused" in frame:
+                raise InputError(_refusal(frame, shape, path, theory))
             if frame.get("messages"):
                 notes[frame["group"]] = _explained(frame["messages"], shape, path, theory)
             _check(frame, shape, notes.get(frame["group"], ""))
         if late:
             raise BudgetError(_too_late(frames, shapes, time_limit))
         if done.returncode:
-            raise InputError(f"clingo ended without an answer: {done.stderr.decode(errors='replace').strip()[-500:]}")
-    return {(frame["group"], frame["sentence"]): rows for frame, rows in frames if rows is not None}
+            last = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+            raise SolverError(f"clingo's process ended with exit code {done.returncode} and without an answer: {last}")
+    return {(frame["group"], frame["sentence"]): _rows(frame, codes, shapes, job) for frame, codes in frames
+            if "rows" in frame}  # fmt: skip
 
 
-def _file_of(theory: str | Path, folder: Path) -> Path:
+def _rows(frame: dict[str, Any], codes: np.ndarray, shapes: Sequence[Shape], job: dict[str, Any]) -> np.ndarray:
+    """The labels in an answer, `(rows, slots)`, or for "brave" slot and label, `(rows, 2)`; checked, each row once."""
+    slots = job["groups"][frame["group"]]["slots"]
+    brave = job["mode"] == "brave"
+    rows = codes.reshape(-1, 1 if brave else len(slots))
+    slot, label = np.divmod(rows, job["classes"])
+    start = np.array([own["start"] for own in slots])
+    stop = start + np.array([len(own["atoms"]) for own in slots])
+    fits = (slot >= 0) & (slot < len(slots))
+    if not brave:
+        fits &= slot == np.arange(len(slots))
+    if bool(fits.all()):
+        fits &= (start[slot] <= label) & (label < stop[slot])
+    differ = rows[1:] != rows[:-1]
+    first = differ.argmax(1) if len(rows) > 1 else np.zeros(0, int)  # rows come sorted: where they differ, they grow
+    place = np.arange(len(first))
+    grows = differ.any(1) & (rows[1:][place, first] > rows[:-1][place, first])
+    if not (bool(fits.all()) and bool(grows.all())):
+        raise SolverError(
+            f"{shapes[frame['group']].name(frame['sentence'])}: clingo's answer is not one label per slot"
+        )
+    return np.concatenate([slot, label], 1) if brave else label
+
+
+def _file_of(theory: str | Path, folder: Path) -> tuple[Path, str | None]:
+    """The file of a theory, and the folder whose files it may include."""
     if isinstance(theory, Path):
         if not theory.is_file():
             raise FileError(f"the theory {theory} is no file; pass the text itself as str, or the path of a file")
-        return theory.resolve()
+        try:
+            readable(theory.read_text(encoding="utf-8"), f"the theory {theory}", includes=True)
+        except UnicodeDecodeError as error:
+            raise FileError(
+                f"the theory {theory} is no text in UTF-8 ({error.reason} at byte {error.start})"
+            ) from error
+        except OSError as error:
+            raise FileError(f"cannot read the theory {theory} ({error.strerror})") from error
+        path = theory.resolve()
+        return path, str(path.parent)
     path = folder / "theory.lp"
-    path.write_text(theory, encoding="utf-8")
-    return path
+    path.write_text(theory, encoding="utf-8", newline="\n")
+    return path, None
 
 
 def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes], bool]:
@@ -62,7 +103,7 @@ def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         late = False
         try:
-            out, err = process.communicate(job.encode(), timeout=time_limit)
+            out, err = process.communicate(job.encode(), None if time_limit > LONGEST else time_limit)
         except subprocess.TimeoutExpired:
             late = True
             process.kill()
@@ -73,20 +114,26 @@ def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes
     return subprocess.CompletedProcess(command, process.returncode, out, err), late
 
 
-def _frames(output: bytes) -> Iterator[tuple[dict[str, Any], np.ndarray | None]]:
-    """The worker's answers; what a killed worker left half-written is passed over."""
+def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The worker's answers; what a killed worker left half-written is passed over if the output may be `cut`."""
     place = 0
-    while (end := output.find(b"\n", place)) >= 0:
-        frame: dict[str, Any] = json.loads(output[place:end])
-        place = end + 1
-        if "rows" not in frame:
-            yield frame, None
-            continue
-        size = 4 * frame["rows"] * frame["slots"]
-        if place + size > len(output):
-            return
-        yield frame, np.frombuffer(output, np.int32, size // 4, place).reshape(-1, frame["slots"])
-        place += size
+    while place < len(output):
+        begin = place + worker.HEAD.size
+        words, codes = worker.HEAD.unpack_from(output, place) if begin <= len(output) else (len(output), 0)
+        place = begin + words + codes
+        if place > len(output) or codes % 4:
+            if cut:
+                return
+            raise SolverError("clingo's process sent an answer of another length than it said")
+        yield json.loads(output[begin : begin + words]), np.frombuffer(output, np.int32, codes // 4, begin + words)
+
+
+def _refusal(frame: dict[str, Any], shape: Shape, path: Path, theory: str | Path) -> str:
+    if frame["line"]:
+        return f"{shape.where(frame['line']) or 'the program'}: {frame['refused']}"
+    own = str(theory) if isinstance(theory, Path) else "theory"
+    reason = frame["refused"].replace(str(path), own)
+    return reason if reason.startswith(own) else f"{own}: {reason}"
 
 
 def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
@@ -98,7 +145,7 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
         )
     if "error" in frame:
         raise InputError(notes or frame["error"])
-    labels = "|".join({slot.split("(")[0].strip() for slot in shape.slots})
+    labels = "|".join({slot_of(slot).kind for slot in shape.slots})
     unknown = re.search(rf"[^;]*does not occur in any rule head:\s*({labels})\([^;]*", notes)
     if unknown and frame.get("grounded"):
         raise InputError(f"an unknown label: {unknown[0].strip()}; correct it, or add it to labels=")
@@ -115,7 +162,7 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
             f"{whose}: hardly any combination of the labels that it allows by themselves satisfies it, so none could "
             "be drawn uniformly; list all candidates (without per_sample=), or compile a Formula"
         )
-    if not frame["rows"]:
+    if not frame.get("rows"):
         why = "the theory contradicts itself" if frame["contradiction"] else "nothing satisfies its sentence"
         hint = f" (clingo says: {notes})" if notes else ""
         raise InputError(f"{whose}: {why}{hint}; correct it, or leave the sample out")
@@ -124,7 +171,7 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
 def _explained(messages: Sequence[str], shape: Shape, path: Path, theory: str | Path) -> str:
     """clingo's messages, with the sample's name for the lines that were written for it."""
     told = []
-    for message in messages:
+    for message in messages[:_TOLD]:
         text = re.sub(r"\[#inc_base\];?", "", " ".join(message.split())).replace(
             str(path), str(theory) if isinstance(theory, Path) else "theory"
         )
@@ -132,12 +179,11 @@ def _explained(messages: Sequence[str], shape: Shape, path: Path, theory: str | 
             owner = shape.where(int(line))
             text = re.sub(rf"<block>:{line}:[\d-]+", owner or "the program", text)
         told.append(text)
+    told += [f"and {len(messages) - _TOLD} more"] if len(messages) > _TOLD else []
     return "; ".join(told)
 
 
-def _too_late(
-    frames: Sequence[tuple[dict[str, Any], np.ndarray | None]], shapes: Sequence[Shape], time_limit: float
-) -> str:
+def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Sequence[Shape], time_limit: float) -> str:
     last = frames[-1][0] if frames else {"group": 0, "begins": True}
     shape = shapes[last["group"]]
     first = shape.samples[0]

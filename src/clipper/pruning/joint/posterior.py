@@ -9,9 +9,9 @@ from typing import Generic, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 
+from clipper.arguments import real_number
 from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_listed
-from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
 from clipper.pruning.joint.factors import CandidateFactor
@@ -20,7 +20,7 @@ from clipper.pruning.joint.settling import Verification
 from clipper.pruning.joint.trust import Trust
 from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import prune_against
-from clipper.pruning.result import Pruning
+from clipper.pruning.result import Pruning, as_labels
 
 Verdict = Literal["joint", "unsettled", "uninformative"]
 Set = TypeVar("Set", bound=CandidateSet)
@@ -79,8 +79,7 @@ class Posterior(Generic[Set]):
         A posterior that did not converge abstains. Where it is unsettled, each sample is pruned by its nearest
         neighbours alone ("exact"); where the graph is uninformative, no edge is to be believed and all candidates stay.
         """
-        if not 0 < mass <= 1:
-            raise InputError(f"expected a mass above 0 and at most 1, got {mass}")
+        mass = real_number(mass, "mass", above=0, most=1)
         if self.verdict == "unsettled":
             return self._by_nearest()
         mass = 1.0 if self.verdict == "uninformative" else mass
@@ -90,8 +89,7 @@ class Posterior(Generic[Set]):
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
-        if gold.shape != self.labels.shape:
-            raise InputError(f"expected gold of shape {tuple(self.labels.shape)}, got {tuple(gold.shape)}")
+        gold = as_labels(gold, self.candidates)
         believed = replace(self, verdict="joint")
         return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
 

@@ -24,6 +24,8 @@ _STILL = 1e-3
 """The largest change of a message that counts as none."""
 _STRAGGLERS = 1e-3
 """The share of the messages that may still move in a pool at rest."""
+_SPREAD = 0.1
+"""Nats: the least that gains are taken to vary from sample to sample, or equal ones would make any gain certain."""
 _TRIALS = 4
 _SHARPNESS = (0.0, *torch.logspace(-1.3, 0.3, 33).tolist())
 
@@ -123,12 +125,13 @@ def verified(model: Model, heard: Tensor) -> Verification:
     samples = len(log_odds)
     nothing = _log_odds(model, torch.zeros_like(heard))[:, 0]
     gain = (log_odds[:, best] - nothing).double()
-    spread = float(gain.std()) if samples > 1 else 0.0
+    # Two samples easily bear each other out, and one has no spread: neither is evidence.
+    spread = max(float(gain.std()), _SPREAD) if samples > 2 else torch.inf
     return Verification(
         sharpness=_SHARPNESS[best],
         gain=float(gain.mean()),
         explained=float(gain.sum()) / max(-float(nothing.double().sum()), 1e-9),
-        significance=float(gain.mean()) * samples**0.5 / spread if spread > 0 else 0.0,
+        significance=float(gain.mean()) * samples**0.5 / spread,
     )
 
 

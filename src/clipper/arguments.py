@@ -1,0 +1,196 @@
+"""What callers pass in, read once at the door: numbers, names and arrays, brought into form or refused in words."""
+
+from __future__ import annotations
+
+import math
+import operator
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.errors import InputError
+
+MOST_SEED = 2**63 - 1
+_SIGNED = {torch.uint8: torch.int16, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+"""The signed type that holds every value of an unsigned one; of 64 bits, those that matter."""
+_WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
+
+
+def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number within bounds: Python's, NumPy's or a tensor of one; True is none.
+
+    Examples:
+        >>> whole_number(np.int64(3), "k")
+        3
+    """
+    number = as_index(value)
+    if number is None or number < least or (most is not None and number > most):
+        bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
+        raise InputError(f"expected {name} of {bounds}, a whole number, got {shown(value)}")
+    return number
+
+
+def as_index(value: Any) -> int | None:
+    """Python's own whole number, or None where it is none."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, Tensor) and value.dtype == torch.bool):
+        return None
+    try:
+        return operator.index(value)
+    except (TypeError, RuntimeError):
+        return None
+
+
+def real_number(
+    value: Any,
+    name: str,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+    finite: bool = True,
+) -> float:
+    """A number within bounds, never NaN: Python's, NumPy's or a tensor of one.
+
+    Examples:
+        >>> real_number(0.5, "a share", above=0, most=1)
+        0.5
+    """
+    single = isinstance(value, np.generic | Tensor | np.ndarray) and math.prod(np.shape(value)) == 1
+    try:
+        right = not isinstance(value, bool | np.bool_) and (isinstance(value, int | float) or single)
+        number = float(value) if right else math.nan
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        number = math.nan
+    inside = above < number or above == -math.inf
+    inside = inside and least <= number <= most and (number < below or below == math.inf)
+    if math.isnan(number) or not inside or (finite and math.isinf(number)):
+        words = {"above": above, "of at least": least, "below": below, "of at most": most}
+        bounds = " and ".join(f"{word} {bound:g}" for word, bound in words.items() if math.isfinite(bound))
+        kind = "a finite number" if finite else "a number"
+        raise InputError(f"expected {name} to be {kind}{' ' * bool(bounds)}{bounds}, got {shown(value)}")
+    return number
+
+
+def seed_number(value: object) -> int:
+    """A seed of a random generator."""
+    return whole_number(value, "seed", -MOST_SEED, MOST_SEED)
+
+
+def seeded(seed: object) -> torch.Generator:
+    """A generator on the CPU, so that a seed gives the same draws everywhere."""
+    return torch.Generator().manual_seed(seed_number(seed))
+
+
+def yes_or_no(value: object, name: str) -> bool:
+    """True or false; text would always be true."""
+    if not isinstance(value, bool | int | np.bool_) or value not in (0, 1):
+        raise InputError(f"expected {name} to be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def one_of(value: object, name: str, options: Sequence[str]) -> None:
+    """Raise unless `value` is one of the names."""
+    if not isinstance(value, str) or value not in options:
+        names = ", ".join(f'"{option}"' for option in options[:-1])
+        raise InputError(f'expected {name} to be {names} or "{options[-1]}", got {shown(value)}')
+
+
+def as_list(values: Any, name: str) -> list[Any]:
+    """Whatever can be gone through as a list of Python's own values; a text is no list of its letters."""
+    if isinstance(values, Tensor):
+        values = as_tensor(values, name)
+    if getattr(values, "ndim", 0) and hasattr(values, "tolist"):
+        values = values.tolist()
+    try:
+        if not isinstance(values, str | bytes | bytearray | Mapping):
+            return list(values)
+    except TypeError:  # nothing to go through; a tensor without dimensions says that there is
+        pass
+    raise InputError(f"expected {name} as a list, got {shown(values)}")
+
+
+def as_tensor(values: object, name: str, device: torch.device | None = None) -> Tensor:
+    """A dense tensor of real numbers: a tensor as it is, an array or nested lists as one on `device`."""
+    tensor = values if isinstance(values, Tensor) else _from_array(values, name).to(device)
+    if tensor.is_meta or tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
+        raise InputError(
+            f"expected {name} as a dense tensor with values in it, got {tensor.layout} of {tensor.dtype} on "
+            f"{tensor.device}; turn it into one, with to_dense() say"
+        )
+    if tensor.is_complex():
+        raise InputError(f"expected {name} of real numbers, got {tensor.dtype}; take .abs() or torch.view_as_real")
+    return tensor
+
+
+def _from_array(values: object, name: str) -> Tensor:
+    """In the byte order of this machine, as torch needs it."""
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # whatever an object does when it is asked to be an array
+        raise InputError(
+            f"expected {name} as a tensor, an array or lists of numbers, got {shown(values)}: {error}"
+        ) from error
+    if array.dtype.kind not in "fiubc":
+        raise InputError(f"expected {name} as a tensor, an array or lists of numbers, got {shown(values)}")
+    kind = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 or array.dtype.kind == "c" else np.dtype(float)
+    if isinstance(values, list | tuple) and kind == np.float64:
+        kind = np.dtype(np.float32)  # as torch reads lists
+    own = np.ascontiguousarray(array, dtype=kind).reshape(array.shape)
+    return torch.from_numpy(own if own.flags.writeable else own.copy())
+
+
+def whole_numbers(values: object, name: str) -> Tensor:
+    """Whole numbers of any shape as a tensor of a signed type, from a tensor, an array or lists.
+
+    Examples:
+        >>> whole_numbers(np.array([[200]], dtype=np.uint8), "labels")
+        tensor([[200]], dtype=torch.int16)
+    """
+    tensor = as_tensor(values, name)
+    if tensor.numel() == 0 and not isinstance(values, Tensor | np.ndarray):
+        return tensor.long()  # an empty list has no type of its own
+    if tensor.dtype not in _WHOLE:
+        raise InputError(f"expected whole {name}, integers of any type, got {tensor.dtype}: {shown(values)}")
+    if tensor.dtype == torch.uint64 and bool((tensor.long() < 0).any()):
+        raise InputError(f"expected {name} below 2^63, got {int(tensor.cpu().numpy().max())}")
+    return tensor.to(_SIGNED.get(tensor.dtype, tensor.dtype))
+
+
+def usable_device(device: object) -> torch.device:
+    """The device, if tensors can be put there."""
+    try:
+        found: torch.device = torch.device(device)  # type: ignore[call-overload]
+        torch.empty(0, device=found)
+    except Exception as error:  # which one depends on how PyTorch was built
+        raise InputError(f"expected a device of this computer, 'cpu' say, got {shown(device)}: {error}") from error
+    if found.type == "meta":
+        raise InputError("expected a device that holds values, 'cpu' say, got 'meta', which holds shapes alone")
+    return found
+
+
+def number_in_words(number: int) -> str:
+    """A whole number, however large, in few characters.
+
+    Examples:
+        >>> number_in_words(12_345), number_in_words(10**5000)
+        ('12,345', 'about 10^5000')
+    """
+    return f"{number:,}" if abs(number) < 10**15 else f"about 10^{int(number.bit_length() * 0.30103)}"
+
+
+def shown(value: object) -> str:
+    """A value in a message: what it is, cut short."""
+    if isinstance(value, Tensor):
+        where = "" if value.device.type == "cpu" else f" on {value.device}"
+        return f"a tensor of shape {tuple(value.shape)}, {value.dtype}{where}"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}, {value.dtype}"
+    try:
+        return reprlib.repr(value)
+    except Exception:  # Python does not write out numbers of more than some thousand digits; objects do as they like
+        return f"a {type(value).__name__}"
