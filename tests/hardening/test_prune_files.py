@@ -272,8 +272,8 @@ OPTIONS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "k beyond a batch": (("-k", 9, "--batch", 5), ("k=9", "8 neighbours", "enlarge the batch")),
     "k below zero": (("-k", -1), ("-k of 1 or more",)),
     "neither k nor a radius": (("-k", 0), ("k, radius or both",)),
-    "a radius below zero": (("--radius", -1), ("positive radius",)),
-    "a radius of NaN": (("--radius", "nan"), ("positive radius",)),
+    "a radius below zero": (("--radius", -1), ("radius",)),
+    "a radius of NaN": (("--radius", "nan"), ("radius",)),
     "a share of NaN": (("--share", "nan"), ("share",)),
     "a share above one": (("--share", 1.5), ("share",)),
     "no batch": (("--batch", 0), ("--batch",)),
@@ -296,11 +296,10 @@ OUTPUTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "no ending": ("kept", (".parquet",)),
     "an array": ("kept.npy", (".parquet",)),
     "the candidates themselves": ("candidates.parquet", ("not written over",)),
-    "a folder": ("folder.parquet", ("not written over",)),
+    "a folder": ("folder.parquet", ("folder.parquet",)),
     "a folder that is not there": ("nowhere/kept.parquet", ("does not exist",)),
     "a file as a folder": ("embeddings.npy/kept.parquet", ()),
     "a name too long": ("k" * 300 + ".parquet", ("kkk",)),
-    "a name too long for its temporary neighbour": ("k" * 246 + ".parquet", ("kkk",)),
 }
 
 
@@ -310,6 +309,13 @@ def test_an_output_that_cannot_be_is_refused(clippers: Clippers, folder: Path, c
     (folder / "folder.parquet").mkdir()
     before = listing(folder)
     check_refused(run(clippers, folder, "embeddings.npy", out=out), folder, before, *words)
+
+
+def test_the_longest_name_is_written(clippers: Clippers, folder: Path) -> None:
+    name = "k" * 247 + ".parquet"
+    assert run(clippers, folder, "embeddings.npy", out=name).code == 0
+    assert Candidates.read(folder / name).samples == SAMPLES
+    assert not list(folder.glob(".*"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
