@@ -73,7 +73,7 @@ def test_a_blur_treats_channels_and_instances_apart():
 
 @pytest.mark.parametrize("blur", [-1.0, float("nan"), float("inf")])
 def test_a_blur_that_is_no_width_is_refused(blur):
-    with pytest.raises(InputError, match="expected a blur"):
+    with pytest.raises(InputError, match="expected blur"):
         Pixels(blur=blur)
 
 

@@ -200,7 +200,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "k zero": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), k=0), "at least 1"),
     "shape": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 3)), r"\(samples, slots, d\)"),
     "neither": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), k=None), "got neither"),
-    "radius": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), radius=-1), "positive radius"),
+    "radius": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), radius=-1), "radius"),
     "share": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), share=2), "share"),
     "metric": (lambda: ProximityGraph.from_embeddings(torch.rand(2, 2, 3), metric="l3"), "'l3'"),
     "kind": (

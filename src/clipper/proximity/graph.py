@@ -120,7 +120,8 @@ class ProximityGraph:
                 near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
             found.append(near)
         if not found:
-            return cls.from_edges(torch.empty(0), torch.empty(0))
+            nothing = torch.empty(0, dtype=torch.long)
+            return cls.from_edges(nothing, nothing)
         graph = cls._assembled(found, cosine=metric == "cosine")
         instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
         graph = cls(graph.source, graph.target, graph.distance, instances)
@@ -135,10 +136,10 @@ class ProximityGraph:
             ProximityGraph(1 edges)
         """
         source, target = (
-            whole_numbers(source, "instance ids"),
-            whole_numbers(target, "instance ids"),
+            whole_numbers(source, "instance ids").long(),
+            whole_numbers(target, "instance ids").long(),
         )
-        length = torch.zeros(source.shape) if distance is None else as_tensor(distance, "distances")
+        length = torch.zeros(source.shape) if distance is None else as_tensor(distance, "distances").detach()
         if source.ndim != 1 or source.shape != target.shape or source.shape != length.shape:
             raise InputError(
                 f"expected source, target and distance of one shape (edges,), "

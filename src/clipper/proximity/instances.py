@@ -189,7 +189,7 @@ def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor, Te
 
 def _flat(table: object) -> tuple[Tensor, int]:
     """`(n, m, …) -> (n*m, d)`, in single precision at least, and m."""
-    values = as_tensor(table, "embeddings (samples, slots, d)")
+    values = as_tensor(table, "embeddings (samples, slots, d)").detach()
     if values.ndim < 3 or not values.shape[1] or not math.prod(values.shape[2:]):
         remedy = "; a single slot per sample is embeddings.unsqueeze(1)" if values.ndim == 2 else ""
         raise InputError(f"expected embeddings of shape (samples, slots, d), got {tuple(values.shape)}{remedy}")
@@ -218,7 +218,7 @@ def _place_in_pool(ids: Tensor, slots: int, samples: Tensor | None, batch: int, 
     """The instances' own ids in the pool, -1 where their sample is not there; `samples (batch,)`."""
     if samples is None:
         return torch.full_like(ids, -1)
-    samples = whole_numbers(samples, "samples of the pool (n,)").to(ids.device)
+    samples = whole_numbers(samples, "samples of the pool (n,)").to(ids)
     if samples.shape != (batch,) or (batch and not (int(samples.min()) >= -1 and int(samples.max()) < pool)):
         raise InputError(
             f"expected the pool's samples of shape ({batch},), which of its {pool} samples each of the batch is or "

@@ -42,6 +42,9 @@ POOL_PIECE = 1 << 14
 _NEAR = 1024
 """A squared distance below this many rounding errors is measured again."""
 
+_SMALL = 1e-30
+"""A radius below this may be no number of the embeddings' precision."""
+
 _TIES = 16
 """Pairs of a query, beyond 2 k, that rounding may leave in doubt before the query goes to `ties.py`."""
 
@@ -123,15 +126,16 @@ class ExactSearch:
         progress: Progress | None = None,
     ) -> Neighbours:
         """The k nearest of each query (all if None) less than `radius` away, outside its group."""
-        if not len(pool.values) or not len(queries.values):
+        total, size = len(queries.values), len(pool.values)
+        if not total or not size:
             return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
-        if k is not None:
-            k = min(k, len(pool.values))
-            check_budget(k * len(queries.values), f"k={k} neighbours of {len(queries.values)} instances", "lower k")
-        radius = max(radius, _smallest(pool.values.dtype))  # which rounding must not make 0
-        width = min(len(pool.values), POOL_PIECE)
-        rows = max(1, self.memory // (width if k is None or k <= width else len(pool.values)))
-        total = len(queries.values)
+        k = None if k is None else min(k, size)
+        if k is not None and k * total > MOST_EDGES:
+            raise BudgetError(f"k={k} neighbours of {total} instances are more than {MOST_EDGES:,} edges: lower k")
+        if radius < _SMALL:  # rounding must not make it 0
+            radius = max(radius, torch.finfo(pool.values.dtype).tiny * torch.finfo(pool.values.dtype).eps)
+        width = min(size, POOL_PIECE)
+        rows = max(1, self.memory // (width if k is None or k <= width else size))
         ties = _Ties(self.distance, queries, pool, k, radius)
         found, pairs, counted = [], 0, False
         parts = [(start, min(start + rows, total)) for start in range(0, total, rows)]
@@ -152,7 +156,7 @@ class ExactSearch:
                 check_distances(near)
             found.append(Neighbours(near.query + start if start else near.query, near.index, near.distance))
             pairs += len(near.query)
-            check_budget(pairs, f"the pairs within radius {radius}", "choose a smaller one")
+            check_budget(pairs, radius)
             if progress:
                 progress(stop, total)
         return joined(found)
@@ -166,7 +170,7 @@ class ExactSearch:
                 score, slack = self._scores(part, pool.part(first, first + width))
                 bound = (radius if self.distance else radius * radius) - slack
                 pairs += int((score < bound[:, None]).count_nonzero())
-                check_budget(pairs, f"the pairs within radius {radius}", "choose a smaller one")
+                check_budget(pairs, radius)
         return True
 
     def _find_for(
@@ -176,9 +180,8 @@ class ExactSearch:
 
         None for the neighbours if they are too many to list at once.
         """
-        everyone = torch.arange(len(queries.values), device=queries.values.device)
         if ties.many:
-            return Neighbours(everyone[:0], everyone[:0], pool.values[:0, 0]), everyone
+            return _all_tied(queries)
         largest = torch.finfo(queries.values.dtype).max
         bound: Tensor | None = None  # (queries,): no pair above it is wanted
         tied: Tensor | None = None  # (queries,): which have too many pairs in doubt
@@ -187,7 +190,7 @@ class ExactSearch:
             piece = pool if width == len(pool.values) else pool.part(start, start + width)
             score, slack = self._scores(queries, piece)  # (queries, piece), (queries,)
             if not float(slack.max()) < _MOST_SLACK * largest:  # the squares overflow
-                return Neighbours(everyone[:0], everyone[:0], pool.values[:0, 0]), everyone
+                return _all_tied(queries)
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
             elif k <= len(piece.values):
@@ -203,7 +206,7 @@ class ExactSearch:
                     score, limit.masked_fill(tied, -math.inf), most if k is None and len(score) > 1 else score.numel()
                 )
                 if entries is None:
-                    return None, everyone[:0]
+                    return None, queries.group[:0]
             query, index = entries
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
@@ -216,7 +219,7 @@ class ExactSearch:
             doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
             found = self._measured(queries.values, pool.values, found, doubtful)
         best = found if single and radius == math.inf else best_pairs(found, k, radius)
-        return best, everyone[:0] if tied is None else tied.nonzero().flatten()
+        return best, best.query[:0] if tied is None else tied.nonzero().flatten()
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their error."""
@@ -276,6 +279,12 @@ class _Ties:
         )
         for row, index, distance in parts:
             yield best_pairs(Neighbours(rows[row], index, distance), self.k, self.radius)
+
+
+def _all_tied(queries: Vectors) -> tuple[Neighbours, Tensor]:
+    """No neighbours, and all queries left out."""
+    everyone = torch.arange(len(queries.values), device=queries.values.device)
+    return Neighbours(everyone[:0], everyone[:0], queries.values[:0, 0]), everyone
 
 
 def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single: bool) -> Tensor:
@@ -349,10 +358,10 @@ def best_pairs(pairs: Neighbours, k: int | None, radius: float) -> Neighbours:
     return Neighbours(query, index, distance).where(keep)
 
 
-def check_budget(pairs: int, what: str, remedy: str) -> None:
-    """Refuse to build more edges than anyone can use."""
+def check_budget(pairs: int, radius: float) -> None:
+    """Refuse to list more edges than anyone can use."""
     if pairs > MOST_EDGES:
-        raise BudgetError(f"{what} are more than {MOST_EDGES:,} edges: {remedy}")
+        raise BudgetError(f"more than {MOST_EDGES:,} pairs lie within radius {radius}: choose a smaller one")
 
 
 def check_distances(found: Neighbours) -> Neighbours:
@@ -377,10 +386,6 @@ def scale_of(queries: Tensor, pool: Tensor, dtype: torch.dtype) -> float | None:
     exponent = max(-widest, min(widest, -math.frexp(top)[1]))
     least = min(float(size.where(size > 0, math.inf).min()) for size in sizes)
     return 2.0**exponent if math.ldexp(least, exponent) >= limits.tiny else None
-
-
-def _smallest(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).tiny * torch.finfo(dtype).eps
 
 
 def scaled(queries: Vectors, pool: Vectors, scale: float) -> tuple[Vectors, Vectors]:

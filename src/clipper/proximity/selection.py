@@ -10,6 +10,9 @@ from torch import Tensor
 _GROUP = 64
 """Columns looked at together: the k smallest entries of a row lie in the k groups with the smallest minima."""
 
+_LARGE = 1 << 17
+"""Entries of a matrix that are counted before they are listed."""
+
 _WIDE = 2048
 """Rows shorter than this are looked at entry by entry."""
 
@@ -42,10 +45,10 @@ def entries_up_to(values: Tensor, bound: Tensor, most: int | None = None) -> tup
     rows, columns = values.shape
     if columns % _GROUP or columns < _WIDE:
         within = values <= bound[:, None]
-        if most is not None and values.numel() > most and int(within.count_nonzero()) > most:
+        if most is not None and values.numel() > _LARGE and int(within.count_nonzero()) > most:
             return None
         row, column = within.nonzero(as_tuple=True)
-        return row, column
+        return None if most is not None and len(row) > most else (row, column)
     grouped = values.view(rows, -1, _GROUP)
     row, group = (grouped.amin(2) <= bound[:, None]).nonzero(as_tuple=True)
     if most is not None and len(row) > most:

@@ -160,8 +160,8 @@ def lengths(a: Tensor, b: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(difference, dim=1)
     limits = torch.finfo(length.dtype)
     low, high = math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max) * limits.eps
-    odd = (~((length > low) & (length < high))).nonzero().flatten()  # squares may have under- or overflowed
-    if len(odd):
+    if len(length) and not (float(length.min()) > low and float(length.max()) < high):
+        odd = (~((length > low) & (length < high))).nonzero().flatten()  # squares may have under- or overflowed
         part = difference[odd]
         too_far = ~torch.isfinite(part).all(1)
         part[too_far] = a[odd][too_far] / 2 - b[odd][too_far] / 2

@@ -14,6 +14,7 @@ from clipper.candidates import Candidates, CandidateSet, Implicit
 from clipper.candidates.listing import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
+from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.chance import scattered
@@ -75,8 +76,8 @@ class Clipper:
             raise InputError(f'expected the metric "l2", "cosine" or a function, got {shown(self.metric)}')
         if not isinstance(self.mutual, bool):
             raise InputError(f"expected mutual to be True or False, got {shown(self.mutual)}")
-        if self.encoder is not None and not callable(self.encoder):
-            raise InputError(f"expected an encoder that can be called, got {shown(self.encoder)}")
+        if self.encoder is not None:
+            check_encoder(self.encoder)
         searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
         if not all(search in (None, "exact", "faiss") or hasattr(search, "find") for search in searches):
             raise InputError(
