@@ -16,7 +16,7 @@ test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto src tests
 
 check: test # and the long forms of the attacks in tests/hardening
-	CLIPPER_EFFORT=10 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto tests/hardening
+	CLIPPER_EFFORT=4 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto tests/hardening
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -15,6 +15,8 @@ from torch import Tensor
 from clipper.errors import InputError
 
 MOST_SEED = 2**63 - 1
+MOST = 2**31 - 1
+"""The largest number that something is counted to."""
 _SIGNED = {torch.uint8: torch.int16, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
 """The signed type that holds every value of an unsigned one; of 64 bits, those that matter."""
 _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
@@ -36,6 +38,8 @@ def whole_number(value: object, name: str, least: int = 1, most: int | None = No
 
 def as_index(value: Any) -> int | None:
     """Python's own whole number, or None where it is none."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool | np.bool_) or (isinstance(value, Tensor) and value.dtype == torch.bool):
         return None
     try:
@@ -60,12 +64,7 @@ def real_number(
         >>> real_number(0.5, "a share", above=0, most=1)
         0.5
     """
-    single = isinstance(value, np.generic | Tensor | np.ndarray) and math.prod(np.shape(value)) == 1
-    try:
-        right = not isinstance(value, bool | np.bool_) and (isinstance(value, int | float) or single)
-        number = float(value) if right else math.nan
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        number = math.nan
+    number = value if type(value) is float else _as_float(value)
     inside = above < number or above == -math.inf
     inside = inside and least <= number <= most and (number < below or below == math.inf)
     if math.isnan(number) or not inside or (finite and math.isinf(number)):
@@ -74,6 +73,17 @@ def real_number(
         kind = "a finite number" if finite else "a number"
         raise InputError(f"expected {name} to be {kind}{' ' * bool(bounds)}{bounds}, got {shown(value)}")
     return number
+
+
+def _as_float(value: Any) -> float:
+    """NaN for what is no number."""
+    single = isinstance(value, np.generic | Tensor | np.ndarray) and math.prod(np.shape(value)) == 1
+    if isinstance(value, bool | np.bool_) or not (isinstance(value, int | float) or single):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return math.nan
 
 
 def seed_number(value: object) -> int:
@@ -88,6 +98,8 @@ def seeded(seed: object) -> torch.Generator:
 
 def yes_or_no(value: object, name: str) -> bool:
     """True or false; text would always be true."""
+    if value is True or value is False:
+        return value
     if not isinstance(value, bool | int | np.bool_) or value not in (0, 1):
         raise InputError(f"expected {name} to be True or False, got {shown(value)}")
     return bool(value)

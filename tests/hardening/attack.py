@@ -1,7 +1,7 @@
 """What all attacks share: damaged files, calls that may only be refused in words, and commands run in another process.
 
 The attacks call the public contract and the command line, so that they outlive any redesign of what is behind it.
-Everything is seeded. `EFFORT` is 1 in `make test`; `make check` sets it to 10 and attacks that many times as long.
+Everything is seeded. `EFFORT` is 1 in `make test`; `make check` sets it to 4 and attacks that many times as long.
 """
 
 from __future__ import annotations

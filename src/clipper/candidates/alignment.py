@@ -23,6 +23,7 @@ from clipper.candidates.lattices import chains
 from clipper.candidates.lattices.building import graph_of
 from clipper.candidates.lattices.expansion import BUDGET
 from clipper.candidates.machines import PLACES
+from clipper.candidates.packing import trainable
 from clipper.errors import InputError
 
 
@@ -49,7 +50,7 @@ class Alignments(Lattice):
     """`(n, a)`: the action that each place of a sample's text stands for; -1 past its end."""
 
     @classmethod
-    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
+    @trainable
     def from_texts(cls, texts: Sequence[Sequence[int]], frames: int | Sequence[int], classes: int) -> Alignments:
         """The alignments of each clip's frames with its text.
 
@@ -114,7 +115,7 @@ class Alignments(Lattice):
         return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         places = chains.support(self._mask, self.lengths, self.places).float()  # (n, m, a)
@@ -144,7 +145,7 @@ class Alignments(Lattice):
         return values.gather(2, index)
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def _mask(self) -> Tensor:
         """The places that each slot may show, `(n, m, a)` bool."""
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]

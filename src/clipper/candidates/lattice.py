@@ -24,7 +24,7 @@ from clipper.candidates.lattices.logarithms import log_entropy
 from clipper.candidates.lattices.rows import listed
 from clipper.candidates.lattices.samples import GraphSamples
 from clipper.candidates.lattices.sums import log_probability, masked, output_probabilities
-from clipper.candidates.packing import offsets_of, smallest_type
+from clipper.candidates.packing import offsets_of, smallest_type, trainable
 from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
@@ -50,7 +50,7 @@ class Lattice(GraphSamples):
     LISTED: ClassVar[int] = 20_000_000
 
     @classmethod
-    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
+    @trainable
     def from_rule(
         cls,
         start: Hashable,
@@ -83,7 +83,7 @@ class Lattice(GraphSamples):
         return cls(template, kinds, graph=graph)
 
     @classmethod
-    @torch.inference_mode(False)
+    @trainable
     def from_candidates(cls, candidates: Candidates) -> Lattice:
         """The smallest lattice with the same candidates: beginnings that can be continued alike become one state.
 

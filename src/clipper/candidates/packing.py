@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from clipper.arguments import as_list, seeded, shown, whole_number
 from clipper.candidates.checks import check_nonempty
 from clipper.candidates.kinds import Kind
 from clipper.errors import InputError
+
+Result = TypeVar("Result")
 
 
 def padded(samples: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
@@ -71,3 +74,16 @@ def shuffled_places(sample: Tensor, offsets: Tensor, seed: int) -> Tensor:
     order = (sample + noise.to(sample.device)).argsort()
     place = torch.arange(len(sample), device=order.device) - offsets[sample]
     return torch.empty_like(order).scatter_(0, order, place)
+
+
+def trainable(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Run a function outside of inference mode, so that a gradient may use what it makes; free where there is none."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Result:
+        if not torch.is_inference_mode_enabled():
+            return function(*arguments, **options)
+        with torch.inference_mode(False):
+            return function(*arguments, **options)
+
+    return run

@@ -16,7 +16,7 @@ from torch import Tensor
 from clipper.arguments import as_tensor, number_in_words, usable_device, whole_number
 from clipper.candidates.checks import check_nonempty, gold_labels, kind_of_label, known_samples
 from clipper.candidates.kinds import Kind
-from clipper.candidates.packing import offsets_of, shuffled_places
+from clipper.candidates.packing import offsets_of, shuffled_places, trainable
 from clipper.errors import BudgetError, InputError
 
 _CHUNK = 1 << 18
@@ -64,7 +64,7 @@ class PackedRows:
         return self.offsets.diff()
 
     @cached_property
-    @torch.inference_mode(False)  # training may need it, too
+    @trainable
     def sample(self) -> Tensor:
         """Each candidate's sample, `(Ω,)`, ascending."""
         ids = torch.arange(self.samples, device=self.offsets.device)
@@ -95,19 +95,19 @@ class PackedRows:
         return self.labels[self.offsets[:-1]].long()
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.support_with_unused[:, 1:]
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def support_with_unused(self) -> Tensor:
         """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
         width = self.classes + 1
@@ -135,7 +135,7 @@ class PackedRows:
         return self.label_zero + self.labels[:, slot]
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def label_zero(self) -> Tensor:
         """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
@@ -153,7 +153,7 @@ class PackedRows:
         check_nonempty(offsets.diff(), what="would lose their last candidate")
         return type(self)(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
 
-    @torch.inference_mode(False)
+    @trainable
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The candidates of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.offsets.device)

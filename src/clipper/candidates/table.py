@@ -17,7 +17,7 @@ from clipper.arguments import shown, whole_number, whole_numbers
 from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.checks import check_labels, check_sample_ids
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.packing import offsets_of, padded, smallest_type
+from clipper.candidates.packing import offsets_of, padded, smallest_type, trainable
 from clipper.candidates.rows import PackedRows
 from clipper.errors import InputError
 
@@ -45,7 +45,7 @@ class Candidates(PackedRows):
     """
 
     @classmethod
-    @torch.inference_mode(False)  # what is built stays fit for training, wherever that happens
+    @trainable
     def from_rule(
         cls,
         rule: Rule,
@@ -112,7 +112,7 @@ class Candidates(PackedRows):
         return program.candidates(samples, budget=budget, per_sample=per_sample, seed=seed)
 
     @classmethod
-    @torch.inference_mode(False)
+    @trainable
     def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:
         """Candidates given one by one: `samples[i]` lists the label tuples of sample `i`.
 
@@ -126,7 +126,7 @@ class Candidates(PackedRows):
         return cls.from_tensors(labels, torch.repeat_interleave(counts), classes)
 
     @classmethod
-    @torch.inference_mode(False)
+    @trainable
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:

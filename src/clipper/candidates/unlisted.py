@@ -21,7 +21,7 @@ from clipper.candidates.checks import (
     known_samples,
 )
 from clipper.candidates.kinds import Kind
-from clipper.candidates.packing import smallest_type
+from clipper.candidates.packing import smallest_type, trainable
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError
 
@@ -122,7 +122,7 @@ class Unlisted(ABC):
         narrowed = allowed_by_slot(allowed, self.samples, self.slots, self.classes)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
-    @torch.inference_mode(False)
+    @trainable
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
         ids = known_samples(samples, self.samples, self.device)

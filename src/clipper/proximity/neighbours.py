@@ -167,7 +167,7 @@ class ExactSearch:
         for start in range(0, len(queries.values), rows):
             part = queries.part(start, start + rows)
             for first in range(0, len(pool.values), width):
-                score, slack = self._scores(part, pool.part(first, first + width))
+                score, slack, _ = self._scores(part, pool.part(first, first + width))
                 bound = (radius if self.distance else radius * radius) - slack
                 pairs += int((score < bound[:, None]).count_nonzero())
                 check_budget(pairs, radius)
@@ -188,8 +188,8 @@ class ExactSearch:
         parts, errors = [], []
         for start in range(0, len(pool.values), width):
             piece = pool if width == len(pool.values) else pool.part(start, start + width)
-            score, slack = self._scores(queries, piece)  # (queries, piece), (queries,)
-            if not float(slack.max()) < _MOST_SLACK * largest:  # the squares overflow
+            score, slack, worst = self._scores(queries, piece)  # (queries, piece), (queries,)
+            if not worst < _MOST_SLACK * largest:  # the squares overflow
                 return _all_tied(queries)
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
@@ -221,15 +221,18 @@ class ExactSearch:
         best = found if single and radius == math.inf else best_pairs(found, k, radius)
         return best, best.query[:0] if tied is None else tied.nonzero().flatten()
 
-    def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
-        """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their error."""
+    def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
+        """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.
+
+        The last is no less than any of the errors.
+        """
         if self.distance is not None:
             score = _called(self.distance, queries.values, pool.values)
-            slack = torch.zeros_like(score[:, 0])
+            slack, worst = torch.zeros_like(score[:, 0]), 0.0
         else:
-            score, slack = _squared_distances(queries.values, pool.values)
+            score, slack, worst = _squared_distances(queries.values, pool.values)
         _leave_out_own_group(score, queries, pool)
-        return score, slack
+        return score, slack, worst
 
     def _measured(self, queries: Tensor, pool: Tensor, pairs: Neighbours, doubtful: Tensor) -> Neighbours:
         """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
@@ -302,8 +305,8 @@ def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single
     return doubt.nonzero().flatten()
 
 
-def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared distances up to rounding, `(queries, pool)`, and a bound on the rounding of each row."""
+def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Squared distances up to rounding, `(queries, pool)`, a bound on the rounding of each row, and one for all."""
     centre = pool.mean(0)  # distances do not change, but there is less to cancel
     b = pool - centre
     a = b if queries is pool else queries - centre
@@ -312,7 +315,9 @@ def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor]:
     score = torch.addmm(b_norm[None], a, b.T, alpha=-2).add_(a_norm[:, None])
     unit = torch.finfo(score.dtype).eps * (4 + math.sqrt(a.shape[1]))
     underflow = a.shape[1] * torch.finfo(score.dtype).tiny
-    return score, 2 * unit * (a_norm + b_norm.max()) + underflow
+    longest = b_norm.max()
+    largest = float(longest if queries is pool else torch.maximum(longest, a_norm.max()))
+    return score, 2 * unit * (a_norm + longest) + underflow, 4 * unit * largest + underflow
 
 
 def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor:

@@ -160,9 +160,14 @@ def lengths(a: Tensor, b: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(difference, dim=1)
     limits = torch.finfo(length.dtype)
     low, high = math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max) * limits.eps
-    if len(length) and not (float(length.min()) > low and float(length.max()) < high):
+    if len(length):
+        least, most = length.aminmax()
+        if float(least) > low and float(most) < high:
+            return length
         odd = (~((length > low) & (length < high))).nonzero().flatten()  # squares may have under- or overflowed
         part = difference[odd]
+        if not bool(part.any()):
+            return length  # equal vectors
         too_far = ~torch.isfinite(part).all(1)
         part[too_far] = a[odd][too_far] / 2 - b[odd][too_far] / 2
         largest = part.abs().amax(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_number
+from clipper.arguments import MOST, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool
@@ -26,7 +26,7 @@ class MemoryBank:
     """
 
     def __init__(self, size: int) -> None:
-        self.size = whole_number(size, "the size of a memory bank")
+        self.size = whole_number(size, "the size of a memory bank", most=MOST)
         self.ids = torch.empty(0, dtype=torch.long)
         self.embeddings = torch.empty(0)
 

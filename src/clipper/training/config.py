@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from clipper.arguments import MOST_SEED, real_number, whole_number
+from clipper.arguments import MOST, MOST_SEED, real_number, whole_number
 from clipper.errors import InputError
 
 Rule = Literal["sum", "max", "hwf", "align", "vqar"]
@@ -88,7 +88,7 @@ class TrainConfig:
             if hint is str and not isinstance(value, str):
                 raise InputError(f"expected {name} to be a name, got {value!r}")
             if hint is int:
-                least, most = int(name not in _FROM_ZERO), _MOST.get(name, 2**31 - 1)
+                least, most = int(name not in _FROM_ZERO), _MOST.get(name, MOST)
                 object.__setattr__(self, name, whole_number(value, name, least, most))
             if hint is float:
                 object.__setattr__(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.arguments import as_tensor, real_number, seed_number, whole_number
+from clipper.arguments import MOST, as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.proximity import ProximityGraph
@@ -87,7 +87,7 @@ def train_iterated(
         >>> len(done), len(done[0].history)
         (1, 2)
     """
-    passes, folds = whole_number(passes, "passes"), whole_number(folds, "folds", least=2)
+    passes, folds = whole_number(passes, "passes", most=MOST), whole_number(folds, "folds", least=2, most=MOST)
     still, seed = real_number(still, "still", least=0), seed_number(seed)
     _check_options(options)
     check_parts(classifier, engine)
@@ -275,9 +275,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise InputError(f"expected no options of a training but {', '.join(OPTIONS)}, got {', '.join(unknown)}")
     for name in ("epochs", "batch", "evaluate_every"):
         if name in options:
-            whole_number(options[name], name)
+            whole_number(options[name], name, most=MOST)
     if options.get("checkpoint_steps") is not None:
-        whole_number(options["checkpoint_steps"], "checkpoint_steps")
+        whole_number(options["checkpoint_steps"], "checkpoint_steps", most=MOST)
     if options.get("checkpoint") is not None:
         check_place(options["checkpoint"])
     if options.get("watch") is not None and not callable(options["watch"]):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from clipper.arguments import as_tensor, seed_number, whole_number
+from clipper.arguments import MOST, as_tensor, seed_number, whole_number
 from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.pruning import Clipper
@@ -81,12 +81,14 @@ def train(
         [1, 2]
     """
     epochs, batch, evaluate_every = (
-        whole_number(epochs, "epochs"),
-        whole_number(batch, "batch"),
-        whole_number(evaluate_every, "evaluate_every"),
+        whole_number(epochs, "epochs", most=MOST),
+        whole_number(batch, "batch", most=MOST),
+        whole_number(evaluate_every, "evaluate_every", most=MOST),
     )
-    bank, seed = whole_number(bank, "bank", least=0), seed_number(seed)
-    checkpoint_steps = None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps")
+    bank, seed = whole_number(bank, "bank", least=0, most=MOST), seed_number(seed)
+    checkpoint_steps = (
+        None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps", most=MOST)
+    )
     if watch is not None and not callable(watch):
         raise InputError(f"expected watch to be a function of a Moment, got a {type(watch).__name__}")
     check_parts(classifier, engine)

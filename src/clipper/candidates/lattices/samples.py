@@ -16,6 +16,7 @@ from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.reach import support, viable
 from clipper.candidates.lattices.rows import followed
 from clipper.candidates.lattices.trimming import only
+from clipper.candidates.packing import trainable
 from clipper.candidates.unlisted import Unlisted
 
 _LARGE = 1 << 14
@@ -76,7 +77,7 @@ class GraphSamples(Unlisted):
         return torch.cat([count(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         if self.allowed is None:
@@ -86,7 +87,7 @@ class GraphSamples(Unlisted):
         return torch.cat(parts).flatten(0, 1)
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
@@ -123,7 +124,7 @@ class GraphSamples(Unlisted):
         return replace(super().to(device), graph=self.graph.to(device))
 
     @cached_property
-    @torch.inference_mode(False)
+    @trainable
     def _mask(self) -> Tensor | None:
         """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
         if not self.graph.ragged:
