@@ -88,7 +88,7 @@ def _as_float(value: Any) -> float:
 
 def seed_number(value: object) -> int:
     """A seed of a random generator."""
-    return whole_number(value, "seed", -MOST_SEED, MOST_SEED)
+    return whole_number(value, "seed", 0, MOST_SEED)
 
 
 def seeded(seed: object) -> torch.Generator:

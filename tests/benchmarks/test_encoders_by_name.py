@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipper.benchmarks.datasets import digits
-from clipper.benchmarks.parts import embeddings_of
+from clipper.benchmarks.parts import check_parts, embeddings_of
 from clipper.benchmarks.tasks import draw
 from clipper.errors import InputError
 from clipper.proximity import Outlines, Pixels, embed
@@ -42,4 +42,4 @@ def test_an_unknown_name_is_refused_with_those_that_there_are():
     with pytest.raises(
         InputError, match=r"expected one of the encoders trainable, pixels.*outlines.*resnet18.*'alexnet'"
     ):
-        embeddings_of(TrainConfig(objective="exact", encoder="alexnet"), TASK)
+        check_parts(TrainConfig(objective="exact", encoder="alexnet"))

@@ -130,5 +130,5 @@ def test_what_it_cannot_compare_is_refused():
     kinds = Candidates.from_lists([[(0, 2)]], classes={"name": 2, "relation": 2})
     with pytest.raises(InputError, match=r"one kind of label.*got name, relation"):
         AblSim()(torch.zeros(1, 2, 4).log_softmax(-1), kinds, embeddings=torch.zeros(1, 2, 3))
-    with pytest.raises(InputError, match="beam to be a whole number of at least 1"):
+    with pytest.raises(InputError, match="beam of at least 1"):
         AblSim(beam=0)

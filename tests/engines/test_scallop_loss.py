@@ -209,7 +209,7 @@ def test_unpruned_candidates_of_other_samples_are_refused():
 
 
 def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
-    with pytest.raises(InputError, match=r"None for all proofs\) to be a whole number from 1 to 10, got 11"):
+    with pytest.raises(InputError, match=r"None for all proofs\) of at least 1 and at most 10, a whole number, got 11"):
         ScallopLoss(11)
 
 

@@ -97,7 +97,7 @@ def test_the_wrong_shape_is_answered_with_the_right_one():
     log_probs, candidates = _sums(2)
     with pytest.raises(InputError, match=r"\(5, 2, 10\).*got \(5, 2, 9\)"):
         SemanticLoss()(log_probs[..., :9], candidates)
-    with pytest.raises(InputError, match="entropy weight of 0 or more, got -1"):
+    with pytest.raises(InputError, match="entropy weight to be a finite number of at least 0, got -1"):
         SemanticLoss(entropy=-1)
 
 

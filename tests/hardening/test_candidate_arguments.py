@@ -709,9 +709,9 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
 
 def test_seeds_are_whole_numbers() -> None:
     listed, lattice = Candidates.from_rule(sum, [8], 2, 10), Lattice.from_rule(*SUM, [8], 2, 10)
-    for seed in (-1, 0, 2**40, 2**64 - 1, np.int64(3)):
+    for seed in (0, 2**40, 2**63 - 1, np.int64(3)):
         assert listed.sample_at_random(3, seed).counts.tolist() == lattice.sample(3, seed).counts.tolist() == [3]
-    for seed in (1.5, "0", None, True, 2**64, -(2**70), [], torch.tensor(0.5)):
+    for seed in (-1, 1.5, "0", None, True, 2**63, -(2**70), [], torch.tensor(0.5)):
         refused(lambda seed=seed: listed.sample_at_random(3, seed))
         refused(lambda seed=seed: lattice.sample(3, seed))
 

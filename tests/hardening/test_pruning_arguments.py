@@ -37,7 +37,7 @@ NOT_GRAPHS: list[Any] = [
     None, 3, "graph", ProximityGraph, CANDIDATES, [(0, 2)], [], {}, {"label": EMBEDDINGS[:2]}, {"other": EMBEDDINGS},
     EMBEDDINGS[:2], EMBEDDINGS[:, :1], EMBEDDINGS[0], EMBEDDINGS.to("meta"), EMBEDDINGS * math.nan, [EMBEDDINGS, None],
     EMBEDDINGS.numpy()[:1], [EMBEDDINGS[:2], EMBEDDINGS], GRAPH.to("meta"), EMBEDDINGS.to_sparse(), sum,
-    ProximityGraph.from_edges([0], [6]), ProximityGraph.from_edges([-1], [2]), ProximityGraph.from_edges([9], [2]),
+    ProximityGraph.from_edges([0], [6]), ProximityGraph.from_edges([9], [2]),
     ProximityGraph.from_embeddings(EMBEDDINGS[:2], k=1), ProximityGraph.from_embeddings(torch.rand(9, 2, 4), k=1),
 ]  # fmt: skip
 SEEDS: list[Any] = [-1, 1.5, 2**70, math.nan, "0", None, [0], True]
@@ -101,7 +101,7 @@ def test_wrong_options_of_a_clipper_are_refused_when_it_is_built() -> None:
         "solver": ["gurobi", None, 3, ["highs"], ""],
         "mass": MASSES,
         "encoder": [3, "pixels", EMBEDDINGS, [Pixels()]],
-        "search": [3, "faiss", [ExactSearch()], {"label": 3}, EMBEDDINGS],
+        "search": [3, "annoy", [ExactSearch()], {"label": 3}, EMBEDDINGS],
         "neighbours": [3],
     }
     calls = [

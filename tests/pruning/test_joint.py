@@ -134,8 +134,8 @@ def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"trust": 1.5}, "between 0 and 1"),
-        ({"starts": 0}, "starts to be a whole number of at least 1"),
+        ({"trust": 1.5}, "above 0 and below 1"),
+        ({"starts": 0}, "starts of at least 1"),
         ({"log_probs": torch.zeros(2, 2, 3)}, "log_probs of shape"),
     ],
 )
@@ -147,7 +147,7 @@ def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -
 
 def test_a_mass_of_nothing_and_edges_to_nowhere_are_refused() -> None:
     candidates = Candidates.from_rule(sum, targets=[3, 3], slots=2, classes=4)
-    with pytest.raises(InputError, match="mass above 0"):
+    with pytest.raises(InputError, match="mass to be a finite number above 0"):
         clipper.infer(candidates, ProximityGraph.from_edges([0], [2]), starts=1).prune(0)
     with pytest.raises(InputError, match="instances"):
         clipper.infer(candidates, ProximityGraph.from_edges([0], [9]))
