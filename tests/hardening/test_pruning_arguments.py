@@ -147,7 +147,7 @@ def test_arrays_lists_and_embeddings_prune_like_tensors_and_graphs() -> None:
         EMBEDDINGS.numpy(),
         EMBEDDINGS.tolist(),
         [EMBEDDINGS],
-        (EMBEDDINGS.numpy(),),
+        [EMBEDDINGS.numpy()],
         {"label": EMBEDDINGS},
     ]
     for form in forms:

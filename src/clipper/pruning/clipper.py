@@ -79,7 +79,10 @@ class Clipper:
         if self.encoder is not None:
             check_encoder(self.encoder)
         searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
-        if not all(search in (None, "exact", "faiss") or hasattr(search, "find") for search in searches):
+        known = (
+            search in ("exact", "faiss") if isinstance(search, str) else hasattr(search, "find") for search in searches
+        )
+        if self.search is not None and not all(known):
             raise InputError(
                 'expected the search "exact", "faiss", one such as ExactSearch(), or a mapping to some, '
                 f"got {shown(self.search)}"
