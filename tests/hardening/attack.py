@@ -13,9 +13,12 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from clipper.errors import ClipperError
 
@@ -141,6 +144,18 @@ class Clippers:
 def listing(folder: Path) -> dict[str, bytes]:
     """Everything below a folder, to see that a command that failed wrote nothing."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The system refuses to let a file grow past the size, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def check_all_answer(calls: Sequence[tuple[str, Callable[[], Any]]]) -> tuple[int, int]:

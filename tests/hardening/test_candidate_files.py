@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,16 @@ import torch
 
 from clipper import Candidates
 from clipper.errors import ClipperError, FileError, InputError
-from tests.hardening.attack import EFFORT, Clippers, answered, check_all_answer, damaged, listing, refused
+from tests.hardening.attack import (
+    EFFORT,
+    Clippers,
+    answered,
+    check_all_answer,
+    damaged,
+    files_of_at_most,
+    listing,
+    refused,
+)
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
@@ -243,17 +249,6 @@ def test_row_groups_may_end_within_a_sample(tmp_path: Path, clippers: Clippers, 
     assert same(*kept)
 
 
-@contextmanager
-def _files_up_to(size: int) -> Iterator[None]:
-    """As if the disk were full after so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     candidates = Candidates.from_rule(sum, list(range(19)) * 50, 2, 10)
     (tmp_path / "folder").mkdir()
@@ -267,7 +262,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
         refused(lambda place=place: candidates.write(place))
         assert listing(tmp_path) == before
     for size in (0, 100, 1000):
-        with _files_up_to(size):
+        with files_of_at_most(size):
             assert isinstance(refused(lambda: candidates.write(tmp_path / "full.parquet")), FileError)
         assert listing(tmp_path) == before
     candidates.write(tmp_path / "fits.parquet")

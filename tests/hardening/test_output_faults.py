@@ -6,8 +6,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,10 @@ from clipper.benchmarks.tables import Ledger
 from clipper.engines import SemanticLoss
 from clipper.errors import FileError
 from clipper.training import Figures, Record, TrainConfig, train
-from tests.hardening.attack import Clippers, listing, refused
+from tests.hardening.attack import Clippers, files_of_at_most, listing, refused
 
-resource = pytest.importorskip("resource")
 LONG = "x" * 300
 RECORD = Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The system refuses to let a file grow past the size, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def learn(path: Path) -> Any:
