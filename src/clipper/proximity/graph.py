@@ -23,6 +23,7 @@ from clipper.proximity.neighbours import (
     NeighbourSearch,
     Progress,
     Vectors,
+    joined,
     own_group_size,
 )
 
@@ -93,10 +94,8 @@ class ProximityGraph:
         k = None if k is None else whole_number(k, "k", 1)
         radius = None if radius is None else real_number(radius, "radius", above=0, finite=False)
         share = None if share is None else real_number(share, "share of edges", above=0, most=1)
-        mutual, within_sample, allow_fewer = (
-            yes_or_no(value, name)
-            for value, name in ((mutual, "mutual"), (within_sample, "within_sample"), (allow_fewer, "allow_fewer"))
-        )
+        mutual, within_sample = yes_or_no(mutual, "mutual"), yes_or_no(within_sample, "within_sample")
+        allow_fewer = yes_or_no(allow_fewer, "allow_fewer")
         _check_arguments(k, radius, metric, mutual, pool, search)
         embeddings = one_table(embeddings)
         if isinstance(embeddings, Sequence):
@@ -122,9 +121,9 @@ class ProximityGraph:
         if not found:
             nothing = torch.empty(0, dtype=torch.long)
             return cls.from_edges(nothing, nothing)
-        graph = cls._assembled(found, cosine=metric == "cosine")
-        instances = _size(embeddings), _size(embeddings if pool is None else pool.embeddings)
-        graph = cls(graph.source, graph.target, graph.distance, instances)
+        own = _size(embeddings)
+        instances = own, own if pool is None else _size(pool.embeddings)
+        graph = cls._assembled(found, cosine=metric == "cosine", instances=instances)
         return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
@@ -160,26 +159,30 @@ class ProximityGraph:
         wrong = [type(graph).__name__ for graph in graphs if not isinstance(graph, ProximityGraph)]
         if wrong or not graphs:
             raise InputError(f"expected a list of at least one graph to merge, got {wrong[0] if wrong else 'none'}")
-        joined = cls._assembled([Neighbours(g.source, g.target, g.distance) for g in graphs], cosine=False)
-        order = joined.target.argsort(stable=True)  # the edges are sorted by source and distance already
-        order = order[joined.source[order].argsort(stable=True)]
-        source, target = joined.source[order], joined.target[order]
+        merged = cls._assembled(
+            [Neighbours(g.source, g.target, g.distance) for g in graphs], instances=graphs[0].instances
+        )
+        order = merged.target.argsort(stable=True)  # the edges are sorted by source and distance already
+        order = order[merged.source[order].argsort(stable=True)]
+        source, target = merged.source[order], merged.target[order]
         again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
         first = torch.cat([again.new_ones(1), ~again])[: len(source)]
         keep = torch.zeros_like(first).scatter_(0, order, first)
-        return replace(joined._subset(keep), instances=graphs[0].instances)
+        return merged._subset(keep)
 
     @classmethod
-    def _assembled(cls, found: list[Neighbours], *, cosine: bool) -> ProximityGraph:
-        joint = cls.joined([cls(f.query, f.index, f.distance) for f in found])
-        source, target, distance = joint.source, joint.target, joint.distance
+    def _assembled(
+        cls, found: list[Neighbours], *, instances: tuple[int, int] | None, cosine: bool = False
+    ) -> ProximityGraph:
+        joint = joined(found)
+        source, target, distance = joint.query, joint.index, joint.distance
         if cosine:
             distance = distance.square() / 2  # of unit vectors: 1 - cos
         if len(found) > 1:
             order = distance.argsort(stable=True)
             order = order[source[order].argsort(stable=True)]
             source, target, distance = source[order], target[order], distance[order]
-        return cls(source, target, distance)
+        return cls(source, target, distance, instances)
 
     def _gated(self, radius: float | None, mutual: bool, share: float | None) -> ProximityGraph:
         graph = self

@@ -148,7 +148,7 @@ class ExactSearch:
                     counted = self._count(queries, pool, radius, width, rows)
                 parts[:0] = [(start, (start + stop) // 2), ((start + stop) // 2, stop)]
                 continue
-            if len(tied):
+            if tied is not None and len(tied):
                 scale = None if start or self.distance else scale_of(queries.values, pool.values, pool.values.dtype)
                 if scale not in (None, 1):
                     return scaled_back(self.find(*scaled(queries, pool, scale), k, radius * scale, progress), scale)
@@ -175,7 +175,7 @@ class ExactSearch:
 
     def _find_for(
         self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int, ties: _Ties
-    ) -> tuple[Neighbours | None, Tensor]:
+    ) -> tuple[Neighbours | None, Tensor | None]:
         """The neighbours of some queries, and the queries that are left out because too many pairs are in doubt.
 
         None for the neighbours if they are too many to list at once.
@@ -206,7 +206,7 @@ class ExactSearch:
                     score, limit.masked_fill(tied, -math.inf), most if k is None and len(score) > 1 else score.numel()
                 )
                 if entries is None:
-                    return None, queries.group[:0]
+                    return None, None
             query, index = entries
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
@@ -219,7 +219,7 @@ class ExactSearch:
             doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
             found = self._measured(queries.values, pool.values, found, doubtful)
         best = found if single and radius == math.inf else best_pairs(found, k, radius)
-        return best, best.query[:0] if tied is None else tied.nonzero().flatten()
+        return best, None if tied is None else tied.nonzero().flatten()
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.
@@ -317,7 +317,7 @@ def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor, f
     underflow = a.shape[1] * torch.finfo(score.dtype).tiny
     longest = b_norm.max()
     largest = float(longest if queries is pool else torch.maximum(longest, a_norm.max()))
-    return score, 2 * unit * (a_norm + longest) + underflow, 4 * unit * largest + underflow
+    return score, (a_norm + longest).mul_(2 * unit).add_(underflow), 4 * unit * largest + underflow
 
 
 def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor:

@@ -254,8 +254,8 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
         return
     _check_known(graph.source, candidates, "source")
     _check_known(graph.target, pool, "target")
-    tables = {id(table): table for table in (candidates, pool)}.values()
-    if len(candidates.kinds) == 1 and not any(table.ragged for table in tables):
+    ragged = candidates.ragged or (pool is not candidates and pool.ragged)
+    if len(candidates.kinds) == 1 and not ragged:
         return  # one kind, and no slot is unused
     kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
     wrong = (kinds != others) | (kinds < 0)
