@@ -306,7 +306,7 @@ def test_a_crafted_features_file_is_refused_by_the_command_line_and_leaves_nothi
         before = listing(tmp_path)
         ran = clippers.run(*TRAIN, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), CLIPPER_OFFLINE="1")
         ran.check_refused()
-        assert "features.npy" in ran.err, ran.err
+        assert "features" in ran.err, ran.err
         assert listing(tmp_path) == before
 
 
