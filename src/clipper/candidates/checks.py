@@ -138,7 +138,7 @@ def allowed_by_slot(allowed: Tensor, n: int, m: int, c: int) -> Tensor:
 
 
 def known_samples(samples: Tensor | Sequence[int] | slice, n: int, device: torch.device) -> Tensor:
-    """The ids of some of `n` samples, `(b,)`, in the given order; a sample may come twice. A mask is read as ids."""
+    """The ids of some of `n` samples, `(b,)`, in the given order; a sample may come twice. A mask selects samples."""
     if isinstance(samples, slice):
         samples = _sliced(n, samples)
     ids = as_tensor(samples, "sample ids").to(device)

@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.checks import kind_of_label
-from clipper.errors import InputError
+from clipper.candidates.checks import gold_labels, kind_of_label
 
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
@@ -96,14 +94,7 @@ def because(reason: str | None) -> str:
 
 def as_labels(gold: Any, candidates: CandidateSet) -> Tensor:
     """Gold labels `(n, m)` as a tensor beside the candidates; arrays and lists will do."""
-    labels = as_tensor(gold, "gold", candidates.device).to(candidates.device)
-    expected = (candidates.samples, candidates.slots)
-    whole = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
-    if tuple(labels.shape) != expected or not whole:
-        raise InputError(
-            f"expected gold of shape {expected}, whole labels, got {tuple(labels.shape)} of {labels.dtype}"
-        )
-    return labels.long()
+    return gold_labels(gold, candidates.samples, candidates.slots, candidates.device)
 
 
 def share_kept(before: Tensor, after: Tensor) -> float:
