@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clipper.benchmarks.runs import run
-from clipper.benchmarks.speed import Progress
+from clipper.benchmarks.timing import Progress
 from clipper.training import Record, TrainConfig
 from clipper.training.config import TrainObjective
 

@@ -15,8 +15,7 @@ from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.preview import contact_sheet, moving_preview
 from clipper.benchmarks.mugen.problem import HELD_OUT
 from clipper.cli.console import errors, output, print_json
-from clipper.cli.options import LAST_SEED, MOST, Json
-from clipper.cli.outputs import writable
+from clipper.cli.options import LAST_SEED, MOST, Json, writable
 from clipper.errors import InputError
 
 

@@ -11,8 +11,7 @@ from clipper.benchmarks.comparison import compare
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import measure_retention
 from clipper.cli.console import errors, output, progress_bars, table
-from clipper.cli.options import MOST
-from clipper.cli.outputs import writable
+from clipper.cli.options import MOST, writable
 from clipper.errors import require
 from clipper.report.demo import COLUMNS, comparison_rows, write_demo_report
 from clipper.report.verdict import verdict

@@ -9,7 +9,7 @@ import typer
 
 from clipper.benchmarks.tables import Ledger
 from clipper.cli.console import errors, output
-from clipper.cli.outputs import writable
+from clipper.cli.options import writable
 from clipper.errors import FileError
 from clipper.files import written_whole
 from clipper.report.results import results_document

@@ -16,8 +16,7 @@ from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.cli.options import MOST, DataRoot
-from clipper.cli.outputs import writable
+from clipper.cli.options import MOST, DataRoot, writable
 from clipper.errors import InputError, require
 from clipper.report.table_files import RECORDS, write_table
 from clipper.report.table_text import by_task

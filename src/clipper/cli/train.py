@@ -13,8 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.cli.options import DataRoot
-from clipper.cli.outputs import writable
+from clipper.cli.options import DataRoot, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
 from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard

@@ -6,18 +6,57 @@ Two classes that may change places without a sample noticing are told apart by n
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.errors import BudgetError
+from clipper.benchmarks.datasets import Images
+from clipper.benchmarks.tasks import RULES, gold_of
+from clipper.errors import BudgetError, InputError
 
 MOST = 100_000
 """Ways to name the classes that are listed before it is too many."""
 
 Names = tuple[int, ...]
 """The label of each class."""
+
+
+def measure_ceiling(
+    images: Images, test: Images, rule: str, samples: int, slots: int, seeds: Sequence[int]
+) -> dict[str, Any]:
+    """The share of held-out images whose class is identified, for each draw of the samples.
+
+    Args:
+        images: where the samples are drawn from.
+        test: the held-out images.
+        rule: the task's name.
+        samples: how many, `n`.
+        slots: images per sample, `m`.
+        seeds: one for each draw.
+
+    Returns:
+        The mean, the mean for who can see that classes differ, and a row for each draw.
+    """
+    if rule not in RULES:
+        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
+    share = torch.bincount(test.labels, minlength=images.classes) / len(test.labels)
+    rows: list[dict[str, Any]] = []
+    for seed in seeds:
+        names = consistent_names(RULES[rule], gold_of(images, rule, samples, slots, seed), images.classes)
+        rows.append({"seed": seed, **_left_open(names, share), "distinct": _left_open(distinct(names), share)})
+    return {
+        "mean": statistics.mean(row["identified"] for row in rows),
+        "mean_distinct": statistics.mean(row["distinct"]["identified"] for row in rows),
+        "rows": rows,
+    }
+
+
+def _left_open(names: Sequence[Names], share: Tensor) -> dict[str, Any]:
+    known = identified(names)
+    return {"ways": len(names), "open": (~known).nonzero()[:, 0].tolist(), "identified": float(share[known].sum())}
 
 
 def consistent_names(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import torch
 
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.speed import Progress
-from clipper.benchmarks.tasks import draw
+from clipper.benchmarks.tasks import RULES, draw
+from clipper.benchmarks.timing import Progress, Setting, race
 from clipper.candidates import Candidates, Lattice
+from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
 from clipper.pruning.joint import NEIGHBOURS
@@ -37,6 +37,8 @@ def measure_inference(
         progress: called with what is done.
         seed: of the draws.
     """
+    if rule not in RULES:
+        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
     stage = f"{rule.upper()}-{slots}, n={samples:,}"
     progress(stage, 0, 3)
     task = draw(images, rule, samples, slots, seed)
@@ -72,24 +74,20 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
         >>> sorted(race)
         ['lattice_milliseconds', 'list_milliseconds', 'times']
     """
-    contestants: dict[str, Factor] = {
+    factors: dict[str, Factor] = {
         "list": CandidateFactor(candidates),
         "lattice": LatticeFactor(Lattice.from_candidates(candidates)),
     }
     shape = candidates.samples * candidates.slots, candidates.classes, _STARTS
     generator = torch.Generator().manual_seed(seed)
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(rounds + 1):
+
+    def setting_of(_: int) -> Setting:
         field = 3 * torch.randn(shape, generator=generator)
-        for name, factor in list(contestants.items())[:: 1 if turn % 2 else -1]:
-            start = time.perf_counter()
-            factor.marginals(field)
-            if turn:  # the first round warms up
-                times[name].append(time.perf_counter() - start)
-    pairs = zip(times["list"], times["lattice"], strict=True)
-    return {f"{name}_milliseconds": 1e3 * statistics.median(values) for name, values in times.items()} | {
-        "times": statistics.median(listed / walked for listed, walked in pairs)
-    }
+        return lambda: field, {name: factor.marginals for name, factor in factors.items()}
+
+    times = race(setting_of, rounds)
+    medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
+    return medians | {"times": times.ratio("list", "lattice")}
 
 
 def _peak() -> float | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from clipper.benchmarks.datasets import Images
 from clipper.benchmarks.parts import clip_of, embeddings_of, engine_of, network_of, normalised, optimiser_of
-from clipper.benchmarks.speed import Progress
 from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.timing import Progress, ticks
 from clipper.training import Figures, Samples, TrainConfig, train
 from clipper.training.config import TrainObjective
 
@@ -40,12 +40,12 @@ def measure_overhead(
     ]
     task = draw(images, base.rule, samples, base.slots)
     epochs: list[list[list[Figures]]] = [[] for _ in settings]
+    tick = ticks(progress, "training", (rounds + 1) * len(settings))
     for turn in range(rounds + 1):
-        for i, config in enumerate(settings):
-            figures = _two_epochs(replace(config, seed=turn), task, images.classes)
-            if turn:  # the first round warms up
-                epochs[i].append(figures)
-            progress("training", turn * len(settings) + i + 1, (rounds + 1) * len(settings))
+        for config, figures in zip(settings, epochs, strict=True):
+            measured = _two_epochs(replace(config, seed=turn), task, images.classes)
+            figures += [measured] if turn else []  # the first round warms up
+            tick()
     batches = -(-samples // base.batch)
     return [_row(config, figures, batches) for config, figures in zip(settings, epochs, strict=True)]
 
