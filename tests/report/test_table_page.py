@@ -9,7 +9,7 @@ import pytest
 
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import Ledger, Selection, summarise
-from clipper.benchmarks.tables.total import SUM
+from clipper.benchmarks.tables.catalogue import SUM
 from clipper.report.table_files import write_table
 from clipper.report.table_html import results_table
 from clipper.report.table_text import NOTHING, rows_of

@@ -37,7 +37,7 @@ def prune(
     """Closed forms against HiGHS and CP-SAT and against a search alone, on batches of 64; growth to 100,000 samples."""
     images = mnist() if data == "mnist" else digits()
     with progress_bars() as report:
-        document = {
+        document: dict[str, Any] = {
             "data": images.name,
             "batch": 64,
             "threads": torch.get_num_threads(),

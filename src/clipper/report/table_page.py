@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clipper.benchmarks.tables import Entry, Table, deviations
-from clipper.benchmarks.tables.layout import Measure
+from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
-from clipper.benchmarks.tables.variants import MEANING
 from clipper.errors import ClipperError
 from clipper.report.claims import CLAIM_COLUMNS, claims_of
 from clipper.report.curves import accuracy_figure
@@ -16,6 +15,7 @@ from clipper.report.page import figure, html_table, paragraphs, terms, write_pag
 from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
 from clipper.report.run_page import sections_of, settings
 from clipper.report.table_html import results_table
+from clipper.report.verdict import verdict
 
 FEWEST = 3
 """Measurements that make a curve."""
@@ -57,6 +57,8 @@ def _meanings(table: Table, entries: Sequence[Entry]) -> str:
 
 
 def _claims(table: Table, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    if not table.published:
+        return [("What it is worth", paragraphs(verdict(entries)))]
     claims = claims_of(table, entries)
     return [("What reproduces", html_table(CLAIM_COLUMNS, [claim.as_row() for claim in claims]))] if claims else []
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
-from clipper.benchmarks.comparison import Comparison
 from clipper.benchmarks.statistics import interval
+from clipper.benchmarks.tables import Entry
+from clipper.report.claims import _paired
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "the ceiling"}
+_QUESTIONS = (("exact", "none"), ("paper", "none"), ("exact", "random"), ("exact", "paper"), ("gold", "exact"))
 
 
-def verdict(comparison: Comparison) -> list[str]:
-    """One sentence for each question that the runs can answer."""
-    questions = (("exact", "none"), ("paper", "none"), ("exact", "random"), ("exact", "paper"), ("gold", "exact"))
-    asked = [pair for pair in questions if set(pair) <= comparison.records.keys()]
+def verdict(entries: Sequence[Entry]) -> list[str]:
+    """One sentence for each question that the runs of a column can answer."""
+    found = {entry.place.config.objective: entry for entry in entries if entry.records}
     return [
-        sentence(_SPOKEN.get(method, method), _SPOKEN.get(other, other), comparison.gain(method, other))
-        for method, other in asked
+        sentence(_SPOKEN.get(method, method), _SPOKEN.get(other, other), _paired(found[method], found[other]))
+        for method, other in _QUESTIONS
+        if {method, other} <= found.keys() and _paired(found[method], found[other])
     ]
 
 
