@@ -8,8 +8,10 @@ import statistics
 import pytest
 
 from clipper.benchmarks.datasets import data_folders, digits, mnist
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.max import MAX
 from clipper.benchmarks.retention import measure_retention
-from clipper.benchmarks.tasks import draw
+from clipper.benchmarks.sum import SUM
 from clipper.errors import ClipperError
 
 needs_mnist = pytest.mark.skipif(
@@ -52,8 +54,8 @@ def test_missing_and_damaged_files_are_named(tmp_path, monkeypatch) -> None:  # 
 
 
 def test_no_image_is_drawn_twice_and_too_few_are_an_error() -> None:
-    task = draw(digits(), "max", samples=599, slots=3)
+    task = draw(digits(), MAX, samples=599, slots=3)
     assert task.inputs.shape == (599, 3, 1, 8, 8)
     assert bool((task.gold.amax(1) == task.targets).all())
     with pytest.raises(ClipperError, match="1800 images"):
-        draw(digits(), "sum", samples=600, slots=3)
+        draw(digits(), SUM, samples=600, slots=3)

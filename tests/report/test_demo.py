@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from clipper.benchmarks.comparison import METHODS, compare
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.retention import Retention
 from clipper.report.demo import comparison_rows, write_demo_report
 from clipper.report.verdict import sentence, verdict
-from clipper.training import TrainConfig
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compare(TrainConfig(samples=8, slots=2, epochs=2), 2, lambda *_: None)
+    return compare(RunConfig(samples=8, slots=2, epochs=2), 2, lambda *_: None)
 
 
 def test_every_objective_sees_the_same_seeds(comparison):
@@ -21,7 +21,7 @@ def test_every_objective_sees_the_same_seeds(comparison):
 
 
 def test_the_random_control_keeps_as_much_as_exact_on_a_frozen_encoder():
-    config = TrainConfig(samples=20, slots=2, epochs=2, encoder="pixels")
+    config = RunConfig(samples=20, slots=2, epochs=2, encoder="pixels")
     frozen = compare(config, 1, lambda *_: None, methods=("exact", "random"))
     assert frozen.retained("random") == frozen.retained("exact")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from clipper.benchmarks.config import RunConfig, TrainObjective
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.speed import Progress
-from clipper.training import Record, TrainConfig
-from clipper.training.config import TrainObjective
+from clipper.training import Record
 
 METHODS: tuple[TrainObjective, ...] = ("none", "paper", "exact", "random", "gold")
 NAMES = {
@@ -50,12 +50,12 @@ class Comparison:
 
 
 def compare(
-    config: TrainConfig, seeds: int, progress: Progress, methods: Sequence[TrainObjective] = METHODS
+    config: RunConfig, seeds: int, progress: Progress, methods: Sequence[TrainObjective] = METHODS
 ) -> Comparison:
     """Train with every objective on every seed; a seed means the same samples and first weights for all.
 
     Examples:
-        >>> tiny = TrainConfig(samples=10, slots=2, epochs=1)
+        >>> tiny = RunConfig(samples=10, slots=2, epochs=1)
         >>> comparison = compare(tiny, 2, lambda *_: None, methods=("none", "exact"))
         >>> len(comparison.gain("exact", over="none"))
         2

@@ -9,37 +9,31 @@ from typing import Any
 
 import torch
 
-from clipper.benchmarks.datasets import Images
 from clipper.benchmarks.speed import Progress
-from clipper.benchmarks.tasks import draw
 from clipper.candidates import Candidates, Lattice
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
 from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.training import Samples
 
 _STARTS = 4
 """Starts of a round that is raced."""
 
 
-def measure_inference(
-    images: Images, rule: str, samples: int, slots: int, rounds: int, progress: Progress, seed: int = 0
-) -> dict[str, Any]:
+def measure_inference(task: Samples, name: str, rounds: int, progress: Progress, seed: int = 0) -> dict[str, Any]:
     """Infer once, with automatic settings, and say what it took and how much of it is right.
 
     Args:
-        images: where the samples are drawn from.
-        rule: the task's name.
-        samples: how many, `n`.
-        slots: images per sample, `m`.
+        task: the samples, with their gold labels.
+        name: what the task is called.
         rounds: of messages through the formulas that are raced.
         progress: called with what is done.
         seed: of the draws.
     """
-    stage = f"{rule.upper()}-{slots}, n={samples:,}"
+    stage = f"{name}, n={len(task):,}"
     progress(stage, 0, 3)
-    task = draw(images, rule, samples, slots, seed)
     start = time.perf_counter()
     graph = ProximityGraph.from_embeddings(embed(Outlines(), task.inputs), k=NEIGHBOURS)
     found = time.perf_counter()
@@ -49,8 +43,8 @@ def measure_inference(
     done = time.perf_counter()
     progress(stage, 2, 3)
     row = {
-        "task": f"{rule.upper()}-{slots}",
-        "samples": samples,
+        "task": name,
+        "samples": len(task),
         "candidates": len(task.candidates),
         "neighbours_seconds": found - start,
         "inference_seconds": done - found,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.sum import SUM
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
+from clipper.training import Samples
 
 METHODS = ("paper", "exact", "random")
 
@@ -31,10 +33,11 @@ def measure_retention(
     """Prune one epoch's batches of SUM-`slots` with raw pixels as the encoder; "random" imitates "exact"."""
     rows = {method: Retention(method, [], []) for method in METHODS}
     for seed in range(seeds):
-        task = draw(images, "sum", samples, slots, seed)
+        task = draw(images, SUM, samples, slots, seed)
         kept = dict.fromkeys(METHODS, 0)
         gold = dict.fromkeys(METHODS, 0)
-        for ids in task.batches(batch, seed):
+        order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
+        for ids in torch.split(order, batch):
             for method, pruning in _prunings(task, ids, k, seed).items():
                 kept[method] += len(pruning.candidates)
                 gold[method] += int(pruning.candidates.contains(task.gold[ids]).sum())
@@ -44,7 +47,7 @@ def measure_retention(
     return list(rows.values())
 
 
-def _prunings(task: Task, ids: torch.Tensor, k: int, seed: int) -> dict[str, Pruning]:
+def _prunings(task: Samples, ids: torch.Tensor, k: int, seed: int) -> dict[str, Pruning]:
     candidates = task.candidates.batch(ids)
     graph = ProximityGraph.from_embeddings(task.inputs[ids].flatten(2), k=k)
     exact = prune(candidates, graph, "exact")

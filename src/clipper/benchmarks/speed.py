@@ -11,11 +11,13 @@ from typing import Any
 import torch
 
 from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.sum import SUM
 from clipper.candidates import Candidates
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
 from clipper.pruning.objectives import Objective, Solver
+from clipper.training import Samples
 
 Progress = Callable[[str, int, int], None]
 SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
@@ -49,7 +51,7 @@ def race(images: Images, rounds: int, progress: Progress, batch: int = 64) -> li
     for i, case in enumerate(CASES):
         times: dict[str, list[float]] = {}
         for turn in range(rounds + 2):
-            task = draw(images, "sum", batch, case.slots, seed=turn)
+            task = draw(images, SUM, batch, case.slots, seed=turn)
             for name, seconds in _one_round(task, case).items():
                 if turn >= 2:  # the first two rounds warm up
                     times.setdefault(name, []).append(seconds)
@@ -58,7 +60,7 @@ def race(images: Images, rounds: int, progress: Progress, batch: int = 64) -> li
     return rows
 
 
-def _one_round(task: Task, case: Case) -> dict[str, float]:
+def _one_round(task: Samples, case: Case) -> dict[str, float]:
     embeddings = task.inputs.flatten(2)  # raw pixels
     graph = ProximityGraph.from_embeddings(embeddings, k=case.k)
     clip = Clipper(k=case.k, objective=case.objective)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
 import typer
 from torch import Tensor
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.identifiability import Names, consistent_names, distinct, identified
-from clipper.benchmarks.tasks import RULES, gold_of
+from clipper.benchmarks.registry import benchmark_named
 from clipper.cli.console import output, print_json, table
 from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
 from clipper.errors import InputError
-from clipper.training.config import DataSet
 
 
 def register(bench: typer.Typer) -> None:
@@ -28,7 +29,7 @@ def bench_ceiling(
     rule: Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")] = "max",
     slots: Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")] = 4,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples to learn from.")] = 1_000,
-    data: Annotated[DataSet, typer.Option(help="Where the images come from.")] = "mnist",
+    data: Annotated[str, typer.Option(help="Where the images come from.")] = "mnist",
     seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Draws of the samples.")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of them.")] = 0,
     data_root: DataRoot = None,
@@ -39,13 +40,15 @@ def bench_ceiling(
     Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
     that they differ: hence a second figure, for names that are distinct.
     """
-    if rule not in RULES:
-        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
+    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root, per_sample=1)
     images, test = train_and_test(data, data_root)
     share = torch.bincount(test.labels, minlength=images.classes) / len(test.labels)
     rows: list[dict[str, Any]] = []
     for seed in range(first_seed, first_seed + seeds):
-        names = consistent_names(RULES[rule], gold_of(images, rule, samples, slots, seed), images.classes)
+        benchmark = benchmark_named(rule)(replace(base, seed=seed))
+        if benchmark.rule is None or benchmark.samples.gold is None:
+            raise InputError(f"expected a rule on single labels, with gold labels, got {rule!r}")
+        names = consistent_names(benchmark.rule, benchmark.samples.gold, images.classes)
         rows.append({"seed": seed, **_left_open(names, share), "distinct": _left_open(distinct(names), share)})
     mean = statistics.mean(row["identified"] for row in rows)
     mean_distinct = statistics.mean(row["distinct"]["identified"] for row in rows)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
 import typer
 
-from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.inference import measure_inference
-from clipper.benchmarks.tasks import RULES
+from clipper.benchmarks.registry import benchmark_named
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
-from clipper.errors import InputError
-from clipper.training.config import DataSet
 
 COSTS = ["pool", "candidates", "graph", "inference", "peak", "right", "gold kept"]
 RACE = ["pool", "list, ms", "lattice, ms", "list ÷ lattice"]
@@ -31,18 +30,21 @@ def bench_infer(
         list[int] | None,
         typer.Option("--samples", "-n", min=1, max=MOST, help="Samples in the pool, 1,000 by default; repeat it."),
     ] = None,
-    data: Annotated[DataSet, typer.Option(help="Where the images come from; the digits are embedded.")] = "mnist",
+    data: Annotated[str, typer.Option(help="Where the images come from; the digits are embedded.")] = "mnist",
     rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of list against lattice.")] = 5,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Joint inference with automatic settings: seconds, memory, labels right; and a round by list and by lattice."""
-    if rule not in RULES:
-        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
-    images, _ = train_and_test(data, data_root)
+    base = RunConfig(rule=rule, slots=slots, data=data, seed=seed, data_root=data_root)
     with progress_bars() as report:
-        rows = [measure_inference(images, rule, n, slots, rounds, report, seed) for n in samples or [1_000]]
+        rows = [
+            measure_inference(
+                benchmark_named(rule)(replace(base, samples=n)).samples, f"{rule.upper()}-{slots}", rounds, report, seed
+            )
+            for n in samples or [1_000]
+        ]
     document = {"data": data, "threads": torch.get_num_threads(), "rows": rows}
     if json:
         print_json(document)

@@ -8,13 +8,12 @@ import torch
 import typer
 
 from clipper.benchmarks.alignment_loss import race_alignments
-from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.config import EngineName, RunConfig
+from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.loss import SLOTS, growth, race_losses
 from clipper.benchmarks.overhead import measure_overhead
-from clipper.benchmarks.tasks import MOST_SLOTS
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import MOST, DataRoot, Json
-from clipper.training.config import DataSet, EngineName
 
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
 """Contestants of `bench loss`, and what they are called in the table."""
@@ -30,16 +29,16 @@ def register(bench: typer.Typer) -> None:
 def bench_train(
     rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each trains two epochs of every setting.")] = 5,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples per epoch.")] = 320,
-    data: Annotated[DataSet, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
+    data: Annotated[str, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     k: Annotated[int, typer.Option("-k", min=1, max=MOST, help="Neighbours per instance.")] = 1,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
-    images, _ = train_and_test(data, data_root)
+    base = RunConfig(data=data, samples=samples, engine=engine, k=k, objective="none", data_root=data_root)
     with progress_bars() as report:
-        rows = measure_overhead(images, rounds, report, samples=samples, engine=engine, k=k)
+        rows = measure_overhead(base, rounds, report)
     document = {"data": data, "engine": engine, "k": k, "batch": 64, "threads": torch.get_num_threads(), "rows": rows}
     if json:
         print_json(document)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from clipper.benchmarks.comparison import compare
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import measure_retention
 from clipper.cli.console import errors, output, progress_bars, table
@@ -16,7 +17,6 @@ from clipper.cli.outputs import writable
 from clipper.errors import require
 from clipper.report.demo import COLUMNS, comparison_rows, write_demo_report
 from clipper.report.verdict import verdict
-from clipper.training import TrainConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def demo(
     epochs: Annotated[int, typer.Option(min=1, max=MOST, help="Passes over the samples.")] = 50,
 ) -> None:
     """Learn digits from 100 sums of three: without pruning, with it, with the random control; about a minute."""
-    config = TrainConfig(epochs=epochs)
+    config = RunConfig(epochs=epochs)
     require("matplotlib", extra="report")
     with writable(out / "index.html"):  # before the work, not after it
         with progress_bars() as report:

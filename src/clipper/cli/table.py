@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.parts import check_parts
+from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named, table_shown
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.grid import Outcome, run_cells
@@ -66,7 +66,7 @@ def table(
     if ledger.cut_off:
         errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
     for place in chosen.places():
-        check_parts(place.config)
+        benchmark_named(place.config.rule).check(place.config)
     require("matplotlib", extra="report")
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), out / RECORDS):
         failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)

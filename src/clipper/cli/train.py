@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from clipper.benchmarks.config import EngineName, OptimiserName, RunConfig, TrainObjective, When
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
 from clipper.cli.options import DataRoot
 from clipper.cli.outputs import writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
-from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
+from clipper.training import Figures, Moment, Record, Watch, tensorboard
 from clipper.training.record import check_record
 
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule,
+        str,
         typer.Option(
             help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
         ),
@@ -38,9 +38,9 @@ def train(
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
     per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet,
+        str,
         typer.Option(help="The digits are embedded, scenes are generated; the others are looked for in --data-root."),
-    ] = "digits",
+    ] = "auto",
     names: Annotated[int, typer.Option(help="With the rule vqar: of how many names the objects are.")] = 50,
     network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
@@ -52,7 +52,7 @@ def train(
             "none: the baseline. gold: the ceiling."
         ),
     ] = "exact",
-    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
+    k: Annotated[int | None, typer.Option("-k", help="Neighbours per instance; 8 with joint, else 1.")] = None,
     encoder: Annotated[
         str,
         typer.Option(help="trainable: the network's own layer. Frozen: pixels, outlines, resnet18, mobilenet-v2 …"),
@@ -84,7 +84,7 @@ def train(
 
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
-    config = TrainConfig(
+    config = RunConfig(
         rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, names=names, network=network,
         engine=engine, engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder,
         when=when, passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy,
@@ -106,7 +106,7 @@ def train(
 
 
 def _run(
-    config: TrainConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
+    config: RunConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
 ) -> Record:
     check_record(path, config)
     checkpoint = path.with_suffix(".pt")
@@ -140,7 +140,7 @@ def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -
     return files
 
 
-def _name(config: TrainConfig) -> str:
+def _name(config: RunConfig) -> str:
     task = f"{config.data}-{config.rule}{config.slots}-n{config.samples}"
     return f"{task}-{config.engine}-{config.objective}-seed{config.seed}"
 

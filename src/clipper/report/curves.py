@@ -19,8 +19,8 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
     Epochs in which a run was not measured are passed over.
 
     Examples:
-        >>> from clipper.training import TrainConfig
-        >>> runs = [Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> from clipper.benchmarks.config import RunConfig
+        >>> runs = [Record(RunConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
         >>> accuracy_figure({"exact": runs})[:4]
         '<svg'
     """
@@ -88,9 +88,9 @@ def by_epoch(records: Sequence[Record], value: Callable[[Figures], float | None]
     """A value of each run that has it, by epoch, ascending.
 
     Examples:
-        >>> from clipper.training import TrainConfig
+        >>> from clipper.benchmarks.config import RunConfig
         >>> epochs = [Figures(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), Figures(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
-        >>> by_epoch([Record(TrainConfig(), epochs)] * 2, lambda figures: figures.accuracy)
+        >>> by_epoch([Record(RunConfig(), epochs)] * 2, lambda figures: figures.accuracy)
         {2: [0.5, 0.5]}
     """
     found: dict[int, list[float]] = {}

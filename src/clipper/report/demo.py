@@ -7,9 +7,10 @@ from pathlib import Path
 
 from clipper.benchmarks.comparison import NAMES, Comparison
 from clipper.benchmarks.datasets import digits
+from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.retention import Retention
 from clipper.benchmarks.statistics import spread
-from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.sum import SUM
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
 from clipper.report.curves import learning_figure
@@ -18,6 +19,7 @@ from clipper.report.inspector import inspect
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure
 from clipper.report.verdict import verdict
+from clipper.training import Samples as Task
 
 COLUMNS = ["objective", "accuracy, %", "candidates kept, %", "gold labels kept, %"]
 
@@ -83,7 +85,7 @@ def _pruning_sections(rows: Sequence[Retention]) -> list[tuple[str, str]]:
 
 
 def _pruned() -> tuple[Task, ProximityGraph, Pruning]:
-    task = draw(digits(), "sum", samples=100, slots=3, seed=0)
+    task = draw(digits(), SUM, samples=100, slots=3, seed=0)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=1)
     return task, graph, prune(task.candidates, graph)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from clipper.benchmarks.tasks import Task
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning
 from clipper.report.figures import ACCENT, INK, MUTED, as_svg, plotting
+from clipper.training import Samples as Task
 
 
 def sample_figure(task: Task, graph: ProximityGraph, pruning: Pruning, sample: int, columns: int = 9) -> str:

@@ -1,7 +1,6 @@
 """Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
 
 from clipper.training.bank import MemoryBank
-from clipper.training.config import TrainConfig
 from clipper.training.iterated import Pass, train_iterated
 from clipper.training.kinds import Classifiers, Encoders, Packing
 from clipper.training.loop import Watch, train
@@ -12,6 +11,6 @@ from clipper.training.tensorboard import tensorboard
 from clipper.training.trainer import Moment
 
 __all__ = [
-    "Classifiers", "Encoders", "Figures", "MemoryBank", "Moment", "Packing", "Pass", "Record", "Samples", "TrainConfig",
+    "Classifiers", "Encoders", "Figures", "MemoryBank", "Moment", "Packing", "Pass", "Record", "Samples",
     "Watch", "accuracy", "tensorboard", "train", "train_iterated",
 ]  # fmt: skip

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
+from clipper.benchmarks.config import RunConfig
 from clipper.errors import FileError, InputError
 from clipper.files import checked_path, written_whole
-from clipper.training.config import TrainConfig
 from clipper.training.metrics import Figures
 
 FORMAT = "clipper run 1"
-_LATER = {"names", "passes"}
+_LATER = {"names", "passes", "version"}
 """Fields of a configuration that the first records do not have."""
 
 
@@ -35,14 +35,14 @@ class Record:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> record = Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+        >>> record = Record(RunConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
         >>> with TemporaryDirectory() as folder:
         ...     record.write(Path(folder) / "run.json")
         ...     Record.read(Path(folder) / "run.json") == record
         True
     """
 
-    config: TrainConfig
+    config: RunConfig
     epochs: list[Figures]
     versions: Mapping[str, Any] = field(default_factory=versions)
 
@@ -101,7 +101,7 @@ class Record:
             raise FileError(f"{path} is a damaged record ({error!r}); run it again") from error
 
 
-def check_record(path: str | Path, config: TrainConfig) -> None:
+def check_record(path: str | Path, config: RunConfig) -> None:
     """Refuse to write over anything but an earlier record of the same run."""
     place = checked_path(path)
     try:
@@ -118,7 +118,7 @@ def from_parts(config: Any, epochs: list[Figures], versions: Any) -> Record:
         raise InputError(f"expected versions by name, got {versions!r}")
     if not epochs or [figures.epoch for figures in epochs] != list(range(1, len(epochs) + 1)):
         raise InputError("expected the figures of every epoch in their order, from the first on")
-    made = TrainConfig.from_dict(config)
+    made = RunConfig.from_dict(config)
     missing = sorted(set(made.as_dict()) - set(config) - _LATER)
     if missing:
         raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")

@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Container, Iterable
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.benchmarks.tables.summary import Entry, published_of
-from clipper.training import Record, TrainConfig
+from clipper.training import Record
 
 MANY = 1_000
 """Samples from which on a column may be filled with fewer: what takes a day elsewhere is shown with what was run."""
@@ -65,7 +66,7 @@ def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> 
     return tuple(sorted(best, key=lambda record: record.config.seed))
 
 
-def _essence(config: TrainConfig) -> str:
+def _essence(config: RunConfig) -> str:
     """What two runs must share to stand at one place; frozen encoders are told apart later."""
     loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config.encoder == "trainable"}
     if config.samples >= MANY:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Published, Row, Table
 from clipper.benchmarks.tables.scale import PER_SAMPLE
 from clipper.benchmarks.tables.variants import CEILING, EXACT_LOSS, VARIANTS, rows_of
-from clipper.training import TrainConfig
 
 FORMULAS = 6_000
 """As many as HWF has of length 7; the paper does not say how many it uses."""
 
 
 def _column(slots: int) -> Column:
-    base = TrainConfig(data="hwf", rule="hwf", slots=slots, samples=FORMULAS, per_sample=PER_SAMPLE, batch=16, lr=1e-4)
+    base = RunConfig(data="hwf", rule="hwf", slots=slots, samples=FORMULAS, per_sample=PER_SAMPLE, batch=16, lr=1e-4)
     return Column(f"HWF-{slots}", base)
 
 

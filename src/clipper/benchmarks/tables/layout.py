@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from clipper.training import TrainConfig
+from clipper.benchmarks.config import RunConfig
 
 Measure = Literal[
     "accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10", "name", "rel"
@@ -25,7 +25,7 @@ class Row:
     variant: str
     """What is done to the candidates: see `clipper.benchmarks.tables.variants`."""
     changes: Mapping[str, Any]
-    """The fields of `TrainConfig` that make it so."""
+    """The fields of `RunConfig` that make it so."""
     first_seed: int = 0
     """The first of its seeds: not 0 where something was settled while looking at those."""
 
@@ -40,7 +40,7 @@ class Column:
     """A task."""
 
     name: str
-    base: TrainConfig
+    base: RunConfig
     """The run of the task, but for what a row changes."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What an engine needs to be told here, by its name or by that of a row."""
@@ -54,7 +54,7 @@ class Place:
     column: Column
 
     @property
-    def config(self) -> TrainConfig:
+    def config(self) -> RunConfig:
         """The place's run with the seed 0."""
         options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
         return replace(self.column.base, **self.row.changes, engine_options=options)
@@ -68,7 +68,7 @@ class Cell:
     seed: int
 
     @property
-    def config(self) -> TrainConfig:
+    def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
         return replace(self.place.config, seed=self.seed)
 

@@ -11,9 +11,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import Figures, Record
 from clipper.training.record import from_parts, parsed
 
 FORMAT = "clipper ledger 2"
@@ -33,11 +34,11 @@ class Ledger:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> record = Record(TrainConfig(seed=3), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+        >>> record = Record(RunConfig(seed=3), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
         >>> with TemporaryDirectory() as folder:
         ...     Ledger(Path(folder) / "runs.jsonl").add(record)
         ...     again = Ledger(Path(folder) / "runs.jsonl")
-        ...     again.find(TrainConfig(seed=3)) == record, again.find(TrainConfig(seed=4))
+        ...     again.find(RunConfig(seed=3)) == record, again.find(RunConfig(seed=4))
         (True, None)
     """
 
@@ -70,7 +71,7 @@ class Ledger:
         except OSError as error:
             raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
-    def find(self, config: TrainConfig) -> Record | None:
+    def find(self, config: RunConfig) -> Record | None:
         """The record of a run, if it is finished."""
         return self._records.get(_key(config))
 
@@ -100,7 +101,7 @@ def _is_cut_off(line: bytes) -> bool:
     return bool(line) and not whole and line[: len(start)] == start[: len(line)]
 
 
-def _key(config: TrainConfig) -> str:
+def _key(config: RunConfig) -> str:
     return json.dumps(config.as_dict(), sort_keys=True)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Measure, Published, Row, Table
 from clipper.benchmarks.tables.variants import CEILING, VARIANTS, rows_of
-from clipper.training import TrainConfig
 
 FRAMES, EPOCHS, BATCH = 32, 8, 16
 """Of the longest clip; of a run, so that the table takes an hour; clips per step, since three see few neighbours."""
@@ -12,7 +12,7 @@ MEASURES: tuple[Measure, ...] = ("accuracy", "vtr3", "tvr3", "vtr10", "tvr10", "
 
 
 def _column(samples: int) -> Column:
-    base = TrainConfig(
+    base = RunConfig(
         rule="align", data="clips", slots=FRAMES, samples=samples, epochs=EPOCHS, batch=BATCH, evaluate_every=EPOCHS
     )
     return Column(f"n={samples}", base, {"scallop": {"k": 3}})

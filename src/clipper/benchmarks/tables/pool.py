@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Table
 from clipper.benchmarks.tables.total import COLUMNS as SUM_COLUMNS
 from clipper.benchmarks.tables.variants import CEILING, rows_of
-from clipper.training import TrainConfig
-from clipper.training.config import Rule
 
 SAMPLES = 1_000
 
 
-def _digits(rule: Rule, slots: int) -> Column:
-    base = TrainConfig(data="mnist", rule=rule, slots=slots, samples=SAMPLES, evaluate_every=25)
+def _digits(rule: str, slots: int) -> Column:
+    base = RunConfig(data="mnist", rule=rule, slots=slots, samples=SAMPLES, evaluate_every=25)
     return Column(f"MNIST {rule.upper()}-{slots}, n={SAMPLES:,}", base)
 
 
 def _formulas(slots: int, epochs: int, batch: int, lr: float) -> Column:
     """Few epochs of many small steps; the longer a formula is, the smaller, as for the exact loss on long sums."""
-    base = TrainConfig(
+    base = RunConfig(
         data="hwf", rule="hwf", slots=slots, samples=SAMPLES, epochs=epochs, batch=batch, lr=lr, evaluate_every=3
     )
     return Column(f"HWF-{slots}, n={SAMPLES:,}", base)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Published, Table
 from clipper.benchmarks.tables.variants import CEILING, EXACT_LOSS, rows_of
-from clipper.training import TrainConfig
-from clipper.training.config import DataSet, Rule
 
 PER_SAMPLE = 100
 """Candidates drawn for each sample; the paper draws some, too, and does not say how many."""
 _IMAGES = {"mnist": 60_000, "cifar10": 50_000}
 
 
-def _column(data: DataSet, rule: Rule, slots: int) -> Column:
+def _column(data: str, rule: str, slots: int) -> Column:
     name = f"{'MNIST' if data == 'mnist' else 'CIFAR-10'} {rule.upper()}-{slots}"
     samples = _IMAGES[data] // slots
-    return Column(name, TrainConfig(data=data, rule=rule, slots=slots, samples=samples, per_sample=PER_SAMPLE))
+    return Column(name, RunConfig(data=data, rule=rule, slots=slots, samples=samples, per_sample=PER_SAMPLE))
 
 
 COLUMNS = (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Row, Table
 from clipper.benchmarks.tables.vqar import column_name
 from clipper.errors import InputError
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
-from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
 
@@ -69,7 +69,7 @@ class Selection:
         return replace(column, base=base, options=options)
 
 
-def _quick(base: TrainConfig) -> TrainConfig:
+def _quick(base: RunConfig) -> RunConfig:
     """The same task on the embedded digits, as far as 1,198 of them go; others have their own data."""
     data: Any = base.data if base.rule in ("hwf", "align", "vqar") else "digits"
     samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
@@ -84,7 +84,7 @@ def _distinct(columns: list[Column]) -> list[Column]:
     return [replace(column, name=_task(column.base)) for column in first.values()]
 
 
-def _task(config: TrainConfig) -> str:
+def _task(config: RunConfig) -> str:
     if config.rule == "vqar":
         return column_name(config)
     batch = "" if config.batch == 64 else f", batch {config.batch}"

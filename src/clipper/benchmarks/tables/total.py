@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Published, Table
 from clipper.benchmarks.tables.variants import CEILING, USUAL, rows_of
-from clipper.training import TrainConfig
 
-_MNIST, _CIFAR = TrainConfig(data="mnist"), TrainConfig(data="cifar10")
+_MNIST, _CIFAR = RunConfig(data="mnist"), RunConfig(data="cifar10")
 _PROOFS: dict[int, dict[str, Any]] = {
     3: {"scallop": {"k": None}, "scallop + random": {"k": 10}},
     4: {"scallop": {"k": 10}},
@@ -23,7 +23,7 @@ def _few(slots: int) -> Column:
     return Column(f"MNIST SUM-{slots}, n=100", base, _PROOFS[slots])
 
 
-def _many(name: str, base: TrainConfig, slots: int, samples: int) -> Column:
+def _many(name: str, base: RunConfig, slots: int, samples: int) -> Column:
     return Column(name, replace(base, slots=slots, samples=samples), {"scallop": {"k": 3}})
 
 

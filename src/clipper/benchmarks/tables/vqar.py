@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.layout import Column, Measure, Row, Table
-from clipper.training import TrainConfig
-from clipper.training.config import DataSet
 
 EPOCHS = 30
 """The paper's batches of 512 with small steps make a hundred steps of a thousand samples; here are 480 larger ones."""
@@ -25,14 +24,14 @@ _NOTES = {
 }
 
 
-def _column(data: DataSet, names: int, samples: int) -> Column:
-    base = TrainConfig(
+def _column(data: str, names: int, samples: int) -> Column:
+    base = RunConfig(
         rule="vqar", data=data, slots=3, names=names, samples=samples, epochs=EPOCHS, evaluate_every=EPOCHS // 3
     )
     return Column(column_name(base), base)
 
 
-def column_name(config: TrainConfig) -> str:
+def column_name(config: RunConfig) -> str:
     """What a task is called, with whose scenes it is about."""
     whose = "generated scenes" if config.data == "scenes" else "VQAR"
     return f"{whose}, {config.names} names, n={config.samples:,}"
@@ -45,7 +44,7 @@ def _rows(engine: str) -> list[Row]:
     return [Row(engine, "none", {"engine": engine, "objective": "none"}), *pruned]
 
 
-def _table(data: DataSet) -> Table:
+def _table(data: str) -> Table:
     columns = tuple(_column(data, names, samples) for names, samples in SIZES)
     whose = "generated scenes in the form of VQAR's" if data == "scenes" else "VQAR"
     return Table(
