@@ -19,11 +19,11 @@ from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Ledger
 from clipper.engines import SemanticLoss
 from clipper.errors import FileError
-from clipper.training import Figures, Record, train
+from clipper.training import EpochMetrics, Record, train
 from tests.hardening.attack import Clippers, files_of_at_most, listing, refused
 
 LONG = "x" * 300
-RECORD = Record(RunConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+RECORD = Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
 
 
 def learn(path: Path) -> Any:
@@ -131,7 +131,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from clipper.benchmarks.config import RunConfig
-from clipper.training import Figures, Record
+from clipper.training import EpochMetrics, Record
 from clipper.files import written_whole
 with written_whole(sys.argv[1], replace=True) as temporary:
     temporary.write_text("half")

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.arguments import MOST, MOST_SEED, real_number, whole_number
 from clipper.errors import InputError
+from clipper.training import Record
 
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
@@ -20,6 +21,9 @@ AUTO = "auto"
 """The network, the data set or the encoder that the benchmark chooses."""
 _VERSION = 2
 """Of what `as_dict` gives. Without a version, k = 1 stood for the objective's default: one neighbour, or eight."""
+
+_LATER = {"names", "passes", "version"}
+"""Fields that the first records do not have."""
 
 
 def _option(default: Any, text: str, **limits: Any) -> Any:
@@ -136,6 +140,19 @@ class RunConfig:
         if version == 1 and given.get("k") == 1:
             given["k"] = None
         return cls(**given)
+
+
+def config_of(record: Record) -> RunConfig:
+    """The configuration of a benchmark run, read from its record.
+
+    Raises:
+        InputError: the record is not one of a benchmark run, or lacks a field.
+    """
+    made = RunConfig.from_dict(record.config)
+    missing = sorted(set(made.as_dict()) - set(record.config) - _LATER)
+    if missing:
+        raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")
+    return made
 
 
 def _check_options(options: Any) -> None:

@@ -11,7 +11,7 @@ from clipper.benchmarks.config import RunConfig, TrainObjective
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.benchmarks.runs import clip_of, embeddings_of, engine_of, optimiser_of
 from clipper.benchmarks.speed import Progress
-from clipper.training import Figures, Samples, train
+from clipper.training import EpochMetrics, Samples, train
 
 ENCODERS = ("trainable", "pixels")
 OBJECTIVES: tuple[TrainObjective, ...] = ("paper", "exact")
@@ -31,7 +31,7 @@ def measure_overhead(base: RunConfig, rounds: int, progress: Progress) -> list[d
         replace(base, objective=objective, encoder=encoder) for encoder in ENCODERS for objective in OBJECTIVES
     ]
     benchmark = benchmark_named(base.rule)(base)
-    epochs: list[list[list[Figures]]] = [[] for _ in settings]
+    epochs: list[list[list[EpochMetrics]]] = [[] for _ in settings]
     for turn in range(rounds + 1):
         for i, config in enumerate(settings):
             figures = _two_epochs(replace(config, seed=turn), benchmark)
@@ -42,7 +42,7 @@ def measure_overhead(base: RunConfig, rounds: int, progress: Progress) -> list[d
     return [_row(config, figures, batches) for config, figures in zip(settings, epochs, strict=True)]
 
 
-def _two_epochs(config: RunConfig, benchmark: Benchmark) -> list[Figures]:
+def _two_epochs(config: RunConfig, benchmark: Benchmark) -> list[EpochMetrics]:
     network, samples = deepcopy(benchmark.network), benchmark.samples
     return train(
         network,
@@ -57,7 +57,7 @@ def _two_epochs(config: RunConfig, benchmark: Benchmark) -> list[Figures]:
     )
 
 
-def _row(config: RunConfig, runs: list[list[Figures]], batches: int) -> dict[str, Any]:
+def _row(config: RunConfig, runs: list[list[EpochMetrics]], batches: int) -> dict[str, Any]:
     second = [run[1] for run in runs]
     before = statistics.median(first.pruning_seconds - later.pruning_seconds for first, later in runs)
     shares = [_share(*run) for run in runs]
@@ -73,7 +73,7 @@ def _row(config: RunConfig, runs: list[list[Figures]], batches: int) -> dict[str
     }
 
 
-def _share(first: Figures, later: Figures) -> float:
+def _share(first: EpochMetrics, later: EpochMetrics) -> float:
     """Pruning's share of a run of `RUN` epochs, of which all but the first are like the second."""
     pruning = first.pruning_seconds + (RUN - 1) * later.pruning_seconds
     return pruning / (first.seconds + (RUN - 1) * later.seconds)

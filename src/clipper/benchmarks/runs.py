@@ -70,13 +70,13 @@ def run(
         passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )
-        return Record(config, passes[-1].history)
+        return Record(config.as_dict(), passes[-1].history)
     once = clip is not None and (config.when == "once" or config.objective == "joint")
     bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
     history = train(
         network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
     )
-    return Record(config, history)
+    return Record(config.as_dict(), history)
 
 
 def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clipper.benchmarks.comparison import NAMES, Comparison
+from clipper.benchmarks.config import config_of
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.retention import Retention
@@ -51,7 +52,7 @@ def write_demo_report(comparison: Comparison, rows: Sequence[Retention], folder:
 
 
 def _training_sections(comparison: Comparison) -> list[tuple[str, str]]:
-    config = comparison.records["none"][0].config
+    config = config_of(comparison.records["none"][0])
     curves = {method: comparison.curves(method) for method in comparison.records}
     setting = (
         f"The paper's settings: {config.optimiser}, learning rate {config.lr:g}, batches of {config.batch}, "

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.benchmarks.data.catalogue import SOURCES
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.data.sources import find, not_found
@@ -74,7 +74,7 @@ def write_run_page(
         ...     "inspector" in (Path(folder) / "run.html").read_text(encoding="utf-8")
         True
     """
-    config = record.config
+    config = config_of(record)
     curves = [("How it learned", _curves(record))]
     if config.objective not in ("none", "gold"):
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
@@ -104,8 +104,8 @@ def last_rows(record: Record) -> list[list[str]]:
     """The last epoch's figures in words.
 
     Examples:
-        >>> from clipper.training import Figures
-        >>> last_rows(Record(RunConfig(), [Figures(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
+        >>> from clipper.training import EpochMetrics
+        >>> last_rows(Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
         ['accuracy on the held-out set', '75.0 %']
     """
     last = record.last
@@ -128,7 +128,7 @@ def percent(share: float | None) -> str:
 def _curves(record: Record) -> str:
     measured = any(figures.accuracy is not None for figures in record.epochs)
     accuracy = "On images that the run never learned from; nothing was chosen by it."
-    shown = figure(accuracy_figure({record.config.objective: [record]}), accuracy) if measured else ""
+    shown = figure(accuracy_figure({record.config["objective"]: [record]}), accuracy) if measured else ""
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 

@@ -23,7 +23,7 @@ from clipper.benchmarks.runs import run, samples_of
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError
 from clipper.training import Samples
-from clipper.training.calling import classify
+from clipper.training.adapters import classify
 from tests.machines import log_probs_for
 
 CLIPS = RunConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)
