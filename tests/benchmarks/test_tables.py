@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import (
     TABLES,
     Cell,
@@ -28,13 +29,13 @@ from clipper.benchmarks.tables.catalogue import ABLATION, JOINT, SUM
 from clipper.benchmarks.tables.grid import run_cells
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 
 TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
 
 
-def record_of(config: TrainConfig, accuracy: float = 0.5) -> Record:
-    epochs = [Figures(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), Figures(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
+def record_of(config: RunConfig, accuracy: float = 0.5) -> Record:
+    epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), EpochMetrics(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
     return Record(config, epochs, {"torch": "2"})
 
 
@@ -102,26 +103,26 @@ def test_a_quick_table_of_scenes_says_that_they_are_generated():
 
 def test_a_ledger_gives_back_what_was_noted(tmp_path):
     ledger = Ledger(tmp_path / "deep" / "records.jsonl")
-    records = [record_of(TrainConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
+    records = [record_of(RunConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
     for record in records:
         ledger.add(record)
     again = Ledger(ledger.path)
     assert [again.find(record.config) for record in records] == records
-    assert again.find(TrainConfig(seed=0)) is None
+    assert again.find(RunConfig(seed=0)) is None
 
 
 @pytest.mark.parametrize("cut", [1, 20, 300])
 def test_a_line_that_was_cut_off_costs_that_run_and_no_other(tmp_path, cut):
     ledger = Ledger(tmp_path / "records.jsonl")
     for seed in range(3):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
     ledger.path.write_bytes(ledger.path.read_bytes()[:-cut])
     after = Ledger(ledger.path)
-    assert [after.find(TrainConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
-    after.add(record_of(TrainConfig(seed=2), accuracy=0.7))
+    assert [after.find(RunConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
+    after.add(record_of(RunConfig(seed=2), accuracy=0.7))
     last = Ledger(ledger.path)
     assert len(last) == 3
-    assert last.find(TrainConfig(seed=2)).last.accuracy == 0.7
+    assert last.find(RunConfig(seed=2)).last.accuracy == 0.7
 
 
 def test_a_line_that_is_no_record_is_named(tmp_path):
@@ -134,7 +135,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path):
 def _add_many(path, first):
     ledger = Ledger(path)
     for seed in range(first, first + 40):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
     table = replace(TINY, seeds=1, variants=("none",)).of(SUM)
     (cell,) = table.cells()
     monkeypatch.setattr(grid, "LONG", 1)
-    assert grid._run(cell.config, None, tmp_path).config == cell.config
+    assert grid._run(cell.config, None, tmp_path).config == cell.config.as_dict()
     assert grid.checkpoint_of(cell.config, tmp_path).exists()
     ledger = Ledger(tmp_path / "records.jsonl")
     assert run_cells([cell], ledger, jobs=1) == []
@@ -218,7 +219,7 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     for seed, epochs, encoder in ((0, 9, "pixels"), (0, 3, "pixels"), (1, 3, "pixels"), (0, 3, "trainable")):
         ledger.add(record_of(replace(place.config, seed=seed, epochs=epochs, encoder=encoder, samples=5_000)))
     (entry,) = [entry for entry in gather(SUM, ledger) if entry.records and entry.place == place]
-    assert [(record.config.seed, record.config.epochs) for record in entry.records] == [(0, 3), (1, 3)]
+    assert [(record.config["seed"], record.config["epochs"]) for record in entry.records] == [(0, 3), (1, 3)]
     assert deviations(entry) == "3 epochs, n=5,000, pixels"
 
 

@@ -8,20 +8,22 @@ from typing import Any
 
 from clipper import ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
-from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.parts import rule_of
 from clipper.pruning import Pruning
+from clipper.training import Samples
 from tests.oracles import Problem
 
 
 @dataclass(frozen=True)
 class Pruned:
-    task: Task
+    task: Samples
     graph: ProximityGraph
     pruning: Pruning
 
 
 def pruned_digits(rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20) -> Pruned:
-    task = draw(digits(), rule, samples=samples, slots=3)
+    task = draw(digits(), rule_of(rule), samples=samples, slots=3)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=k)
     count = 100 if objective == "random" else None
     return Pruned(task, graph, prune(task.candidates, graph, objective, count=count))

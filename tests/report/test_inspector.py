@@ -11,7 +11,8 @@ import torch
 
 from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
-from clipper.benchmarks.tasks import draw
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.sum import SUM
 from clipper.errors import InputError
 from clipper.report.inspector import inspect
 from clipper.report.sprites import sheet
@@ -66,7 +67,7 @@ def test_what_users_write_cannot_end_the_script():
 
 
 def test_many_candidates_are_capped_and_the_gold_ones_are_among_them():
-    task = draw(digits(), "sum", samples=12, slots=4)
+    task = draw(digits(), SUM, samples=12, slots=4)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=1)
     data = data_of(inspect(task.inputs, task.gold, task.targets, graph, prune(task.candidates, graph), candidates=9))
     for i, sample in enumerate(data["samples"]):
@@ -106,7 +107,7 @@ def test_only_the_images_that_are_shown_are_carried():
 
 
 def test_a_hundred_samples_of_three_mnist_sized_images_stay_small():
-    task = draw(digits(), "sum", samples=100, slots=3)
+    task = draw(digits(), SUM, samples=100, slots=3)
     noise = torch.rand(100, 3, 1, 28, 28)  # no picture compresses worse
     graph = ProximityGraph.from_embeddings(noise.flatten(2), k=3)
     text = inspect(noise, task.gold, task.targets, graph, prune(task.candidates, graph))

@@ -10,14 +10,14 @@ import pytest
 
 from clipper.report.curves import loss_figure
 from clipper.report.page import figure, html_table, write_page
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 from tests.report.browser import CHROMIUM, FLAGS
 
 pytest.importorskip("matplotlib")
 
 
 def drawn() -> str:
-    return loss_figure(Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)]))
+    return loss_figure(Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)]))
 
 
 @pytest.fixture

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.parts import clip_of, embeddings_of, held_out_of, network_of, normalised, task_of
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.parts import clip_of, embeddings_of, network_of
+from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import run
 from clipper.errors import FileError
 from clipper.report.nearness import nearness
 from clipper.report.replay import glimpse, replay
 from clipper.report.run_page import write_run_page
-from clipper.training import Record, TrainConfig, accuracy
+from clipper.training import Record, accuracy
 from clipper.training.checkpoint import load_weights
 from clipper.training.samples import samples_of
 from tests.report.browser import CHROMIUM, DRIVER, browser
 
 pytest.importorskip("matplotlib")
-SMALL = TrainConfig(samples=24, slots=2, epochs=2, batch=10, encoder="pixels")
+SMALL = RunConfig(samples=24, slots=2, epochs=2, batch=10, encoder="pixels")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def record() -> Record:
 @pytest.mark.parametrize("objective", ["paper", "exact"])
 def test_the_replay_keeps_what_the_run_kept(when, objective):
     config = replace(SMALL, when=when, objective=objective, k=2)
-    task = task_of(config, train_and_test("digits")[0])
+    task = benchmark_named("sum")(config).samples
     seen = replay(config, task, embeddings_of(config, task))
     first = run(config).epochs[0]
     assert seen.pruning.retained == pytest.approx(first.retained)
@@ -43,7 +44,7 @@ def test_the_replay_keeps_what_the_run_kept(when, objective):
 
 
 def test_the_replay_finds_each_batchs_own_neighbours():
-    task = task_of(SMALL, train_and_test("digits")[0])
+    task = benchmark_named("sum")(SMALL).samples
     vectors = embeddings_of(SMALL, task)
     seen = replay(SMALL, task, vectors)
     for ids in samples_of(task).batches(10, SMALL.seed, epoch=1):
@@ -52,7 +53,7 @@ def test_the_replay_finds_each_batchs_own_neighbours():
 
 
 def test_a_glimpse_of_many_samples_is_pruned_as_the_runs_first_batches():
-    task = task_of(SMALL, train_and_test("digits")[0])
+    task = benchmark_named("sum")(SMALL).samples
     few, notes = glimpse(SMALL, task, samples=15)
     batches = samples_of(task).batches(SMALL.batch, SMALL.seed, epoch=1)
     assert len(few.gold) == 20 < len(task.gold)
@@ -66,7 +67,7 @@ def test_a_glimpse_of_many_samples_is_pruned_as_the_runs_first_batches():
 
 def test_the_random_control_strikes_out_as_many_as_the_run():
     config = replace(SMALL, objective="random")
-    task = task_of(config, train_and_test("digits")[0])
+    task = benchmark_named("sum")(config).samples
     seen = replay(config, task, embeddings_of(config, task))
     assert seen.pruning.retained == pytest.approx(run(config).epochs[0].retained)
 
@@ -99,15 +100,15 @@ def test_embeddings_of_ones_own_are_used_and_said_to_be(record, tmp_path):
 def test_a_trained_encoder_is_taken_from_the_checkpoint(tmp_path):
     config = replace(SMALL, encoder="trainable", objective="none")
     record = run(config, checkpoint=tmp_path / "run.pt")
-    task = task_of(config, train_and_test("digits")[0])
+    task = benchmark_named("sum")(config).samples
     vectors, source = nearness(config, task, checkpoint=tmp_path / "run.pt")
     assert "as its last epoch left it" in source
     network = network_of(config, 10)
     network.load_state_dict(load_weights(tmp_path / "run.pt"))
-    held_out = held_out_of(config, train_and_test("digits")[1])
+    held_out = benchmark_named("sum")(config).evaluate
     assert accuracy(network, *held_out) == record.last.accuracy
     with torch.no_grad():
-        expected = network.eval()(normalised(task.inputs, "digits").flatten(0, 1))[1]
+        expected = network.eval()(task.inputs.flatten(0, 1))[1]
     assert torch.allclose(vectors.flatten(0, 1), expected, atol=1e-5)
 
 
@@ -116,7 +117,7 @@ def test_the_weights_of_another_network_are_refused(tmp_path):
     run(config, checkpoint=tmp_path / "run.pt")
     other = replace(config, network="DigitsCnn")
     with pytest.raises(FileError, match="another network"):
-        nearness(other, task_of(other, train_and_test("digits")[0]), checkpoint=tmp_path / "run.pt")
+        nearness(other, benchmark_named("sum")(other).samples, checkpoint=tmp_path / "run.pt")
 
 
 def test_the_page_holds_curves_settings_and_versions(record, tmp_path):
@@ -143,7 +144,7 @@ def test_a_browser_shows_the_run_without_errors(record: Record, tmp_path: Path) 
 
 
 def test_a_joint_run_says_how_sure_and_how_right_it_was(tmp_path: Path) -> None:
-    config = TrainConfig(samples=30, slots=2, epochs=1, objective="joint", encoder="blurred")
+    config = RunConfig(samples=30, slots=2, epochs=1, objective="joint", encoder="blurred")
     write_run_page(run(config), tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "How sure it was, and how right" in page

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.tasks import RULES, gold_of
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.registry import benchmark_named
 from clipper.errors import BudgetError, InputError
 
 MOST = 100_000
@@ -24,28 +26,29 @@ Names = tuple[int, ...]
 """The label of each class."""
 
 
-def measure_ceiling(
-    images: Images, test: Images, rule: str, samples: int, slots: int, seeds: Sequence[int]
-) -> dict[str, Any]:
+def measure_ceiling(base: RunConfig, seeds: Sequence[int]) -> dict[str, Any]:
     """The share of held-out images whose class is identified, for each draw of the samples.
 
     Args:
-        images: where the samples are drawn from.
-        test: the held-out images.
-        rule: the task's name.
-        samples: how many, `n`.
-        slots: images per sample, `m`.
+        base: the run whose samples are drawn.
         seeds: one for each draw.
 
     Returns:
         The mean, the mean for who can see that classes differ, and a row for each draw.
+
+    Raises:
+        InputError: the benchmark has no rule on single labels, or no gold labels.
     """
-    if rule not in RULES:
-        raise InputError(f"expected one of the rules {', '.join(RULES)}, got {rule!r}")
-    share = torch.bincount(test.labels, minlength=images.classes) / len(test.labels)
+    build = benchmark_named(base.rule)
+    build.check(base)
+    _, test = train_and_test(base.data, base.data_root)
+    share = torch.bincount(test.labels, minlength=test.classes) / len(test.labels)
     rows: list[dict[str, Any]] = []
     for seed in seeds:
-        names = consistent_names(RULES[rule], gold_of(images, rule, samples, slots, seed), images.classes)
+        benchmark = build(replace(base, seed=seed))
+        if benchmark.rule is None or benchmark.samples.gold is None:
+            raise InputError(f"expected a rule on single labels, with gold labels, got {base.rule!r}")
+        names = consistent_names(benchmark.rule, benchmark.samples.gold, test.classes)
         rows.append({"seed": seed, **_left_open(names, share), "distinct": _left_open(distinct(names), share)})
     return {
         "mean": statistics.mean(row["identified"] for row in rows),
@@ -60,7 +63,7 @@ def _left_open(names: Sequence[Names], share: Tensor) -> dict[str, Any]:
 
 
 def consistent_names(
-    rule: Callable[[Names], int], gold: Tensor, classes: int, domains: Sequence[Sequence[int]] | None = None
+    rule: Callable[..., object], gold: Tensor, classes: int, domains: Sequence[Sequence[int]] | None = None
 ) -> list[Names]:
     """Every way to name the classes that gives all samples the values that they have.
 
@@ -89,7 +92,7 @@ def consistent_names(
 
 
 def _extended(
-    names: Names, rule: Callable[[Names], int], settled: list[list[Names]], domains: Sequence[Sequence[int]]
+    names: Names, rule: Callable[..., object], settled: list[list[Names]], domains: Sequence[Sequence[int]]
 ) -> Iterator[Names]:
     """The ways to name the remaining classes, one class after the other."""
     if len(names) == len(settled):

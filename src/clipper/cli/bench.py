@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
 import typer
 
 from clipper.benchmarks import bench_ceiling, bench_infer, bench_loss, bench_prune, bench_train
-from clipper.benchmarks.datasets import digits, mnist, train_and_test
-from clipper.benchmarks.tasks import MOST_SLOTS
+from clipper.benchmarks.config import EngineName, RunConfig
+from clipper.benchmarks.datasets import digits, mnist
+from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
-from clipper.training.config import DataSet, EngineName
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
 Rounds = Annotated[int, typer.Option(min=1, max=MOST, help="Rounds per setting; each runs every method once.")]
 Slots = Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")]
 RuleName = Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")]
-Data = Annotated[DataSet, typer.Option(help="Where the images come from; the digits are embedded.")]
+Data = Annotated[str, typer.Option(help="Where the images come from; the digits are embedded.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
 """Contestants of `bench loss`, and what they are called in the table."""
 
@@ -78,16 +79,16 @@ def prune(
 def train(
     rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each trains two epochs of every setting.")] = 5,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples per epoch.")] = 320,
-    data: Annotated[DataSet, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
+    data: Annotated[str, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
     k: Annotated[int, typer.Option("-k", min=1, max=MOST, help="Neighbours per instance.")] = 1,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
-    images, _ = train_and_test(data, data_root)
+    base = RunConfig(data=data, samples=samples, engine=engine, k=k, objective="none", data_root=data_root)
     with progress_bars() as report:
-        measured = bench_train.measure_overhead(images, rounds, report, samples=samples, engine=engine, k=k)
+        measured = bench_train.measure_overhead(base, rounds, report)
     threads = torch.get_num_threads()
     if json:
         print_json({"data": data, "engine": engine, "k": k, "batch": 64, "threads": threads, "rows": measured})
@@ -181,16 +182,15 @@ def infer(
     json: Json = False,
 ) -> None:
     """Joint inference with automatic settings: seconds, memory, labels right; and a round by list and by lattice."""
-    images, _ = train_and_test(data, data_root)
+    base = RunConfig(rule=rule, slots=slots, data=data, seed=seed, data_root=data_root)
+    pools = [replace(base, samples=n) for n in samples or [1_000]]
     with progress_bars() as report:
-        measured = [
-            bench_infer.measure_inference(images, rule, n, slots, rounds, report, seed) for n in samples or [1_000]
-        ]
+        measured = [bench_infer.measure_inference(config, rounds, report) for config in pools]
     threads = torch.get_num_threads()
     if json:
         print_json({"data": data, "threads": threads, "rows": measured})
         return
-    pools = [f"{row['task']}, n={row['samples']:,}" for row in measured]
+    names = [f"{row['task']}, n={row['samples']:,}" for row in measured]
     costs = [
         [
             pool,
@@ -201,13 +201,13 @@ def infer(
             f"{row['right']:.1%}",
             f"{row['gold_kept']:.1%}",
         ]
-        for pool, row in zip(pools, measured, strict=True)
+        for pool, row in zip(names, measured, strict=True)
     ]
     heads = ["pool", "candidates", "graph", "inference", "peak", "right", "gold kept"]
     output.print(table(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", heads, costs))
     races = [
         [pool, *(f"{row['round'][what]:.1f}" for what in ("list_milliseconds", "lattice_milliseconds", "times"))]
-        for pool, row in zip(pools, measured, strict=True)
+        for pool, row in zip(names, measured, strict=True)
     ]
     heads = ["pool", "list, ms", "lattice, ms", "list ÷ lattice"]
     output.print(table("what the formulas say in a round of four starts", heads, races))
@@ -229,8 +229,8 @@ def ceiling(
     Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
     that they differ: hence a second figure, for names that are distinct.
     """
-    images, test = train_and_test(data, data_root)
-    measured = bench_ceiling.measure_ceiling(images, test, rule, samples, slots, range(first_seed, first_seed + seeds))
+    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root, per_sample=1)
+    measured = bench_ceiling.measure_ceiling(base, range(first_seed, first_seed + seeds))
     if json:
         print_json({"rule": rule, "slots": slots, "samples": samples, "data": data, **measured})
         return

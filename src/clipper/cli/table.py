@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.parts import check_parts
+from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables import (
     TABLES,
     Entry,
@@ -74,7 +74,7 @@ def table(
     ledger = opened(out)
     chosen = selection.of(table_shown(name, ledger) if show else table_named(name, data_root))
     for place in chosen.places():
-        check_parts(place.config)
+        benchmark_named(place.config.rule).check(place.config)
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), ledger.path):
         failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)

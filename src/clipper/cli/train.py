@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 
+from clipper.benchmarks.config import EngineName, OptimiserName, RunConfig, TrainObjective, When
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
 from clipper.cli.options import DataRoot, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
-from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
+from clipper.training import EpochMetrics, Progress, Record, Watch, tensorboard
 from clipper.training.record import check_record
 
 
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule,
+        str,
         typer.Option(
             help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
         ),
@@ -37,9 +38,9 @@ def train(
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
     per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet,
+        str,
         typer.Option(help="The digits are embedded, scenes are generated; the others are looked for in --data-root."),
-    ] = "digits",
+    ] = "auto",
     names: Annotated[int, typer.Option(help="With the rule vqar: of how many names the objects are.")] = 50,
     network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
@@ -51,7 +52,7 @@ def train(
             "none: the baseline. gold: the ceiling."
         ),
     ] = "exact",
-    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
+    k: Annotated[int | None, typer.Option("-k", help="Neighbours per instance; 8 with joint, else 1.")] = None,
     encoder: Annotated[
         str,
         typer.Option(help="trainable: the network's own layer. Frozen: pixels, outlines, resnet18, mobilenet-v2 …"),
@@ -83,7 +84,7 @@ def train(
 
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
-    config = TrainConfig(
+    config = RunConfig(
         rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, names=names, network=network,
         engine=engine, engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder,
         when=when, passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy,
@@ -105,7 +106,7 @@ def train(
 
 
 def _run(
-    config: TrainConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
+    config: RunConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
 ) -> Record:
     check_record(path, config)
     checkpoint = path.with_suffix(".pt")
@@ -139,7 +140,7 @@ def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -
     return files
 
 
-def _name(config: TrainConfig) -> str:
+def _name(config: RunConfig) -> str:
     task = f"{config.data}-{config.rule}{config.slots}-n{config.samples}"
     return f"{task}-{config.engine}-{config.objective}-seed{config.seed}"
 
@@ -159,7 +160,7 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 
 def _all(watches: list[Watch]) -> Watch:
-    def watch(moment: Moment) -> None:
+    def watch(moment: Progress) -> None:
         for each in watches:
             each(moment)
 
@@ -171,32 +172,32 @@ def _bar(epochs: int) -> Iterator[Watch]:
     """A bar on standard error: epoch, loss, accuracy, shares, time left."""
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=errors, transient=True) as progress:
+    with ProgressBar(*columns, *times, console=errors, transient=True) as progress:
         bar = progress.add_task("training", total=None, figures="")
         accuracy: float | None = None
 
-        def watch(moment: Moment) -> None:
+        def watch(moment: Progress) -> None:
             nonlocal accuracy
-            accuracy = moment.figures.accuracy if moment.ended else accuracy
+            accuracy = moment.metrics.accuracy if moment.ended else accuracy
             progress.update(
                 bar,
                 description=f"epoch {moment.epoch}/{epochs}",
                 completed=(moment.epoch - 1) * moment.steps + moment.step,
                 total=epochs * moment.steps,
-                figures=_line(moment.figures, accuracy),
+                figures=_line(moment.metrics, accuracy),
             )
 
         yield watch
 
 
-def _line(figures: Figures, accuracy: float | None) -> str:
+def _line(figures: EpochMetrics, accuracy: float | None) -> str:
     parts = [f"loss {figures.loss:.3f}", f"accuracy {percent(accuracy)}", f"kept {percent(figures.retained)}"]
     return "  ".join([*parts, f"gold {percent(figures.gold)}"])
 
 
 def _show(record: Record, written: dict[str, str]) -> None:
     output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
-    if record.config.objective not in ("none", "gold") and record.last.retained == 1:
+    if record.config["objective"] not in ("none", "gold") and record.last.retained == 1:
         output.print("Pruning discarded nothing: no neighbour contradicts a candidate; try more neighbours (-k).")
     for what, path in written.items():
         output.print(f"{'record' if what == 'output' else what}: {path}", soft_wrap=True)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from torch import Tensor
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.mugen.task import ClipTask, Middle
-from clipper.benchmarks.parts import embeddings_of, encoder_name, network_of, normalised
-from clipper.benchmarks.tasks import Task
+from clipper.benchmarks.parts import embeddings_of, encoder_name, network_of
 from clipper.errors import FileError
 from clipper.proximity import Pixels, embed
-from clipper.training import TrainConfig
+from clipper.training import Samples as Task
 from clipper.training.checkpoint import load_weights
 
 
 def nearness(
-    config: TrainConfig, task: Task | ClipTask, embeddings: Tensor | None = None, checkpoint: Path | None = None
+    config: RunConfig, task: Task | ClipTask, embeddings: Tensor | None = None, checkpoint: Path | None = None
 ) -> tuple[Tensor, str]:
     """Embeddings `(n, m, d)` of a run's samples, and a sentence that says where they come from.
 
@@ -28,9 +28,10 @@ def nearness(
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
-        >>> from clipper.benchmarks.tasks import draw
-        >>> task = draw(digits(), "sum", samples=4, slots=2)
-        >>> nearness(TrainConfig(encoder="pixels"), task)[1]
+        >>> from clipper.benchmarks.drawing import draw
+        >>> from clipper.benchmarks.sum import SUM
+        >>> task = draw(digits(), SUM, samples=4, slots=2)
+        >>> nearness(RunConfig(encoder="pixels"), task)[1]
         "What lies near is judged by the run's frozen encoder, pixels."
     """
     judged = "What lies near is judged by"
@@ -47,11 +48,11 @@ def nearness(
     return embed(Pixels(), task.inputs), f"{absent} the raw pixels."
 
 
-def trained(config: TrainConfig, task: Task | ClipTask, checkpoint: Path) -> Tensor:
+def trained(config: RunConfig, task: Task | ClipTask, checkpoint: Path) -> Tensor:
     """The embeddings `(n, m, d)` of the network whose weights a checkpoint holds."""
     network = network_of(config, task.candidates.classes).eval()
     try:
         network.load_state_dict(load_weights(checkpoint))
     except RuntimeError as error:
         raise FileError(f"{checkpoint} holds the weights of another network than the run's ({error})") from error
-    return embed(network.features, normalised(task.inputs, config.data))
+    return embed(lambda images: network(images)[1], task.inputs)

@@ -9,15 +9,15 @@ from typing import Any, Generic, TypeVar, overload
 import torch
 from torch import Tensor
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
-from clipper.benchmarks.tasks import Task
 from clipper.benchmarks.vqar.task import SceneTask
 from clipper.candidates import CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Calibration, Clipper, Pruning, infer
 from clipper.pruning.lattice_result import LatticePruning
-from clipper.training import TrainConfig
+from clipper.training import Samples as Task
 from clipper.training.samples import samples_of
 
 Result = TypeVar("Result", Pruning, LatticePruning)
@@ -37,17 +37,18 @@ class Replay(Generic[Result]):
 
 
 @overload
-def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning]: ...
+def replay(config: RunConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning]: ...
 @overload
-def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
-def replay(config: TrainConfig, task: Task | SceneTask | ClipTask, embeddings: Tensor) -> Replay[Any]:
+def replay(config: RunConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
+def replay(config: RunConfig, task: Task | SceneTask | ClipTask, embeddings: Tensor) -> Replay[Any]:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
-        >>> from clipper.benchmarks.tasks import draw
-        >>> task = draw(digits(), "sum", samples=20, slots=2)
-        >>> seen = replay(TrainConfig(encoder="pixels", when="once"), task, task.inputs.flatten(2))
+        >>> from clipper.benchmarks.drawing import draw
+        >>> from clipper.benchmarks.sum import SUM
+        >>> task = draw(digits(), SUM, samples=20, slots=2)
+        >>> seen = replay(RunConfig(encoder="pixels", when="once"), task, task.inputs.flatten(2))
         >>> len(seen.graph), seen.notes
         (40, ['Neighbours were sought among all samples, once, as in the run.'])
     """
@@ -61,16 +62,17 @@ def replay(config: TrainConfig, task: Task | SceneTask | ClipTask, embeddings: T
     return Replay(graph, posterior.prune(clip.mass), _notes(config), known)
 
 
-def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[str]]:
+def glimpse(config: RunConfig, task: Some, samples: int) -> tuple[Some, list[str]]:
     """Of a task with many samples as many whole batches as hold `samples`, so that looking does not take hours.
 
     A pool that was pruned once stays whole: all its samples are one another's neighbours.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
-        >>> from clipper.benchmarks.tasks import draw
-        >>> task = draw(digits(), "sum", samples=300, slots=2)
-        >>> few, notes = glimpse(TrainConfig(), task, samples=100)
+        >>> from clipper.benchmarks.drawing import draw
+        >>> from clipper.benchmarks.sum import SUM
+        >>> task = draw(digits(), SUM, samples=300, slots=2)
+        >>> few, notes = glimpse(RunConfig(), task, samples=100)
         >>> len(few.gold), notes
         (128, ['Of 300 samples the first 2 batches are here, in the order of the first epoch.'])
     """
@@ -87,7 +89,7 @@ def glimpse(config: TrainConfig, task: Some, samples: int) -> tuple[Some, list[s
     ]
 
 
-def _batches(config: TrainConfig, task: Task | SceneTask | ClipTask) -> Sequence[Tensor]:
+def _batches(config: RunConfig, task: Task | SceneTask | ClipTask) -> Sequence[Tensor]:
     """The first epoch's, if these are all of the run's samples; in the order of a glimpse otherwise."""
     every = torch.arange(task.candidates.samples)
     if _whole(config):
@@ -113,12 +115,12 @@ def _within(
     return ProximityGraph.joined(parts)
 
 
-def _whole(config: TrainConfig) -> bool:
+def _whole(config: RunConfig) -> bool:
     """Whether the pool was pruned as a whole, or would have been."""
     return config.when == "once" or once_of(config)
 
 
-def _notes(config: TrainConfig) -> list[str]:
+def _notes(config: RunConfig) -> list[str]:
     notes = [
         "Neighbours were sought among all samples, once, as in the run."
         if _whole(config)

@@ -8,15 +8,16 @@ from typing import Any
 
 from torch import Tensor
 
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.benchmarks.data.catalogue import SOURCES
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.data.sources import find, not_found
 from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.problem import learned_and_held_out
-from clipper.benchmarks.parts import holds_lattice
+from clipper.benchmarks.parts import holds_lattice, rule_of
 from clipper.benchmarks.tables.summary import SCORES
-from clipper.benchmarks.tasks import Task, draw
 from clipper.pruning import Calibration
 from clipper.report.clips import inspect_clips
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
@@ -26,7 +27,8 @@ from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.reliability import reliability
 from clipper.report.replay import glimpse, replay
 from clipper.report.scenes import scene_inspector
-from clipper.training import Record, TrainConfig
+from clipper.training import Record
+from clipper.training import Samples as Task
 
 _PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 NAMES: dict[str, list[str]] = {
@@ -66,13 +68,13 @@ def write_run_page(
     Examples:
         >>> from tempfile import TemporaryDirectory
         >>> from clipper.benchmarks.runs import run
-        >>> record = run(TrainConfig(samples=10, slots=2, epochs=1))
+        >>> record = run(RunConfig(samples=10, slots=2, epochs=1))
         >>> with TemporaryDirectory() as folder:
         ...     write_run_page(record, Path(folder) / "run.html")
         ...     "inspector" in (Path(folder) / "run.html").read_text(encoding="utf-8")
         True
     """
-    config = record.config
+    config = config_of(record)
     curves = [("How it learned", _curves(record))]
     if config.objective not in ("none", "gold"):
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
@@ -94,7 +96,7 @@ def write_run_page(
     )
 
 
-def _data(config: TrainConfig) -> str:
+def _data(config: RunConfig) -> str:
     return "generated scenes" if config.data == "scenes" else config.data
 
 
@@ -102,8 +104,8 @@ def last_rows(record: Record) -> list[list[str]]:
     """The last epoch's figures in words.
 
     Examples:
-        >>> from clipper.training import Figures
-        >>> last_rows(Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
+        >>> from clipper.training import EpochMetrics
+        >>> last_rows(Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
         ['accuracy on the held-out set', '75.0 %']
     """
     last = record.last
@@ -126,12 +128,12 @@ def percent(share: float | None) -> str:
 def _curves(record: Record) -> str:
     measured = any(figures.accuracy is not None for figures in record.epochs)
     accuracy = "On images that the run never learned from; nothing was chosen by it."
-    shown = figure(accuracy_figure({record.config.objective: [record]}), accuracy) if measured else ""
+    shown = figure(accuracy_figure({record.config["objective"]: [record]}), accuracy) if measured else ""
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 
 def sections_of(
-    config: TrainConfig,
+    config: RunConfig,
     *,
     data_root: str | Path | None = None,
     embeddings: Tensor | None = None,
@@ -158,7 +160,7 @@ def sections_of(
 
 
 def _clips(
-    config: TrainConfig, data_root: str | Path | None, embeddings: Tensor | None, checkpoint: Path | None
+    config: RunConfig, data_root: str | Path | None, embeddings: Tensor | None, checkpoint: Path | None
 ) -> dict[str, str]:
     """As `sections_of`, for a run that aligned clips with texts."""
     task, _ = learned_and_held_out(config.data, config.samples, config.slots, config.seed, data_root)
@@ -179,13 +181,15 @@ def _sections(inspector: str, calibration: Calibration | None) -> dict[str, str]
     return sections
 
 
-def _listed(config: TrainConfig, images: Images) -> tuple[Task, list[str]]:
+def _listed(config: RunConfig, images: Images) -> tuple[Task, list[str]]:
     """A run's samples, with no more candidates than can be shown where it learned from a lattice of them."""
     notes, per_sample = [], config.per_sample
     if holds_lattice(config, images.classes):
         per_sample = MOST_CANDIDATES
         notes = [f"The run learned from all candidates; {per_sample} of each sample, drawn at random, stand for them."]
-    return draw(images, config.rule, config.samples, config.slots, config.seed, per_sample=per_sample or None), notes
+    return draw(
+        images, rule_of(config.rule), config.samples, config.slots, config.seed, per_sample=per_sample or None
+    ), notes
 
 
 def settings(values: Mapping[str, Any]) -> list[list[str]]:

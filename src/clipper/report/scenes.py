@@ -7,20 +7,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.vqar.knowledge import read_knowledge
 from clipper.benchmarks.vqar.task import SceneTask, scene_task
 from clipper.pruning import Calibration
 from clipper.report.inspector import inspect
 from clipper.report.page import paragraphs
 from clipper.report.replay import replay
-from clipper.training import TrainConfig
 
 SIDE = 28
 """Pixels of a picture's side."""
 
 
 def scene_inspector(
-    config: TrainConfig, data_root: str | Path | None = None, samples: int = 100
+    config: RunConfig, data_root: str | Path | None = None, samples: int = 100
 ) -> tuple[str, Calibration | None]:
     """What a run's pruning struck out, judged by features and boxes; and how right it was, where it is joint."""
     task = scene_task(config.data, config.names, config.samples, config.seed, data_root)

@@ -22,11 +22,12 @@ from pathlib import Path
 
 import torch
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables.layout import Cell
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.files import claimed, make_folder
-from clipper.training import Record, TrainConfig
+from clipper.training import Record
 
 LONG = 2_000
 """Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
@@ -188,7 +189,7 @@ def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> No
         answers.send(_run(answers.recv(), data_root, folder))
 
 
-def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Record | str:
+def _run(config: RunConfig, data_root: str | Path | None, folder: Path) -> Record | str:
     """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
@@ -200,15 +201,15 @@ def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Rec
         return f"{type(error).__name__}: {error}"
 
 
-def _claim_of(config: TrainConfig, ledger: Path) -> Path:
+def _claim_of(config: RunConfig, ledger: Path) -> Path:
     """The lock of a run, beside the ledger."""
     return ledger.parent / f".{ledger.name}.{_short_name(config)}.claim"
 
 
-def checkpoint_of(config: TrainConfig, folder: Path) -> Path:
+def checkpoint_of(config: RunConfig, folder: Path) -> Path:
     """Where a long run keeps its state until it is finished."""
     return folder / "checkpoints" / f"{_short_name(config)}.pt"
 
 
-def _short_name(config: TrainConfig) -> str:
+def _short_name(config: RunConfig) -> str:
     return blake2b(repr(config).encode(), digest_size=8).hexdigest()

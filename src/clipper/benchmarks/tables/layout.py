@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from clipper.training import TrainConfig
+from clipper.benchmarks.config import RunConfig
 
 Measure = str
 """What is measured of a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
@@ -93,7 +93,7 @@ class Column:
     """
 
     name: str
-    base: TrainConfig
+    base: RunConfig
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -105,7 +105,7 @@ class Place:
     column: Column
 
     @property
-    def config(self) -> TrainConfig:
+    def config(self) -> RunConfig:
         """The place's run with the seed 0."""
         options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
         return replace(self.column.base, **self.row.changes, engine_options=options)
@@ -119,7 +119,7 @@ class Cell:
     seed: int
 
     @property
-    def config(self) -> TrainConfig:
+    def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
         return replace(self.place.config, seed=self.seed)
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables.layout import Column, Row, Table
 from clipper.errors import InputError
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
-from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
 
@@ -68,11 +69,9 @@ class Selection:
         return replace(column, base=base, options=options)
 
 
-def _quick(base: TrainConfig) -> TrainConfig:
-    """The same task on the embedded digits, as far as 1,198 of them go; others have their own data."""
-    data: Any = base.data if base.rule in ("hwf", "align", "vqar") else "digits"
-    samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
-    return replace(base, data=data, samples=samples, epochs=QUICK_EPOCHS, evaluate_every=1)
+def _quick(base: RunConfig) -> RunConfig:
+    small = benchmark_named(base.rule).quick(base)
+    return replace(small, epochs=QUICK_EPOCHS, evaluate_every=1)
 
 
 def _distinct(columns: list[Column]) -> list[Column]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clipper.benchmarks.config import config_of
 from clipper.benchmarks.statistics import interval
 from clipper.benchmarks.tables.layout import Cell, Measure, Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
-from clipper.training import Record, TrainConfig
+from clipper.training import Record
 
 SCORES = {
     "vtr3": "video → text of 3, % (chance 33.3)",
@@ -79,7 +80,7 @@ class Entry:
         return {
             "row": self.place.row.name,
             "column": self.place.column.name,
-            "seeds": [record.config.seed for record in self.records],
+            "seeds": [record.config["seed"] for record in self.records],
             "measures": {measure: self._figures(measure) for measure in measures},
             "config": config,
         }
@@ -118,7 +119,7 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     for record in ledger.records():
         by_task[_essence(record.config)].append(record)
     sizes = {column.base.samples for column in table.columns}
-    return _entries(table, lambda place: _nearest(place, by_task[_essence(place.config)], sizes))
+    return _entries(table, lambda place: _nearest(place, by_task[_essence(place.config.as_dict())], sizes))
 
 
 def _entries(table: Table, records_of: Callable[[Place], Iterable[Record | None]]) -> list[Entry]:
@@ -139,12 +140,12 @@ def deviations(entry: Entry) -> str:
         >>> from dataclasses import replace
         >>> from clipper.benchmarks.tables.catalogue import SUM
         >>> place = next(SUM.places())
-        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3), []),)))
+        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), []),)))
         '3 epochs'
     """
     if not entry.records:
         return ""
-    asked, done = entry.place.config, entry.records[0].config
+    asked, done = entry.place.config, config_of(entry.records[0])
     parts = [f"{done.epochs} epochs"] if done.epochs != asked.epochs else []
     parts += [f"n={done.samples:,}"] if done.samples != asked.samples else []
     parts += [done.encoder] if done.encoder != asked.encoder else []
@@ -155,23 +156,23 @@ def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> 
     """The best group of runs for a place; runs with the `sizes` of another column belong there."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        samples, asked = record.config.samples, place.config.samples
+        samples, asked = record.config["samples"], place.config.samples
         here = samples == asked or (samples < asked and samples not in sizes)
-        here = here and record.config.seed >= place.row.first_seed
-        if here and (place.row.variant == "frozen" or record.config.encoder == place.config.encoder):
-            groups[json.dumps(record.config.as_dict() | {"seed": 0}, sort_keys=True)].append(record)
+        here = here and record.config["seed"] >= place.row.first_seed
+        if here and (place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder):
+            groups[json.dumps({**record.config, "seed": 0}, sort_keys=True)].append(record)
     if not groups:
         return ()
-    best = max(groups.values(), key=lambda group: (len(group), group[0].config.epochs))
-    return tuple(sorted(best, key=lambda record: record.config.seed))
+    best = max(groups.values(), key=lambda group: (len(group), group[0].config["epochs"]))
+    return tuple(sorted(best, key=lambda record: record.config["seed"]))
 
 
-def _essence(config: TrainConfig) -> str:
+def _essence(config: Mapping[str, Any]) -> str:
     """What two runs must share to stand at one place; frozen encoders are told apart later."""
-    loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config.encoder == "trainable"}
-    if config.samples >= MANY:
+    loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config["encoder"] == "trainable"}
+    if config["samples"] >= MANY:
         loose["samples"] = MANY
-    return json.dumps(config.as_dict() | loose, sort_keys=True)
+    return json.dumps({**config, **loose}, sort_keys=True)
 
 
 def _percent(share: float | None) -> float | None:
