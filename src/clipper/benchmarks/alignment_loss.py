@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.mugen.actions import ACTIONS
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.speed import Progress
 from clipper.candidates import Alignments, Lattice
 from clipper.candidates.machines import alignment
