@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clipper import Clipper, ProximityGraph
-from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.clips import draw_clips
 from clipper.benchmarks.mugen.task import ClipTask, Middle, task_of
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning.lattice_result import LatticePruning

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.mugen.actions import ACTIONS
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.machines import SUM, alignment

@@ -166,7 +166,7 @@ def draw(
     candidates: CandidateSet
     if lattice or (per_sample is not None and rule.needs_lattice(slots, images.classes)):
         all_of_them = rule.lattice(targets, slots, images.classes)
-        candidates = all_of_them if per_sample is None else all_of_them.sample(per_sample, seed)
+        candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:
         candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
     return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets))
@@ -225,10 +225,8 @@ def candidates_of(
     place = {kind: i for i, kind in enumerate(kinds)}
     shared = Candidates.from_rule(rule, [t for _, t in kinds], [s for s, _ in kinds], classes, domains=domains)
     which = torch.tensor([place[kind] for kind in zip(lengths, targets, strict=True)])
-    parts = [
-        shared.batch(ids).sample_at_random(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))
-    ]
-    counts = torch.cat([part.counts for part in parts])
+    parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
+    counts = torch.cat([part.offsets.diff() for part in parts])
     return Candidates.from_tensors(
         torch.cat([part.labels for part in parts]), torch.arange(len(counts)).repeat_interleave(counts), classes
     )

@@ -14,8 +14,8 @@ from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.data.sources import find, not_found
 from clipper.benchmarks.datasets import Images, train_and_test
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.problem import learned_and_held_out
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.parts import holds_lattice, rule_of
 from clipper.benchmarks.tables.summary import SCORES
 from clipper.pruning import Calibration

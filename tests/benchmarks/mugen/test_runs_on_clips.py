@@ -11,12 +11,12 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.mugen import problem
-from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.clips import draw_clips
 from clipper.benchmarks.mugen.files import write_clips
 from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.retrieval import ClipExam, dealt, retrieved, scores
 from clipper.benchmarks.mugen.task import task_of, with_motion
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.networks import ClipCnn
 from clipper.benchmarks.registry import Benchmark
 from clipper.benchmarks.runs import run, samples_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.mugen.actions import ACTIONS, sentence
 from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.retrieval import ClipExam
 from clipper.benchmarks.mugen.task import Middle
+from clipper.benchmarks.mugen.world import ACTIONS, sentence
 from clipper.benchmarks.networks import ClipCnn
 from clipper.benchmarks.registry import Benchmark, Registration, register
 from clipper.training import Samples
