@@ -35,7 +35,7 @@ def _exact(log_probs, candidates, outputs, power):
 def test_distinct_draws_converge_to_the_exact_probability_of_each_output(pruned):
     log_probs, candidates = _batch()
     if pruned:
-        candidates = candidates.sample_at_random(1, seed=0)
+        candidates = candidates.draw(1, seed=0)
     errors = []
     for samples in (30, 300, 30_000):
         masses, outputs = IsedLoss(sum, samples, distinct=True).output_masses(log_probs, candidates)

@@ -13,7 +13,7 @@ from torch import Tensor
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.machines import MAX, SUM, run
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 from tests.machines import Task, log_probs_for, restricted, tasks
 
 WITHOUT_OUTPUTS: dict[str, Callable[[], Engine]] = {
@@ -77,11 +77,13 @@ def test_sampled_semantic_loss_draws_from_a_lattice() -> None:
 
 
 @pytest.mark.parametrize("engine", [AblSim(), ScallopLoss(k=None)])
-def test_engines_that_need_a_list_say_so(engine: Engine) -> None:
+def test_engines_that_need_a_list_make_one(engine: Engine) -> None:
     lattice = Lattice.from_rule(*SUM, [8], 2, 10)
     extra = {"embeddings": torch.zeros(1, 2, 3)} if isinstance(engine, AblSim) else {}
-    with pytest.raises(InputError, match="one by one"):
-        engine(torch.zeros(1, 2, 10).log_softmax(-1), lattice, **extra)
+    log_probs = torch.zeros(1, 2, 10).log_softmax(-1)
+    assert torch.equal(engine(log_probs, lattice, **extra), engine(log_probs, lattice.to_candidates(), **extra))
+    with pytest.raises(BudgetError, match="budget"):
+        engine(torch.zeros(1, 30, 10).log_softmax(-1), Lattice.from_rule(*SUM, [150], 30, 10), **extra)
 
 
 def test_damp_trains_on_thirty_digits() -> None:

@@ -168,7 +168,7 @@ def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
     monkeypatch.setattr(scallop, "LARGEST_K", 2)
     log_probs, targets = _batch(6, slots=3)
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
-    kept = candidates.sample_at_random(4, seed=0)
+    kept = candidates.draw(4, seed=0)
     assert not is_restriction(kept, candidates).all()
     losses = ScallopLoss(None)(log_probs, kept, unpruned=candidates)
     torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
@@ -227,5 +227,5 @@ def test_all_sums_of_three_digits_are_compiled_within_the_default_budget():
     log_probs = _batch(1, 3, 10)[0].detach().repeat(28, 1, 1)
     engine = ScallopLoss(None)
     losses = engine(log_probs, outputs)  # a warning would be an error
-    assert len(engine.circuits) == int((outputs.counts > 10).sum())
+    assert len(engine.circuits) == sum(count > 10 for count in outputs.counts)
     assert (losses < ScallopLoss(10)(log_probs, outputs) + 1e-9).all()  # more proofs, more probability

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.listing import must_be_listed
+from clipper.candidates.packed import candidate_log_probs, segment_max
 from clipper.engines.base import Engine
 from clipper.engines.beam import Beam
 from clipper.engines.checks import checked
-from clipper.engines.packed import candidate_log_probs, segment_max
 from clipper.errors import InputError
 
 
@@ -55,7 +54,7 @@ class AblSim(Engine):
             embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
         """
         log_probs = checked(log_probs, candidates)
-        listed = must_be_listed(candidates, "AblSim")
+        listed = candidates.to_candidates()
         if not listed.samples:
             return log_probs.sum((1, 2))  # no sample, no loss
         rows = self._abduced_rows(log_probs, listed, embeddings)
@@ -65,7 +64,7 @@ class AblSim(Engine):
     def abduce(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor) -> Tensor:
         """The labels of the best labelling found, `(n, m)`; -1 in unused slots."""
         log_probs = checked(log_probs, candidates)
-        listed = must_be_listed(candidates, "AblSim")
+        listed = candidates.to_candidates()
         if not listed.samples:
             return listed.labels.long()
         return listed.labels[self._abduced_rows(log_probs, listed, embeddings)].long()

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet, Kind
-from clipper.candidates.checks import check_log_probs
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates.base import check_log_probs, must_be_candidates
 from clipper.errors import InputError
 
 _SLACK = 1e-3

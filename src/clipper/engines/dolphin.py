@@ -9,11 +9,11 @@ from torch import Tensor
 
 from clipper.arguments import one_of, whole_number
 from clipper.candidates import CandidateSet
+from clipper.candidates.packed import candidate_log_probs, segment_logsumexp, segment_top
 from clipper.engines.base import Engine
 from clipper.engines.checks import checked
 from clipper.engines.evidence import log_evidence, output_sums, with_the_best
 from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
-from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_top
 
 Provenance = Literal["damp", "dtkp-am"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Implicit
+from clipper.candidates import CandidateSet
 from clipper.engines.checks import checked
-from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_max, segment_sum
-from clipper.errors import InputError
 
 
 def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
@@ -22,6 +19,8 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         candidates: what the labels of each sample could be.
 
     Examples:
+        >>> import torch
+        >>> from clipper import Candidates
         >>> candidates = Candidates.from_lists([[(0, 1), (1, 0)]], classes=2)
         >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
         tensor([0.6931])
@@ -31,21 +30,4 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 
 def entropy_of(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """As `posterior_entropy`, for log-probabilities that were checked."""
-    if isinstance(candidates, Implicit):
-        if log_probs.requires_grad and candidates.template.is_inference():
-            raise InputError(
-                "expected candidates made outside of torch.inference_mode(), which forbids gradients later on; "
-                "make them under torch.no_grad() instead"
-            )
-        return candidates.entropy(log_probs)
-    return entropy_of_rows(candidate_log_probs(log_probs, candidates), candidates)
-
-
-def entropy_of_rows(values: Tensor, candidates: Candidates) -> Tensor:
-    """As `posterior_entropy`, from the log-probability of each candidate, `values (Ω,)`."""
-    never = values == -torch.inf
-    peak = segment_max(values, candidates)
-    values = values - peak.masked_fill(peak == -torch.inf, 0).index_select(0, candidates.sample)  # low ones lose digits
-    log_total = segment_logsumexp(values, candidates).index_select(0, candidates.sample)
-    log_posterior = (values - log_total).masked_fill(never, 0)  # (Ω,); 0 · -inf would be NaN
-    return -segment_sum((log_posterior.exp() * log_posterior).masked_fill(never, 0), candidates)
+    return candidates.entropy(log_probs)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Implicit
-from clipper.engines.packed import candidate_log_probs, cross_log_probs, segment_logsumexp, segment_sum, segment_top
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.packed import candidate_log_probs, cross_log_probs, segment_sum, segment_top
 
 
 def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
@@ -23,32 +21,26 @@ def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         >>> log_evidence(log_probs, Lattice.from_rule(*SUM, [8], 2, 10)).exp()
         tensor([0.0900])
     """
-    if isinstance(candidates, Implicit):
-        return candidates.log_probability(log_probs)
-    return segment_logsumexp(candidate_log_probs(log_probs, candidates), candidates)
+    return candidates.log_probability(log_probs)
 
 
 def output_sums(log_probs: Tensor, outputs: CandidateSet, k: int | None = None) -> Tensor:
     """Σ_σ Π_j p(σ(j)) of every output for every sample, `(n, outputs)`; of the `k` most probable σ, if given."""
-    if isinstance(outputs, Implicit):
-        return outputs.output_probabilities(log_probs) if k is None else _best_of_outputs(log_probs, outputs, k)
-    products = cross_log_probs(log_probs, outputs).exp()  # (Ω, n)
     if k is None:
-        return segment_sum(products, outputs).T
+        return outputs.output_probabilities(log_probs)
+    if not isinstance(outputs, Candidates):
+        return _best_of_outputs(log_probs, outputs, k)
+    products = cross_log_probs(log_probs, outputs).exp()  # (Ω, n)
     rows, found = segment_top(products, outputs, k)  # (k, outputs, n)
     return torch.where(found, products.gather(0, rows.flatten(0, 1)).view_as(found), 0).sum(0).T
 
 
-def _best_of_outputs(log_probs: Tensor, outputs: Implicit, k: int) -> Tensor:
+def _best_of_outputs(log_probs: Tensor, outputs: CandidateSet, k: int) -> Tensor:
     pairs, repeated = paired(log_probs, outputs)
     best = with_the_best(repeated, pairs, k)
     return segment_sum(candidate_log_probs(repeated, best).exp(), best).view(len(log_probs), -1)
 
 
-@overload
-def paired(log_probs: Tensor, outputs: Candidates) -> tuple[Candidates, Tensor]: ...
-@overload
-def paired(log_probs: Tensor, outputs: Implicit) -> tuple[Implicit, Tensor]: ...
 def paired(log_probs: Tensor, outputs: CandidateSet) -> tuple[CandidateSet, Tensor]:
     """Every sample with every output: what belongs to each pair, `(n*outputs)` of them."""
     every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
@@ -57,4 +49,4 @@ def paired(log_probs: Tensor, outputs: CandidateSet) -> tuple[CandidateSet, Tens
 
 def with_the_best(log_probs: Tensor, candidates: CandidateSet, k: int) -> Candidates:
     """Listed candidates that hold the `k` most probable ones of each sample: all of them, or a lattice's `k` best."""
-    return candidates.top_k(log_probs.detach(), k) if isinstance(candidates, Implicit) else candidates
+    return candidates if isinstance(candidates, Candidates) else candidates.top_k(log_probs.detach(), k)

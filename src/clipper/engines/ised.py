@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.checks import kind_of_label
+from clipper.candidates.kinds import kind_of_label
 from clipper.engines.base import RandomEngine
 from clipper.engines.checks import checked
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others

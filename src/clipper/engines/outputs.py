@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 
 _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
-from clipper.engines.packed import segment_sum
+from clipper.candidates.packed import segment_sum
 
 
 def is_restriction(candidates: Candidates, templates: Candidates) -> Tensor:
@@ -28,7 +28,7 @@ def is_restriction(candidates: Candidates, templates: Candidates) -> Tensor:
     inside = torch.stack([templates.take(kept, slot) for slot in range(templates.slots)]).all(
         0
     )  # (Ω,) of the templates
-    same = segment_sum(inside.long(), templates) == candidates.counts  # (n,)
+    same = segment_sum(inside.long(), templates) == candidates.offsets.diff()  # (n,)
     ours, theirs = same[candidates.sample], inside & same[templates.sample]
     differ = (candidates.labels[ours] != templates.labels[theirs]).any(1)
     return same.index_fill(0, candidates.sample[ours][differ], False)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.candidates import CandidateSet, Implicit
+from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.columns import run_on_columns, run_on_row
 
 
@@ -33,7 +33,7 @@ def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 def are_candidates(labels: Tensor, sample: Tensor, candidates: CandidateSet) -> Tensor:
     """Whether each row of `labels (rows, m)` is a candidate of its `sample (rows,)`, bool."""
-    if isinstance(candidates, Implicit):
+    if not isinstance(candidates, Candidates):
         return candidates.batch(sample).contains(labels)
     both = row_numbers(torch.cat([candidates.labels.long(), labels.long()]))
     codes = both * candidates.samples + torch.cat([candidates.sample, sample])

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.listing import must_be_candidates, must_be_listed
+from clipper.candidates.base import must_be_candidates
+from clipper.candidates.packed import candidate_log_probs, segment_top
 from clipper.engines.base import Engine
 from clipper.engines.checks import checked
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
 from clipper.engines.evidence import paired, with_the_best
 from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
-from clipper.engines.packed import candidate_log_probs, segment_top
 from clipper.engines.restriction import allowed_only, is_restriction
 from clipper.errors import BudgetError, InputError
 
@@ -105,11 +105,10 @@ class ScallopLoss(Engine):
         """log P of each sample's disjunction, `(n,)`."""
         if self.k is not None:
             return _of_most_probable(log_probs, with_the_best(log_probs, candidates, self.k), self.k)
-        what = "ScallopLoss(k=None), which takes all proofs,"
-        return self._of_all(log_probs, must_be_listed(candidates, what), must_be_listed(templates, what))
+        return self._of_all(log_probs, candidates.to_candidates(), templates.to_candidates())
 
     def _of_all(self, log_probs: Tensor, candidates: Candidates, templates: Candidates) -> Tensor:
-        few = candidates.counts <= LARGEST_K
+        few = candidates.offsets.diff() <= LARGEST_K
         result = log_probs.new_zeros(len(log_probs))
         for ids, method in ((few.nonzero()[:, 0], self._few), ((~few).nonzero()[:, 0], self._many)):
             if len(ids):

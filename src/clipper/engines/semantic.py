@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import whole_number
-from clipper.candidates import CandidateSet, Implicit
+from clipper.candidates import CandidateSet
 from clipper.engines.base import Engine, RandomEngine
 from clipper.engines.checks import checked
-from clipper.engines.entropy import entropy_of_rows
-from clipper.engines.packed import candidate_log_probs, segment_logsumexp
 
 
 class SemanticLoss(Engine):
@@ -37,11 +35,7 @@ class SemanticLoss(Engine):
 
     def unchecked(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """As a call, for log-probabilities that were checked."""
-        if isinstance(candidates, Implicit):
-            return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
-        values = candidate_log_probs(log_probs, candidates)  # (Ω,)
-        losses = -segment_logsumexp(values, candidates)
-        return losses + self.entropy * entropy_of_rows(values, candidates) if self.entropy else losses
+        return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
 
 
 class SampledSemanticLoss(RandomEngine):
@@ -69,4 +63,4 @@ class SampledSemanticLoss(RandomEngine):
         """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
         log_probs = checked(log_probs, candidates)
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        return self._semantic.unchecked(log_probs, candidates.sample_at_random(self.per_sample, seed))
+        return self._semantic.unchecked(log_probs, candidates.draw(self.per_sample, seed))
