@@ -1,14 +1,14 @@
-"""Calling the user's parts: a classifier on a batch of samples, and an engine with what it asks for."""
+"""Calling the user's parts: a classifier on a batch of samples, and an engine with its context."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from clipper.candidates import CandidateSet
+from clipper.engines.base import Context, check_needs
 from clipper.errors import InputError, TrainingError
 from clipper.training.checks import in_words
 
@@ -72,13 +72,11 @@ def losses_of(
     embedding: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:
-    """The engine's loss of each sample, `(n,)`; it is given targets, embeddings or unpruned candidates if it asks."""
-    offered: dict[str, Any] = {"unpruned": unpruned, "embeddings": None if embedding is None else embedding.detach()}
-    if getattr(engine, "outputs", None) is not None:  # without outputs a target has no place among them
-        offered["targets"] = targets
-    asked = inspect.signature(engine.forward).parameters
-    with in_words(f"the engine {type(engine).__name__}"):
-        losses = engine(log_probs, kept, **{name: offered[name] for name in offered if name in asked})
+    """The engine's loss of each sample, `(n,)`."""
+    context = Context(targets, None if embedding is None else embedding.detach(), unpruned)
+    check_needs(engine, context)
+    with in_words(f"the engine {type(engine).__name__}, called as engine(log_probs, candidates, context=Context(…)),"):
+        losses = engine(log_probs, kept, context=context)
     if not isinstance(losses, Tensor):
         raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
     if losses.shape != (kept.samples,):
