@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import real_number, seed_number, shown, whole_number
-from clipper.candidates import Candidates, CandidateSet, Implicit
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates import Candidates, CandidateSet, Formula, Lattice
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.encoders import check_encoder
@@ -23,7 +23,7 @@ from clipper.pruning.lattice_result import LatticePruning
 from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, prune, prune_against
 from clipper.pruning.result import Pruning
 
-Set = TypeVar("Set", Candidates, Implicit)
+Set = TypeVar("Set", bound=CandidateSet)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Clipper:
     @overload
     def prune(
         self,
-        candidates: Implicit,
+        candidates: Lattice | Formula,
         inputs: Embeddings,
         *,
         pool: Pool | None = ...,

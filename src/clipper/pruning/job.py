@@ -71,7 +71,7 @@ class Summary:
 
     def add(self, pruning: Pruning) -> None:
         """Count one more piece."""
-        before, after = pruning.original.counts, pruning.candidates.counts
+        before, after = pruning.original.offsets.diff(), pruning.candidates.offsets.diff()
         self.samples += pruning.original.samples
         self.candidates += len(pruning.original)
         self.kept += len(pruning.candidates)

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from clipper.candidates import Implicit
+from clipper.candidates import CandidateSet
 from clipper.pruning.result import as_labels, because, share_kept, why_nothing
 
 
@@ -17,7 +17,7 @@ from clipper.pruning.result import as_labels, because, share_kept, why_nothing
 class LatticePruning:
     """What is left of a lattice. Every sample has kept at least one candidate."""
 
-    original: Implicit
+    original: CandidateSet
     """What was pruned."""
     edges: Tensor
     """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
@@ -27,19 +27,19 @@ class LatticePruning:
     """For samples whose choice is not proved best: the fewest candidates that any choice could leave."""
 
     @cached_property
-    def candidates(self) -> Implicit:
+    def candidates(self) -> CandidateSet:
         """The survivors; what lost nothing is as it was."""
         if bool((self.allowed | ~self.original.support).all()):
             return self.original
         return self.original.narrowed(self.allowed)
 
-    def outside_inference(self) -> Implicit:
+    def outside_inference(self) -> CandidateSet:
         """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
         unchanged = self.candidates is self.original
         return self.original if unchanged else self.original.narrowed(self.allowed.clone())
 
     @property
-    def lattice(self) -> Implicit:
+    def lattice(self) -> CandidateSet:
         """The survivors: the same as `candidates`."""
         return self.candidates
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import one_of, real_number, seed_number, shown
-from clipper.candidates import Candidates, CandidateSet, Implicit
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates import Candidates, CandidateSet, Formula, Lattice
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
@@ -49,7 +49,7 @@ def prune(
 ) -> Pruning: ...
 @overload
 def prune(
-    candidates: Implicit,
+    candidates: Lattice | Formula,
     graph: ProximityGraph,
     objective: Objective = ...,
     solver: Solver = ...,
@@ -117,7 +117,11 @@ def prune_against(
 ) -> Pruning: ...
 @overload
 def prune_against(
-    candidates: Implicit, graph: ProximityGraph, support: Tensor, objective: Objective = ..., solver: Solver = ...
+    candidates: Lattice | Formula,
+    graph: ProximityGraph,
+    support: Tensor,
+    objective: Objective = ...,
+    solver: Solver = ...,
 ) -> LatticePruning: ...
 def prune_against(
     candidates: CandidateSet,
@@ -127,7 +131,7 @@ def prune_against(
     solver: Solver = "closed-form",
 ) -> Pruning | LatticePruning:
     """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
-    if isinstance(candidates, Implicit):
+    if not isinstance(candidates, Candidates):
         return prune_lattice(candidates, graph, support, objective, solver)
     if objective not in ("exact", "paper"):
         raise InputError(f'expected the objective "exact" or "paper" for pruning sample by sample, got {objective!r}')
@@ -217,7 +221,7 @@ def _random(
             raise InputError(
                 f"expected a pruning of the same {len(candidates)} candidates to imitate, got {shown(imitate)}"
             )
-        per_sample = candidates.counts - imitate.candidates.counts
+        per_sample = candidates.offsets.diff() - imitate.candidates.offsets.diff()
     keep = discard_at_random(candidates, count, per_sample, seed)
     none_chosen = torch.zeros_like(graph.source, dtype=torch.bool)
     return Pruning(candidates, keep, lambda: none_chosen, lambda _: candidates.subset(keep).support)

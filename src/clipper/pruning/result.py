@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.checks import gold_labels, kind_of_label
+from clipper.candidates.base import gold_labels
+from clipper.candidates.kinds import kind_of_label
 
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
@@ -94,7 +95,7 @@ def because(reason: str | None) -> str:
 
 def as_labels(gold: Any, candidates: CandidateSet) -> Tensor:
     """Gold labels `(n, m)` as a tensor beside the candidates; arrays and lists will do."""
-    return gold_labels(gold, candidates.samples, candidates.slots, candidates.device)
+    return gold_labels(gold, candidates)
 
 
 def share_kept(before: Tensor, after: Tensor) -> float:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import real_number
-from clipper.candidates import Candidates, CandidateSet, Implicit
-from clipper.candidates.listing import must_be_listed
+from clipper.candidates import Candidates, CandidateSet, Formula, Lattice
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
 from clipper.pruning.joint.factors import CandidateFactor
@@ -61,13 +60,13 @@ class Posterior(Generic[Set]):
     @cached_property
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
-        listed = must_be_listed(self.candidates, "the probability of each candidate")
+        listed = self.candidates.to_candidates()
         return mixed(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
 
     @overload
     def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
     @overload
-    def prune(self: Posterior[Implicit], mass: float = ...) -> LatticePruning: ...
+    def prune(self: Posterior[Lattice | Formula], mass: float = ...) -> LatticePruning: ...
     @overload
     def prune(self, mass: float = ...) -> Pruning | LatticePruning: ...
     def prune(self, mass: float = 0.95) -> Pruning | LatticePruning:
@@ -83,9 +82,9 @@ class Posterior(Generic[Set]):
         if self.verdict == "unsettled":
             return self._by_nearest()
         mass = 1.0 if self.verdict == "uninformative" else mass
-        if isinstance(self.candidates, Implicit):
-            return self._narrowed(self.candidates, mass)
-        return self._thinned(self.candidates, mass)
+        if isinstance(self.candidates, Candidates):
+            return self._thinned(self.candidates, mass)
+        return self._narrowed(self.candidates, mass)
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
@@ -99,7 +98,7 @@ class Posterior(Generic[Set]):
         chosen = partial(_respected, candidates, self.graph, survivors)
         return Pruning(candidates, keep, chosen, lambda _: survivors())
 
-    def _narrowed(self, lattice: Implicit, mass: float) -> LatticePruning:
+    def _narrowed(self, lattice: CandidateSet, mass: float) -> LatticePruning:
         allowed = heaviest_labels(lattice, self.log_odds, self.weight, self.marginals, self.labels, mass)
         survivors = partial(_narrowed_support, lattice, allowed)
         unproved = dict.fromkeys(range(lattice.samples), 1)
@@ -135,7 +134,7 @@ def _support(candidates: Candidates, keep: Tensor) -> Tensor:
     return candidates.subset(keep).support
 
 
-def _narrowed_support(lattice: Implicit, allowed: Tensor) -> Tensor:
+def _narrowed_support(lattice: CandidateSet, allowed: Tensor) -> Tensor:
     return lattice.narrowed(allowed).support
 
 
