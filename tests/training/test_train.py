@@ -8,7 +8,7 @@ from clipper import Candidates, Clipper, ClipperError
 from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
-from clipper.training import Moment, train
+from clipper.training import Progress, train
 from clipper.training.ahead import prune_together
 from clipper.training.distances import KnownDistances
 from tests.training.problems import TinyNet, problem, same_weights
@@ -132,14 +132,14 @@ def test_an_infinite_loss_stops_the_run_and_names_the_sample():
 
 
 def test_who_watches_sees_every_step_and_the_end_of_every_epoch():
-    moments: list[Moment] = []
+    moments: list[Progress] = []
     data = problem()
     held_out = (data.inputs.flatten(0, 1), data.gold.flatten())
     train(TinyNet(), data, SemanticLoss(), epochs=3, batch=8, held_out=held_out, evaluate_every=2, watch=moments.append)
     assert [(moment.epoch, moment.step) for moment in moments if not moment.ended] == [
         (epoch, step) for epoch in (1, 2, 3) for step in (1, 2, 3)
     ]
-    measured = [moment.figures.accuracy is not None for moment in moments if moment.ended]
+    measured = [moment.metrics.accuracy is not None for moment in moments if moment.ended]
     assert measured == [False, True, True]
 
 

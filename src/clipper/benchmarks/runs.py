@@ -61,7 +61,7 @@ def run(
         passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )
-        return Record(config, passes[-1].history)
+        return Record(config.as_dict(), passes[-1].history)
     history = train(
         network,
         samples,
@@ -73,7 +73,7 @@ def run(
         optimiser=optimiser_of(config, network),
         **options,
     )
-    return Record(config, history)
+    return Record(config.as_dict(), history)
 
 
 def _options(config: TrainConfig) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from clipper.errors import ClipperError, InputError
+from clipper.errors import InputError
 from clipper.pruning import Clipper
 
 
@@ -47,17 +45,6 @@ def check_optimiser(optimiser: Any, classifier: nn.Module) -> None:
     own = set(map(id, classifier.parameters()))
     if not any(id(weight) in own for group in optimiser.param_groups for weight in group["params"]):
         raise InputError("expected an optimiser of the classifier's weights, got one of other weights")
-
-
-@contextmanager
-def in_words(what: str) -> Iterator[None]:
-    """Say whose fault it is when a part that the user brought fails; memory that is too small stays torch's error."""
-    try:
-        yield
-    except (ClipperError, torch.OutOfMemoryError):
-        raise
-    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError) as error:
-        raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
 def _kind(value: Any) -> str:

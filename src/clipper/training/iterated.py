@@ -16,13 +16,13 @@ from clipper.candidates import CandidateSet
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Posterior, infer
-from clipper.training.calling import classify
+from clipper.training.adapters import in_words, predict
 from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
-from clipper.training.checks import check_optimiser, check_parts, check_pruning, in_words
+from clipper.training.checks import check_optimiser, check_parts, check_pruning
 from clipper.training.loop import train
-from clipper.training.metrics import Figures, checked_held_out
+from clipper.training.metrics import EpochMetrics, checked_held_out
 from clipper.training.samples import Samples, SampleSource, fingerprint, mixed, samples_of
-from clipper.training.survivors import check_embeddings, check_neighbours
+from clipper.training.schedule import check_embeddings, check_neighbours
 from clipper.training.trainer import plain_options
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
@@ -37,7 +37,7 @@ class Pass:
     posterior: Posterior[CandidateSet]
     changed: float
     """The share of instances whose most probable label differs from the pass before; 1 in the first."""
-    history: list[Figures]
+    history: list[EpochMetrics]
     """The figures of every epoch; the last one's are the ones to report."""
 
 
@@ -134,7 +134,7 @@ class _Run:
     make_optimiser: MakeOptimiser | None
     seed: int
     options: Mapping[str, Any]
-    histories: list[list[Figures]] = field(default_factory=list)
+    histories: list[list[EpochMetrics]] = field(default_factory=list)
     """Of the training of each pass."""
     judged: list[Tensor] = field(default_factory=list)
     """What was said by others after each pass, `(n, m, c)`."""
@@ -151,7 +151,7 @@ class _Run:
         self.path = None if path is None else Path(path)
         self.identity: dict[str, Any] = {}
 
-    def history(self, number: int, kept: Samples) -> list[Figures]:
+    def history(self, number: int, kept: Samples) -> list[EpochMetrics]:
         """The training of a pass on what was kept, unless it is done already."""
         if number == len(self.histories):
             told = {name: value for name, value in self.options.items() if name != "checkpoint"}
@@ -169,7 +169,7 @@ class _Run:
         for i in range(len(self.said), len(parts)):
             rest = torch.cat(parts[:i] + parts[i + 1 :])
             self._learn(kept.subset(rest), stage := f"pass-{number + 1}-part-{i + 1}", silent)
-            self.said.append(look(self.classifier, kept.inputs[parts[i].to(kept.inputs.device)]))
+            self.said.append(predict(self.classifier, kept.load(parts[i])))
             if i + 1 < len(parts):
                 self._save(stage)
         self.judged.append(torch.cat(self.said)[torch.cat(parts).argsort()])
@@ -177,7 +177,7 @@ class _Run:
         self._save(stage)
         return self.judged[number]
 
-    def _learn(self, what: Samples, stage: str, options: Mapping[str, Any]) -> list[Figures]:
+    def _learn(self, what: Samples, stage: str, options: Mapping[str, Any]) -> list[EpochMetrics]:
         """A training that begins with the first weights, or goes on where it was."""
         self.classifier.load_state_dict(self.first_weights)
         return train(
@@ -254,7 +254,7 @@ class _Run:
         self.classifier.load_state_dict(state["first"])
         self.classifier.load_state_dict(state["classifier"])
         self.engine.load_state_dict(state["engine"])
-        histories = [[Figures.from_dict(figures) for figures in history] for history in state["histories"]]
+        histories = [[EpochMetrics.from_dict(figures) for figures in history] for history in state["histories"]]
         judged, said = list(state["judged"]), list(state["said"])
         if not 0 <= len(histories) - len(judged) <= 1 or not all(isinstance(x, Tensor) for x in [*judged, *said]):
             raise InputError("expected a tensor of log-probabilities after each pass but the last")
@@ -281,7 +281,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if options.get("checkpoint") is not None:
         check_place(options["checkpoint"])
     if options.get("watch") is not None and not callable(options["watch"]):
-        raise InputError(f"expected watch to be a function of a Moment, got a {type(options['watch']).__name__}")
+        raise InputError(f"expected watch to be a function of a Progress, got a {type(options['watch']).__name__}")
     checked_held_out(options.get("held_out"))
 
 
@@ -295,17 +295,6 @@ def _folds(samples: int, folds: int, seed: int) -> list[Tensor]:
     """The sample ids of each part."""
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, samples)))
     return list(order.tensor_split(folds))
-
-
-@torch.no_grad()
-def look(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
-    """What a trained classifier says of samples: `log_probs (n, m, c)`."""
-    training = classifier.training
-    classifier.eval()
-    try:
-        return torch.cat([classify(classifier, part)[0] for part in torch.split(inputs, chunk)])
-    finally:
-        classifier.train(training)
 
 
 def _changed(new: Posterior[Any], old: Posterior[Any]) -> float:

@@ -14,13 +14,13 @@ from clipper.errors import InputError
 from clipper.pruning import Clipper
 from clipper.training.checkpoint import check_place
 from clipper.training.checks import check_optimiser, check_parts, check_pruning
-from clipper.training.metrics import Figures, HeldOut, checked_held_out
+from clipper.training.metrics import EpochMetrics, HeldOut, checked_held_out
 from clipper.training.randomness import own_randomness
 from clipper.training.samples import SampleSource, samples_of
-from clipper.training.survivors import Survivors, check_neighbours
-from clipper.training.trainer import Moment, Trainer
+from clipper.training.schedule import PruningSchedule, check_neighbours
+from clipper.training.trainer import Progress, Trainer
 
-Watch = Callable[[Moment], None]
+Watch = Callable[[Progress], None]
 
 
 def train(
@@ -41,7 +41,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
     watch: Watch | None = None,
-) -> list[Figures]:
+) -> list[EpochMetrics]:
     """Train a classifier, in place, on samples whose labels are only known to satisfy a formula.
 
     The classifier maps `(instances, *shape)` to `log_probs (instances, c)`, or to these and the embedding
@@ -90,7 +90,7 @@ def train(
         None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps", most=MOST)
     )
     if watch is not None and not callable(watch):
-        raise InputError(f"expected watch to be a function of a Moment, got a {type(watch).__name__}")
+        raise InputError(f"expected watch to be a function of a Progress, got a {type(watch).__name__}")
     check_parts(classifier, engine)
     check_pruning(clip, once)
     if checkpoint is not None:
@@ -103,7 +103,7 @@ def train(
     check_optimiser(optimiser, classifier)
     # a caller who is in inference mode, or without gradients, wants the classifier trained all the same
     with torch.inference_mode(False), torch.enable_grad():
-        survivors = Survivors(samples, clip, embeddings, once, bank, seed)
+        survivors = PruningSchedule(samples, clip, embeddings, once, bank, seed)
         trainer = Trainer(classifier, samples, engine, survivors, optimiser, batch, seed)
         with own_randomness(classifier, seed):
             return _learn(trainer, epochs, held_out, evaluate_every, checkpoint, checkpoint_steps, watch)
@@ -117,7 +117,7 @@ def _learn(
     checkpoint: str | Path | None,
     checkpoint_steps: int | None,
     watch: Watch | None,
-) -> list[Figures]:
+) -> list[EpochMetrics]:
     """What is left of a run."""
     if checkpoint is not None:
         trainer.resume(checkpoint, epochs)

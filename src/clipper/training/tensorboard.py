@@ -9,7 +9,7 @@ from typing import Any
 
 from clipper.errors import require
 from clipper.training.loop import Watch
-from clipper.training.trainer import Moment
+from clipper.training.trainer import Progress
 
 
 @contextmanager
@@ -22,9 +22,9 @@ def tensorboard(folder: str | Path) -> Iterator[Watch]:
     module: Any = require("torch.utils.tensorboard", extra="tensorboard")
     writer = module.SummaryWriter(str(folder))
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: Progress) -> None:
         if moment.ended:
-            figures = moment.figures.as_dict()
+            figures = moment.metrics.as_dict()
             figures |= figures.pop("scores")
             epoch = figures.pop("epoch")
             for name in (name for name, value in figures.items() if value is not None):

@@ -13,29 +13,31 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import ClipperError, FileError, InputError
-from clipper.training.calling import classify, losses_of, stop_if_broken
+from clipper.training.adapters import classify, in_words, losses_of, stop_if_broken
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
-from clipper.training.checks import in_words
-from clipper.training.metrics import Figures, HeldOut, Tally, measured
+from clipper.training.metrics import EpochMetrics, HeldOut, RunningMetrics, measured
 from clipper.training.randomness import random_states, set_random_states
 from clipper.training.samples import Samples, mixed
-from clipper.training.survivors import Survivors
+from clipper.training.schedule import PruningSchedule
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where a run is, for whoever watches it."""
+class Progress:
+    """How far a run is, for its callbacks.
+
+    Attributes:
+        epoch: counted from 1.
+        step: batches done in this epoch.
+        steps: batches in an epoch.
+        metrics: of this epoch, so far.
+        ended: whether the epoch is over; only then is there an accuracy.
+    """
 
     epoch: int
-    """Counted from 1."""
     step: int
-    """Batches done in this epoch."""
     steps: int
-    """Batches in an epoch."""
-    figures: Figures
-    """Of this epoch, so far."""
+    metrics: EpochMetrics
     ended: bool
-    """Whether the epoch is over; only then is there an accuracy."""
 
 
 @dataclass
@@ -45,20 +47,20 @@ class Trainer:
     classifier: nn.Module
     samples: Samples
     engine: nn.Module
-    survivors: Survivors
+    survivors: PruningSchedule
     optimiser: torch.optim.Optimizer
     batch: int
     seed: int
-    history: list[Figures] = field(default_factory=list)
+    history: list[EpochMetrics] = field(default_factory=list)
     step: int = 0
     """Batches done in the epoch under way."""
-    tally: Tally = field(default_factory=Tally)
+    tally: RunningMetrics = field(default_factory=RunningMetrics)
 
     def __post_init__(self) -> None:
         spent = self.survivors.spent()  # the pool was pruned before the first epoch, which answers for it
-        self.tally = Tally(seconds=spent, pruning_seconds=spent)
+        self.tally = RunningMetrics(seconds=spent, pruning_seconds=spent)
 
-    def steps(self) -> Iterator[Moment]:
+    def steps(self) -> Iterator[Progress]:
         """Do what is left of the epoch, a batch at a time."""
         self.classifier.train()
         epoch = len(self.history) + 1
@@ -70,13 +72,13 @@ class Trainer:
             self.step += 1
             self.tally.pruning_seconds += self.survivors.spent()
             self.tally.seconds += time.perf_counter() - start
-            yield Moment(epoch, self.step, len(batches), self.tally.figures(epoch), ended=False)
+            yield Progress(epoch, self.step, len(batches), self.tally.metrics(epoch), ended=False)
 
     def learn(self, ids: Tensor, epoch: int) -> None:
         """One step of Algorithm 1 on the samples `ids (n,)`."""
         used = self.samples.used
         log_probs, embedding = classify(
-            self.classifier, self.samples.inputs[ids], None if used is None else used[ids]
+            self.classifier, self.samples.load(ids), None if used is None else used[ids]
         )  # (n, m, c), (n, m, d)
         _check_classes(log_probs, self.samples.candidates.classes)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
@@ -90,14 +92,14 @@ class Trainer:
             self.optimiser.step()
         self.tally.count(losses, before, kept, None if self.samples.gold is None else self.samples.gold[ids])
 
-    def end_epoch(self, held_out: HeldOut | None) -> Moment:
+    def end_epoch(self, held_out: HeldOut | None) -> Progress:
         """Close the epoch's books."""
         epoch, steps = len(self.history) + 1, self.step
         kinds = self.samples.candidates.kinds
-        figures = self.tally.figures(epoch, measured(self.classifier, held_out, kinds) if held_out else None)
+        figures = self.tally.metrics(epoch, measured(self.classifier, held_out, kinds) if held_out else None)
         self.history.append(figures)
-        self.step, self.tally = 0, Tally()
-        return Moment(epoch, steps, steps, figures, ended=True)
+        self.step, self.tally = 0, RunningMetrics()
+        return Progress(epoch, steps, steps, figures, ended=True)
 
     def save(self, path: str | Path) -> None:
         """Write all that the rest of the run depends on."""
@@ -138,15 +140,15 @@ class Trainer:
         _check_moments(self.optimiser)
         self.engine.load_state_dict(state["engine"])
         if self.survivors.bank:
-            self.survivors.bank.load_state_dict(state["bank"], self.samples.inputs.device)
+            self.survivors.bank.load_state_dict(state["bank"], self.samples.candidates.device)
         elif state["bank"] is not None:
             raise InputError("expected no memory bank")
-        self.history = [Figures.from_dict(figures) for figures in state["history"]]
-        self.step, self.tally = state["step"], Tally(**state["tally"])
+        self.history = [EpochMetrics.from_dict(figures) for figures in state["history"]]
+        self.step, self.tally = state["step"], RunningMetrics(**state["tally"])
         steps = -(-len(self.samples) // self.batch)
         if not isinstance(self.step, int) or not 0 <= self.step <= steps:
             raise InputError(f"expected a step of 0 to {steps}, got {self.step!r}")
-        self.tally.figures(1).check()
+        self.tally.metrics(1).check()
         if [figures.epoch for figures in self.history] != list(range(1, len(self.history) + 1)):
             raise InputError("expected the figures of every epoch in their order")
         set_random_states(self.classifier, state["random"])

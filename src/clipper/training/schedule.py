@@ -14,15 +14,15 @@ from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
 from clipper.training.ahead import prune_together
-from clipper.training.bank import MemoryBank
 from clipper.training.distances import MOST_INSTANCES, KnownDistances
+from clipper.training.memory_bank import MemoryBank
 from clipper.training.samples import Samples, fingerprint, mixed
 
 AHEAD = 16
 """Batches pruned together where the encoder is frozen: samples do not interact, so the result is the same."""
 
 
-class Survivors:
+class PruningSchedule:
     """The pruning of a run, and the time it has taken.
 
     Args:
@@ -154,7 +154,7 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
 
 def check_embeddings(embeddings: Tensor, samples: Samples) -> None:
     """Refuse embeddings that are not a vector of finite numbers for each slot."""
-    n, m = samples.inputs.shape[:2]
+    n, m = len(samples), samples.candidates.slots
     if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != (n, m) or not embeddings.is_floating_point():
         raise InputError(
             f"expected embeddings of shape ({n}, {m}, d), got {tuple(embeddings.shape)} of {embeddings.dtype}"
