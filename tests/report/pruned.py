@@ -34,9 +34,7 @@ class Pruned:
         return Inspection.of_pruning(self.task.inputs, self.pruning, self.graph, **given)
 
 
-def pruned_digits(
-    rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20, slots: int = 3
-) -> Pruned:
+def pruned_digits(rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20, slots: int = 3) -> Pruned:
     task = draw(digits(), rule, samples=samples, slots=slots)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=k)
     count = 100 if objective == "random" else None

@@ -111,7 +111,7 @@ _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "the 
 _QUESTIONS = (("exact", "none"), ("paper", "none"), ("exact", "random"), ("exact", "paper"), ("gold", "exact"))
 
 
-def gains_in_words(entries: Sequence[Entry]) -> list[str]:
+def verdict(entries: Sequence[Entry]) -> list[str]:
     """One sentence for each question that the runs can answer, task by task: does this objective beat that one?"""
     found: dict[tuple[str, str], Entry] = {}
     for entry in entries:
@@ -121,8 +121,8 @@ def gains_in_words(entries: Sequence[Entry]) -> list[str]:
     sentences = []
     for column in columns:
         for objective, other in _QUESTIONS:
-            pair = found.get((column, objective)), found.get((column, other))
-            if pair[0] is not None and pair[1] is not None and (gains := _paired(*pair)):
+            entry, base = found.get((column, objective)), found.get((column, other))
+            if entry and base and (gains := _paired(entry, base)):
                 said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from clipper.benchmarks.retention import Retention
 from clipper.errors import require
 
 INK, MUTED, ACCENT, PALE, PAPER = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea", "#ffffff"
@@ -56,25 +55,6 @@ def as_svg(figure: Any) -> str:
     for name, colour in _THEME.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
     return text[text.index("<svg") :]
-
-
-def retention_figure(rows: Sequence[Retention]) -> str:
-    """Candidates kept against gold kept: the geometry's share is the gap to the random control."""
-    with plotting() as new_figure:
-        figure = new_figure(figsize=(5.6, 4.0))
-        axes = figure.subplots()
-        axes.plot([60, 100], [60, 100], color=PALE, linewidth=1, zorder=0)
-        axes.annotate("discarding blindly", (92, 92), color=MUTED, rotation=40, ha="right", va="top", fontsize=9)
-        for row in rows:
-            colour, ring = COLOURS[row.method], row.method == "paper"  # a ring shows what lies inside it
-            face, size = ("none", 90) if ring else (colour, 34)
-            axes.scatter(row.retained, row.gold, s=size, facecolors=face, edgecolors=colour, label=row.method)
-        axes.set_xlabel("candidates kept, %")
-        axes.set_ylabel("samples whose gold labels are kept, %")
-        axes.set_xlim(60, 101)
-        axes.set_ylim(60, 101)
-        axes.legend(frameon=False, loc="lower right")
-        return as_svg(figure)
 
 
 def reliability_figure(calibration: Mapping[str, Any]) -> str:

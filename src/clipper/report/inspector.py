@@ -32,9 +32,19 @@ def write_inspector(inspection: Inspection, path: str | Path, title: str = "What
 def idea(inspection: Inspection) -> str:
     """How pruning works, in a reader's words."""
     return (
-        f"{inspection.slot.capitalize()}s that lie close should share a label. So each edge to a neighbour contradicts "
+        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour contradicts "
         "the candidates whose label that neighbour could not have; the chosen edges strike them out."
     )
+
+
+def plural(noun: str) -> str:
+    """Several of what a slot holds.
+
+    Examples:
+        >>> plural("image"), plural("box")
+        ('images', 'boxes')
+    """
+    return f"{noun}es" if noun.endswith(("x", "s", "ch")) else f"{noun}s"
 
 
 def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any]:
@@ -58,6 +68,7 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
     data = {
         "key": key,
         **{name: document[name] for name in ("names", "kinds", "slot", "of")},
+        "slots": plural(inspection.slot),
         **{name: sheet[name] for name in ("columns", "rows")},
         "size": [sheet["width"], sheet["height"]],
         "samples": [_counted(sample) for sample in document["samples"]],

@@ -8,7 +8,7 @@ from typing import Any
 
 from clipper.benchmarks.tables.summary import SCORES
 from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
-from clipper.report.inspector import idea, inspector_view
+from clipper.report.inspector import idea, inspector_view, plural
 from clipper.report.page import write_page
 from clipper.training import Record
 from clipper.training.inspection import Inspection
@@ -102,7 +102,7 @@ def _lead(record: Record, inspection: Inspection | None) -> str:
     if inspection is not None:
         lengths = {len(sample["tiles"]) for sample in inspection.samples}
         upto = "" if len(lengths) == 1 else "up to "
-        parts.insert(0, f"{inspection.of:,} samples of {upto}{max(lengths, default=0)} {inspection.slot}s")
+        parts.insert(0, f"{inspection.of:,} samples of {upto}{max(lengths, default=0)} {plural(inspection.slot)}")
     elif "samples" in record.config:
         parts.insert(0, f"{record.config['samples']:,} samples")
     if "seed" in record.config:

@@ -13,7 +13,7 @@ from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.benchmarks.tables.variants import MEANING
-from clipper.report.claims import CLAIM_COLUMNS, claims_of, gains_in_words
+from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
 from clipper.report.curves import accuracy_figure
 from clipper.report.forest import Records, forest_figure, kept_figure, overhead_figure
 from clipper.report.inspector import idea, inspector_view
@@ -92,7 +92,7 @@ def write_table_page(
         meanings=_meanings(table, entries),
         claim_columns=CLAIM_COLUMNS,
         claims=[claim.as_row() for claim in claims_of(table, entries)],
-        sentences=[] if table.published else gains_in_words(entries),
+        sentences=[] if table.published else verdict(entries),
         columns=[figures for column in table.columns if (figures := _figures(column.name, entries))],
         kept=kept_figure(pruned) if pruned else None,
         costs=overhead_figure(pruned) if pruned else None,

@@ -6,6 +6,7 @@ const byId = new Map(data.samples.map((sample) => [sample.id, sample]));
 const known = data.samples.some((sample) => sample.verdict !== null);
 const several = data.kinds.length > 1; // then each slot is called by its kind, "name" or "rel"
 const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
+root.classList.toggle("words", words);
 const MANY = 9999; // candidates past which a share says more
 const FEW = 16; // labels that still fit into one strip
 const WORDS = 12; // listed before "and 8 more"
@@ -90,7 +91,7 @@ function whySlot(sample, edges, slot) {
     }
   }
   const rest = sample.support[slot].filter((label) => fateOf(sample, edges, slot, label) === "follows");
-  if (rest.length) parts.push(`The other ${data.slot}s rule out ${oneOf(rest)}.`);
+  if (rest.length) parts.push(`The other ${data.slots} rule out ${oneOf(rest)}.`);
   return [...parts, `Left: ${oneOf(sample.left[slot])}.`].join(" ");
 }
 
@@ -239,7 +240,7 @@ function chip(candidate, index) {
 }
 
 function slotsView(sample, edges) {
-  const hint = `Point at one of the ${data.slot}s, or tab to them and use the arrow keys: here it says what was struck ` +
+  const hint = `Point at one of the ${data.slots}, or tab to them and use the arrow keys: here it says what was struck ` +
     "out and why.";
   const every = data.names.map((_, label) => label);
   const shown = every.length > FEW ? every.filter((label) => sample.support.some((could) => could.includes(label))) : every;
@@ -248,7 +249,7 @@ function slotsView(sample, edges) {
     el("p", { class: "hint" }, `${number(sample.stay)} of ${number(sample.total)} candidates stay.`),
     el("div", { class: "film" },
       el("div", { class: "names", "aria-hidden": "true" }, ...shown.map((label) => el("span", { class: "name" }, data.names[label]))),
-      el("ul", { "aria-label": `${data.slot}s` }, ...sample.tiles.map((_, slot) => frame(sample, edges, slot, shown)))),
+      el("ul", { "aria-label": data.slots }, ...sample.tiles.map((_, slot) => frame(sample, edges, slot, shown)))),
     legend(), el("p", { class: "why", role: "status" }, hint), el("div", { class: "near" }),
   ];
 }
@@ -272,7 +273,7 @@ function frame(sample, edges, slot, shown) {
 }
 
 function legend() {
-  const kinds = { left: "left", struck: "struck out by its own edge", follows: `ruled out by the other ${data.slot}s` };
+  const kinds = { left: "left", struck: "struck out by its own edge", follows: `ruled out by the other ${data.slots}` };
   if (known) kinds.gold = "gold";
   const shown = Object.entries(kinds).map(([kind, name]) => el("span", {}, el("span", { class: `cell ${kind}` }), ` ${name}`));
   return el("p", { class: "legend", "aria-hidden": "true" }, ...shown);
@@ -299,7 +300,7 @@ function buildList() {
   list.replaceChildren(...order.map((id) => {
     const sample = byId.get(id);
     const bar = el("span", { class: "bar", "aria-hidden": "true" }, el("span"));
-    bar.firstChild.style.width = percent(sample.share);
+    bar.firstChild.style.width = `${100 * sample.share}%`;
     return el("li", {}, el("a", { href: `#${data.key}=${id}`, "data-sample": id },
       el("span", { class: "number" }, String(id)), bar, el("span", { class: "count" }, stayed(sample)),
       sample.verdict === "lost" ? el("span", { class: "lost" }, "gold lost") : null));
