@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from clipper import ProximityGraph, prune
+from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.tasks import Task, draw
 from clipper.pruning import Pruning
@@ -27,7 +27,7 @@ SEVERAL = """{% extends "base.html" %}{% from "parts.html" import inspector %}
 class Pruned:
     task: Task
     graph: ProximityGraph
-    pruning: Pruning
+    pruning: Pruning[Candidates]
 
     def inspection(self, **options: Any) -> Inspection:
         given = {"gold": self.task.gold, "targets": self.task.targets} | options

@@ -40,7 +40,7 @@ def program(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, obje
     omega, edges = len(candidates), len(graph)
     conflicted = np.zeros(omega, dtype=bool)
     conflicted[candidate] = True
-    sound = _rows(candidates.counts.cpu().numpy(), np.arange(omega), 1.0, np.inf)  # ΣI ≥ 1 for each sample
+    sound = _rows(candidates.offsets.diff().cpu().numpy(), np.arange(omega), 1.0, np.inf)  # ΣI ≥ 1 for each sample
     pairs = np.stack([candidate, omega + edge], axis=1).ravel()
     if objective == "paper":
         blocks = [sound, _rows(np.full(len(edge), 2), pairs, 1.0, 1.0)]  # E + I = 1
@@ -65,7 +65,7 @@ def program(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, obje
 def inconsistent_pairs(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> tuple[Array, Array]:
     """Every (candidate, edge) that contradict each other, sorted by candidate."""
     sample, slot = graph.source // candidates.slots, graph.source % candidates.slots
-    counts = candidates.counts[sample]  # (E,): candidates that the edge could act on
+    counts = candidates.offsets.diff()[sample]  # (E,): candidates that the edge could act on
     edge = torch.repeat_interleave(counts)
     place = torch.arange(len(edge), device=edge.device) - (counts.cumsum(0) - counts)[edge]
     candidate = candidates.offsets[sample[edge]] + place
