@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
-from clipper.engines import ScallopLoss, scallop
+from clipper.engines import Context, ScallopLoss, scallop
 from clipper.engines.circuit import ProofCircuit
 from clipper.engines.restriction import is_restriction
 from clipper.errors import InputError, MissingExtraError
@@ -100,7 +100,7 @@ def test_random_problems_agree_with_the_weighted_model_count(problem):
 def test_the_loss_over_all_outputs_equals_a_transcription_of_its_definition(k):
     log_probs, targets = _batch()
     candidates = OUTPUTS.batch(targets)
-    losses = ScallopLoss(k, outputs=OUTPUTS)(log_probs, candidates, targets=targets)
+    losses = ScallopLoss(k, outputs=OUTPUTS)(log_probs, candidates, Context(targets=targets))
     expected = []
     for i, target in enumerate(targets.tolist()):
         rows = [most_probable(log_probs[i], rows_of(OUTPUTS, o), k or 99) for o in range(7)]
@@ -117,7 +117,7 @@ def test_finite_differences_confirm_the_gradient(k, monkeypatch):
         monkeypatch.setattr(scallop, "LARGEST_K", 2)  # more than two proofs go through a circuit
     log_probs, targets = _batch(4)
     engine = ScallopLoss(k, outputs=OUTPUTS, entropy=0.1)
-    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), targets=targets), log_probs)
+    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), Context(targets=targets)), log_probs)
 
 
 def _restricted(candidates, seed):
@@ -141,7 +141,7 @@ def test_a_pruning_masks_the_circuit_and_equals_removing_the_candidates(seed, mo
     compiled = len(engine.circuits)
     kept = _restricted(candidates, seed)
     assert len(kept) < len(candidates)
-    losses = engine(log_probs, kept, unpruned=candidates)
+    losses = engine(log_probs, kept, Context(unpruned=candidates))
     assert len(engine.circuits) == compiled
     alone = ScallopLoss(None)(log_probs, kept)
     torch.testing.assert_close(losses, alone)
@@ -154,10 +154,10 @@ def test_outputs_serve_as_the_templates_of_a_pruning(monkeypatch):
     monkeypatch.setattr(scallop, "LARGEST_K", 2)
     log_probs, targets = _batch(12)
     engine = ScallopLoss(None, outputs=OUTPUTS)
-    whole = engine(log_probs, OUTPUTS.batch(targets), targets=targets)
+    whole = engine(log_probs, OUTPUTS.batch(targets), Context(targets=targets))
     compiled = len(engine.circuits)
     kept = _restricted(OUTPUTS.batch(targets), 1)
-    losses = engine(log_probs, kept, targets=targets)
+    losses = engine(log_probs, kept, Context(targets=targets))
     assert len(engine.circuits) == compiled
     before, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
     torch.testing.assert_close(losses - whole, after - before)
@@ -170,7 +170,7 @@ def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
     kept = candidates.sample_at_random(4, seed=0)
     assert not is_restriction(kept, candidates).all()
-    losses = ScallopLoss(None)(log_probs, kept, unpruned=candidates)
+    losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=candidates))
     torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
 
 
@@ -205,7 +205,7 @@ def test_unpruned_candidates_of_other_samples_are_refused():
     log_probs, targets = _batch(4)
     candidates = OUTPUTS.batch(targets)
     with pytest.raises(InputError, match=r"\(4, 2, 4\), got \(7, 2, 4\)"):
-        ScallopLoss(None)(log_probs, candidates, unpruned=OUTPUTS)
+        ScallopLoss(None)(log_probs, candidates, Context(unpruned=OUTPUTS))
 
 
 def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():

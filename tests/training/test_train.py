@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper import Candidates, Clipper, ClipperError
-from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
 from clipper.training import Progress, train
@@ -120,8 +120,8 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_sample(clip):
 
 def test_an_infinite_loss_stops_the_run_and_names_the_sample():
     class Harsh(nn.Module):
-        def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
-            losses = SemanticLoss()(log_probs, candidates)
+        def forward(self, log_probs: Tensor, candidates: Candidates, context: Context) -> Tensor:
+            losses = SemanticLoss()(log_probs, candidates, context)
             return losses / (candidates.counts != 1)  # the samples with one candidate
 
     data = problem()

@@ -1,7 +1,7 @@
 """What a classifier learns from the surviving candidates: one loss per sample, whatever the engine."""
 
 from clipper.engines.abl import AblSim
-from clipper.engines.base import Engine
+from clipper.engines.base import Context, Engine
 from clipper.engines.dolphin import DolphinLoss
 from clipper.engines.entropy import posterior_entropy
 from clipper.engines.ised import IsedLoss
@@ -10,6 +10,7 @@ from clipper.engines.semantic import SampledSemanticLoss, SemanticLoss
 
 __all__ = [
     "AblSim",
+    "Context",
     "DolphinLoss",
     "Engine",
     "IsedLoss",

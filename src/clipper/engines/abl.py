@@ -8,7 +8,7 @@ from torch import Tensor
 from clipper.arguments import as_tensor, real_number, whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.listing import must_be_listed
-from clipper.engines.base import Engine
+from clipper.engines.base import Context, Engine, check_needs
 from clipper.engines.beam import Beam
 from clipper.engines.checks import checked
 from clipper.engines.packed import candidate_log_probs, segment_max
@@ -37,34 +37,27 @@ class AblSim(Engine):
         >>> engine.abduce(log_probs, candidates, embeddings)
         tensor([[0, 1],
                 [0, 0]])
-        >>> engine(log_probs, candidates, embeddings=embeddings)
+        >>> engine(log_probs, candidates, Context(embeddings=embeddings))
         tensor([1.2040, 1.3863])
     """
+
+    needs = ("embeddings",)
 
     def __init__(self, beam: int = 600, *, similarity: float = 0.96, revisions: int = 1, entropy: float = 0.0) -> None:
         super().__init__(entropy=entropy)
         self.beam, self.revisions = whole_number(beam, "beam"), whole_number(revisions, "revisions", 0)
         self.similarity = real_number(similarity, "similarity", least=0, most=1)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, embeddings: Tensor | None = None) -> Tensor:
-        """The loss of each sample, `(n,)`.
-
-        Args:
-            log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
-            embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
-        """
-        log_probs = checked(log_probs, candidates)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """As in `Engine.losses`."""
         listed = must_be_listed(candidates, "AblSim")
-        if not listed.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        rows = self._abduced_rows(log_probs, listed, embeddings)
-        losses = -candidate_log_probs(log_probs, listed)[rows]
-        return self.regularised(losses, log_probs, listed)
+        rows = self._abduced_rows(log_probs, listed, context.embeddings)
+        return -candidate_log_probs(log_probs, listed)[rows]
 
     def abduce(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor) -> Tensor:
         """The labels of the best labelling found, `(n, m)`; -1 in unused slots."""
         log_probs = checked(log_probs, candidates)
+        check_needs(self, Context(embeddings=embeddings))
         listed = must_be_listed(candidates, "AblSim")
         if not listed.samples:
             return listed.labels.long()
@@ -102,10 +95,6 @@ def _cosine_distance(embeddings: Tensor) -> Tensor:
 
 
 def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
-    if given is None:
-        raise InputError(
-            "AblSim needs embeddings: let the classifier return (log_probs, embedding), or pass embeddings= (n, m, d)"
-        )
     embeddings = as_tensor(given, "embeddings", candidates.device)
     expected = (candidates.samples, candidates.slots)
     if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != expected or not embeddings.is_floating_point():

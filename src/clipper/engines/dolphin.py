@@ -9,8 +9,7 @@ from torch import Tensor
 
 from clipper.arguments import one_of, whole_number
 from clipper.candidates import CandidateSet
-from clipper.engines.base import Engine
-from clipper.engines.checks import checked
+from clipper.engines.base import Context, Engine
 from clipper.engines.evidence import log_evidence, output_sums, with_the_best
 from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
 from clipper.engines.packed import candidate_log_probs, segment_logsumexp, segment_top
@@ -39,7 +38,7 @@ class DolphinLoss(Engine):
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
         >>> DolphinLoss()(log_probs, candidates).exp()
         tensor([11.1111, 33.3333])
-        >>> DolphinLoss(outputs=outputs)(log_probs, candidates, targets=torch.tensor([8, 2]))
+        >>> DolphinLoss(outputs=outputs)(log_probs, candidates, Context(targets=torch.tensor([8, 2])))
         tensor([3.3489, 4.5114])
     """
 
@@ -54,24 +53,16 @@ class DolphinLoss(Engine):
         super().__init__(entropy=entropy)
         one_of(provenance, "provenance", get_args(Provenance))
         self.provenance, self.k, self.outputs = provenance, whole_number(k, "k"), check_outputs(outputs)
+        self.needs = () if outputs is None else ("targets",)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, targets: Tensor | None = None) -> Tensor:
-        """The loss of each sample, `(n,)`.
-
-        Args:
-            log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
-            targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
-        """
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        targets = check_targets(targets, candidates, self.outputs)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        targets = check_targets(context.targets, candidates, self.outputs)
         losses = -self._log_target(log_probs, candidates)
         if self.outputs is not None and targets is not None:
             self.outputs = on_device(self.outputs, log_probs.device)
             losses = losses + cost_of_others(self._probability(log_probs, self.outputs), targets)
-        return self.regularised(losses, log_probs, candidates)
+        return losses
 
     def _log_target(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
         """log P(target), `(n,)`, in logarithms throughout: small probabilities keep their gradient."""

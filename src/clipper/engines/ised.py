@@ -11,7 +11,7 @@ from torch import Tensor
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.checks import kind_of_label
-from clipper.engines.base import RandomEngine
+from clipper.engines.base import Context, RandomEngine
 from clipper.engines.checks import checked
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
 from clipper.engines.rows import are_candidates, row_numbers, run_program
@@ -64,17 +64,14 @@ class IsedLoss(RandomEngine):
             raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}")
         self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        masses, _, targets = self._masses(log_probs, candidates)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        masses, _outputs, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
         drawn = ~(right <= 0)  # NaN stays NaN
         logs = torch.where(drawn, torch.where(drawn, right, 1).log(), LOWEST_LOG)
-        return self.regularised(cost_of_others(normalised, targets) - logs, log_probs, candidates)
+        return cost_of_others(normalised, targets) - logs
 
     def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
         """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""

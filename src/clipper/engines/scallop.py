@@ -10,8 +10,7 @@ from torch import Tensor
 from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.listing import must_be_candidates, must_be_listed
-from clipper.engines.base import Engine
-from clipper.engines.checks import checked
+from clipper.engines.base import Context, Engine
 from clipper.engines.circuit import CircuitCache
 from clipper.engines.disjunction import log_disjunction
 from clipper.engines.evidence import paired, with_the_best
@@ -36,8 +35,8 @@ class ScallopLoss(Engine):
 
     Up to 10 proofs are combined by inclusion–exclusion. More (`k=None`) are compiled into a circuit, once for each
     distinct set of proofs (this needs the extra `circuits`). A pruned sample uses the circuit of its unpruned
-    candidates, with the forbidden facts at probability 0, if these are known from `outputs` or `unpruned` and if
-    the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
+    candidates, with the forbidden facts at probability 0, if these are known from `outputs` or from the context and
+    if the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
     compiled on their own. Where a circuit would outgrow `budget`, a warning says so and the 10 most probable
     proofs are taken instead. A `Lattice` gives its `k` most probable proofs, exactly; it does not list all.
 
@@ -53,7 +52,7 @@ class ScallopLoss(Engine):
         >>> (-ScallopLoss(k=None)(log_probs, candidates)).exp()  # 1 − 0.99⁹ and 1 − 0.99³
         tensor([0.0865, 0.0297])
         >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
-        >>> ScallopLoss(k=3, outputs=outputs)(log_probs, candidates, targets=torch.tensor([8, 2]))
+        >>> ScallopLoss(k=3, outputs=outputs)(log_probs, candidates, Context(targets=torch.tensor([8, 2])))
         tensor([3.9990, 3.9990])
     """
 
@@ -70,36 +69,19 @@ class ScallopLoss(Engine):
         self.outputs = check_outputs(outputs)
         self.circuits = CircuitCache(whole_number(budget, "budget"))
         self._warned = False
+        self.needs = () if outputs is None else ("targets",)
 
-    def forward(
-        self,
-        log_probs: Tensor,
-        candidates: CandidateSet,
-        *,
-        targets: Tensor | None = None,
-        unpruned: CandidateSet | None = None,
-    ) -> Tensor:
-        """The loss of each sample, `(n,)`.
-
-        Args:
-            log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
-            targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
-            unpruned: the same samples' candidates before pruning, so that their circuits serve again;
-                not needed with `outputs`.
-        """
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        targets = check_targets(targets, candidates, self.outputs)
-        templates = _check_unpruned(unpruned, candidates)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        targets = check_targets(context.targets, candidates, self.outputs)
+        templates = _check_unpruned(context.unpruned, candidates)
         if self.outputs is not None and targets is not None:
             self.outputs = on_device(self.outputs, log_probs.device)
             templates = self.outputs.batch(targets)
         losses = -self._log_probability(log_probs, candidates, templates)
         if self.outputs is not None and targets is not None:
             losses = losses + cost_of_others(self._outputs(log_probs, self.outputs), targets)
-        return self.regularised(losses, log_probs, candidates)
+        return losses
 
     def _log_probability(self, log_probs: Tensor, candidates: CandidateSet, templates: CandidateSet) -> Tensor:
         """log P of each sample's disjunction, `(n,)`."""

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import whole_number
-from clipper.candidates import CandidateSet, Implicit
-from clipper.engines.base import Engine, RandomEngine
-from clipper.engines.checks import checked
-from clipper.engines.entropy import entropy_of_rows
-from clipper.engines.packed import candidate_log_probs, segment_logsumexp
+from clipper.candidates import CandidateSet
+from clipper.candidates.listing import must_be_candidates
+from clipper.engines.base import Context, Engine, RandomEngine
+from clipper.engines.evidence import log_evidence
 
 
 class SemanticLoss(Engine):
@@ -31,17 +30,9 @@ class SemanticLoss(Engine):
         tensor([11.1111, 33.3333])
     """
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        return self.unchecked(checked(log_probs, candidates), candidates)
-
-    def unchecked(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """As a call, for log-probabilities that were checked."""
-        if isinstance(candidates, Implicit):
-            return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
-        values = candidate_log_probs(log_probs, candidates)  # (Ω,)
-        losses = -segment_logsumexp(values, candidates)
-        return losses + self.entropy * entropy_of_rows(values, candidates) if self.entropy else losses
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        return -log_evidence(log_probs, candidates)
 
 
 class SampledSemanticLoss(RandomEngine):
@@ -63,10 +54,13 @@ class SampledSemanticLoss(RandomEngine):
     def __init__(self, per_sample: int, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(seed=seed, entropy=entropy)
         self.per_sample = whole_number(per_sample, "per_sample")
-        self._semantic = SemanticLoss(entropy=entropy)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        log_probs = checked(log_probs, candidates)
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
+        """As in `Engine.forward`, on the drawn candidates alone."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        return self._semantic.unchecked(log_probs, candidates.sample_at_random(self.per_sample, seed))
+        drawn = must_be_candidates(candidates).sample_at_random(self.per_sample, seed)
+        return super().forward(log_probs, drawn, context)
+
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        return -log_evidence(log_probs, candidates)

@@ -84,6 +84,8 @@ class Trainer:
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         before, kept = self.survivors.of_batch(self.step, embedding)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
+        if embedding is None and self.survivors.embeddings is not None:
+            embedding = self.survivors.embeddings[ids]  # a frozen encoder's serve the engine, too
         losses = losses_of(self.engine, log_probs, kept, unpruned=before, embedding=embedding, targets=targets)
         stop_if_broken(losses, ids, epoch, "loss")
         self.optimiser.zero_grad()
