@@ -41,10 +41,10 @@ def plural(noun: str) -> str:
     """Several of what a slot holds.
 
     Examples:
-        >>> plural("image"), plural("box")
-        ('images', 'boxes')
+        >>> plural("image"), plural("box or pair")
+        ('images', 'boxes or pairs')
     """
-    return f"{noun}es" if noun.endswith(("x", "s", "ch")) else f"{noun}s"
+    return " or ".join(f"{word}es" if word.endswith(("x", "s", "ch")) else f"{word}s" for word in noun.split(" or "))
 
 
 def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any]:

@@ -184,7 +184,7 @@ function listedView(sample, edges) {
   const hint = "Point at a candidate, or tab to the list and use the arrow keys: here it says what struck it out. " +
     "The small letters after a candidate name the edges that did." + (known ? " Bold: the gold labels." : "");
   const candidates = candidatesOf(sample, edges);
-  const lost = typeof sample.total === "string" ? sample.total : sample.total - sample.stay;
+  const lost = sample.total - sample.stay;
   const [kept, struck] = [true, false].map((stays) => candidates.filter((candidate) => candidate.kept === stays));
   rest = () => { unlight(); say(hint); };
   return [
