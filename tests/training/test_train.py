@@ -9,8 +9,7 @@ from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSeman
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
 from clipper.training import Progress, train
-from clipper.training.ahead import prune_together
-from clipper.training.distances import KnownDistances
+from clipper.training.schedule import KnownDistances, prune_together
 from tests.training.problems import TinyNet, problem, same_weights
 
 OUTPUTS = Candidates.from_rule(sum, range(7), slots=2, classes=4)
@@ -164,7 +163,7 @@ def test_inputs_that_do_not_fit_the_candidates_are_refused():
 def test_batches_pruned_together_survive_as_they_would_alone(objective):
     data, clip = problem(samples=30), Clipper(objective=objective, k=2)
     batches = data.batches(7, seed=0, epoch=1)
-    together = prune_together(clip, data.candidates, data.inputs, batches)
+    _, together = prune_together(clip, data.candidates, data.inputs, batches)
     for ids, kept in zip(batches, together, strict=True):
         alone = clip(data.candidates.batch(ids), data.inputs[ids])
         assert torch.equal(kept.labels, alone.labels)

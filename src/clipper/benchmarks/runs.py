@@ -21,7 +21,7 @@ from clipper.benchmarks.parts import (
     scene_networks,
 )
 from clipper.benchmarks.vqar.task import SceneTask
-from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
+from clipper.training import Callback, Record, Samples, TrainConfig, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 
@@ -31,7 +31,7 @@ def run(
     data_root: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
-    watch: Watch | None = None,
+    watch: Callback | None = None,
 ) -> Record:
     """Draw the samples, train, and say how it went; the same configuration gives the same result.
 

@@ -18,7 +18,7 @@ from clipper.cli.options import DataRoot
 from clipper.cli.outputs import writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import EpochMetrics, Progress, Record, TrainConfig, Watch, tensorboard
+from clipper.training import Callback, EpochMetrics, Progress, Record, TrainConfig, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
 from clipper.training.record import check_record
 
@@ -160,7 +160,7 @@ def _options(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _all(watches: list[Watch]) -> Watch:
+def _all(watches: list[Callback]) -> Callback:
     def watch(moment: Progress) -> None:
         for each in watches:
             each(moment)
@@ -169,7 +169,7 @@ def _all(watches: list[Watch]) -> Watch:
 
 
 @contextmanager
-def _bar(epochs: int) -> Iterator[Watch]:
+def _bar(epochs: int) -> Iterator[Callback]:
     """A bar on standard error: epoch, loss, accuracy, shares, time left."""
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
