@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from clipper.benchmarks.tables import Selection, summarise, table_named
+from clipper.benchmarks.tables.grid import inspections_of
 from clipper.cli.console import errors, output
 from clipper.cli.options import MOST, writable
 from clipper.cli.table import opened, print_table, report_failed, run_missing
@@ -35,7 +36,7 @@ def demo(
         failed = run_missing(table, ledger)
         entries = summarise(table, ledger)
         with errors.status("writing the report"):
-            write_table_page(table, entries, page)
+            write_table_page(table, entries, page, inspections_of(entries, out))
     print_table(table, entries)
     output.print(f"report: {page}", soft_wrap=True)
     report_failed(failed)

@@ -22,14 +22,17 @@ from clipper.benchmarks.tables import (
     table_named,
     table_shown,
 )
-from clipper.benchmarks.tables.grid import Outcome, run_cells
+from clipper.benchmarks.tables.grid import Outcome, inspections_of, run_cells
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
 from clipper.cli.options import MOST, DataRoot, writable
 from clipper.errors import InputError, require
-from clipper.report.table_files import RECORDS, write_table
+from clipper.report.claims import verdict
+from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
-from clipper.report.verdict import verdict
+
+LEDGER = "records.jsonl"
+"""The finished runs of all tables, in their folder."""
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +82,7 @@ def table(
         failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
-            written = write_table(chosen, entries, out, data_root=data_root)
+            written = write_table(chosen, entries, out, inspections_of(entries, out))
     if json:
         print_json(written.document)
     else:
@@ -91,7 +94,7 @@ def table(
 def opened(folder: Path) -> Ledger:
     """The folder's ledger; says which lines were cut off, and before the work what intervals will need."""
     require("scipy.special", extra="benchmarks")
-    ledger = Ledger(folder / RECORDS)
+    ledger = Ledger(folder / LEDGER)
     if ledger.cut_off:
         errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
     return ledger

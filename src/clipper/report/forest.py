@@ -10,7 +10,7 @@ from typing import Any
 
 from clipper.benchmarks.statistics import interval
 from clipper.errors import InputError
-from clipper.report.figures import ACCENT, INK, OCHRE, ORANGE, PALE, as_svg, plotting
+from clipper.report.figures import ACCENT, INK, OCHRE, ORANGE, PALE, PAPER, as_svg, plotting
 from clipper.training import Record
 
 Records = Mapping[str, Sequence[Record]]
@@ -25,9 +25,8 @@ def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]
         published: the paper's mean and deviation by row, in per cent, as far as it has them.
 
     Examples:
-        >>> from clipper.benchmarks.config import RunConfig
         >>> from clipper.training import EpochMetrics
-        >>> runs = [Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
         >>> forest_figure({"semantic loss": runs}, {"semantic loss": (43.0, 14.0)})[:4]
         '<svg'
     """
@@ -119,12 +118,12 @@ def _mark(
 ) -> None:
     if all(map(math.isfinite, ends)):
         axes.plot(ends, [row, row], color=colour, linewidth=1.6, zorder=2)
-    axes.plot(mean, row, shape, color=colour, markersize=6, markerfacecolor=colour if filled else "white", zorder=3)
+    axes.plot(mean, row, shape, color=colour, markersize=6, markerfacecolor=colour if filled else PAPER, zorder=3)
 
 
 def _legend(axes: Any, entries: Mapping[str, tuple[str, str, bool]]) -> None:
     for name, (colour, shape, filled) in entries.items():
-        face = colour if filled else "white"
+        face = colour if filled else PAPER
         axes.plot([], [], color=colour, marker=shape, markersize=6, markerfacecolor=face, linewidth=1.6, label=name)
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": len(entries), "borderaxespad": 0.3}
     axes.legend(frameon=False, fontsize=9, **place)
