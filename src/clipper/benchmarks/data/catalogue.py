@@ -18,7 +18,7 @@ from clipper.benchmarks.data.hwf_files import HWF
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.data.mnist import MNIST, mnist
 from clipper.benchmarks.data.sources import Source, State, find
-from clipper.benchmarks.mugen.problem import MUGEN
+from clipper.benchmarks.mugen.files import MUGEN
 from clipper.benchmarks.vqar.files import VQAR
 from clipper.errors import FileError, InputError
 
