@@ -9,10 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from clipper.benchmarks.config import RunConfig, config_of
-from clipper.benchmarks.data.catalogue import SOURCES
 from clipper.benchmarks.data.hwf import SYMBOLS
 from clipper.benchmarks.data.sources import find, not_found
-from clipper.benchmarks.datasets import Images, train_and_test
+from clipper.benchmarks.datasets import SOURCES, Images, train_and_test
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.world import ACTIONS
