@@ -220,8 +220,8 @@ def test_a_truncated_file_is_damaged_and_a_missing_one_is_missed(
 def test_names_and_splits_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ClipperError, match="digits or mnist, cifar10, hwf, got 'svhn'"):
         train_and_test("svhn")
-    for name, rule in (("mugen", "align"), ("vqar", "vqar")):
-        with pytest.raises(ClipperError, match=f"single images, got {name}, which goes with the rule {rule}"):
+    for name in ("mugen", "vqar"):
+        with pytest.raises(ClipperError, match=f"single images.*, got '{name}'"):
             train_and_test(name)
     for load in (mnist, cifar10, hwf, formulas):
         with pytest.raises(ClipperError, match='"train" or "test", got \'valid\''):
