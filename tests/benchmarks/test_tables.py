@@ -21,13 +21,12 @@ from clipper.benchmarks.tables import (
     deviations,
     gather,
     grid,
+    layout,
     summarise,
     table_named,
 )
-from clipper.benchmarks.tables.ablation import ABLATION
+from clipper.benchmarks.tables.catalogue import ABLATION, JOINT, SUM
 from clipper.benchmarks.tables.grid import run_cells
-from clipper.benchmarks.tables.pool import POOL
-from clipper.benchmarks.tables.total import SUM
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
 from clipper.training import EpochMetrics, Record
@@ -46,6 +45,11 @@ def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
     assert len({repr(place.config) for place in places}) == len(places)
     known = {(place.row.name, place.column.name) for place in places}
     assert set(table.published) <= known
+    assert {measure for figures in table.published.values() for measure in figures} <= set(table.measures)
+
+
+def test_every_published_figure_belongs_to_a_table():
+    assert set(layout._published()) == set(TABLES) - {"joint", "demo"}
 
 
 def test_the_ablation_shares_its_runs_with_the_first_table():
@@ -89,7 +93,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
 
 
 def test_a_quick_table_of_scenes_says_that_they_are_generated():
-    quick = Selection(quick=True).of(TABLES["vqar"])
+    quick = Selection(quick=True).of(table_named("vqar", "no-such-folder"))
     assert [column.name for column in quick.columns] == [
         f"generated scenes, {names} names, n=100" for names in (50, 100)
     ]
@@ -277,11 +281,11 @@ def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
 
 
 def test_a_place_is_filled_with_fewer_samples_but_never_with_more(tmp_path: Path) -> None:
-    place = next(place for place in POOL.places() if place.column.name == "MNIST SUM-3, n=1,000")
+    place = next(place for place in JOINT.places() if place.column.name == "MNIST SUM-3, n=1,000")
     ledger = Ledger(tmp_path / "records.jsonl")
     for samples in (20_000, 1_500):
         ledger.add(record_of(replace(place.config, samples=samples, evaluate_every=1)))
-    entries = {entry.place.column.name: entry for entry in gather(POOL, ledger) if entry.place.row == place.row}
+    entries = {entry.place.column.name: entry for entry in gather(JOINT, ledger) if entry.place.row == place.row}
     assert not entries["MNIST SUM-3, n=1,000"].records
     many = next(entry for entry in gather(SUM, ledger) if entry.records)
     assert many.place.column.name == "MNIST SUM-3, all"

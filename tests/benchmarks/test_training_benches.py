@@ -7,17 +7,16 @@ import torch
 from typer.testing import CliRunner
 
 from clipper import Candidates
+from clipper.benchmarks.bench_loss import SumCircuit
+from clipper.benchmarks.bench_prune import race_search
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.loss import SumCircuit
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import engine_of, run
-from clipper.cli.bench import bench, bench_inference, bench_training
+from clipper.benchmarks.timing import WARM_UP, race
+from clipper.cli.bench import bench
 from clipper.engines import SemanticLoss
 from clipper.errors import InputError
-
-bench_training.register(bench)
-bench_inference.register(bench)
 
 
 def printed(*arguments: str) -> dict:
@@ -31,6 +30,23 @@ def test_bench_train_prints_the_share_of_every_setting():
     settings = {(row["objective"], row["encoder"]) for row in document["rows"]}
     assert settings >= {(objective, encoder) for objective in ("paper", "exact") for encoder in ("trainable", "frozen")}
     assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
+
+
+def test_a_race_counts_no_warm_up_and_gives_every_call_an_input_of_its_own():
+    seen, ticked = [], []
+    times = race(lambda _: (object, {"a": seen.append, "b": seen.append}), 4, best_of=2, tick=lambda: ticked.append(1))
+    assert times.rounds == 4
+    assert len(ticked) == 4 + WARM_UP
+    assert len(set(map(id, seen))) == 2 * 2 * len(ticked)
+
+
+def test_bench_prune_says_how_it_compares_with_a_search_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLIPPER_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = race_search(lambda *_: None, rounds=2)
+    assert found["data"] == "digits, enlarged to 28 × 28 pixels"
+    assert found["rounds"] == 2
+    assert found["times_slower_than_product_and_top_k"] > 0
 
 
 def test_bench_infer_prints_a_row_for_each_pool():

@@ -55,8 +55,8 @@ class Engine(nn.Module):
         super().__init__()
         self.answer = answer
 
-    def forward(self, log_probs: Tensor, candidates: Any) -> Any:
-        del candidates
+    def forward(self, log_probs: Tensor, candidates: Any, context: Any) -> Any:
+        del candidates, context
         return self.answer(log_probs)
 
 

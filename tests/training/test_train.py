@@ -5,12 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from clipper import Candidates, Clipper, ClipperError
-from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
 from clipper.training import Progress, train
-from clipper.training.ahead import prune_together
-from clipper.training.distances import KnownDistances
+from clipper.training.schedule import KnownDistances, prune_together
 from tests.training.problems import TinyNet, problem, same_weights
 
 OUTPUTS = Candidates.from_rule(sum, range(7), slots=2, classes=4)
@@ -120,8 +119,8 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_sample(clip):
 
 def test_an_infinite_loss_stops_the_run_and_names_the_sample():
     class Harsh(nn.Module):
-        def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
-            losses = SemanticLoss()(log_probs, candidates)
+        def forward(self, log_probs: Tensor, candidates: Candidates, context: Context) -> Tensor:
+            losses = SemanticLoss()(log_probs, candidates, context)
             return losses / (torch.tensor(candidates.counts) != 1)  # the samples with one candidate
 
     data = problem()
@@ -164,7 +163,7 @@ def test_inputs_that_do_not_fit_the_candidates_are_refused():
 def test_batches_pruned_together_survive_as_they_would_alone(objective):
     data, clip = problem(samples=30), Clipper(objective=objective, k=2)
     batches = data.batches(7, seed=0, epoch=1)
-    together = prune_together(clip, data.candidates, data.inputs, batches)
+    _, together = prune_together(clip, data.candidates, data.inputs, batches)
     for ids, kept in zip(batches, together, strict=True):
         alone = clip(data.candidates.batch(ids), data.inputs[ids])
         assert torch.equal(kept.labels, alone.labels)

@@ -21,7 +21,7 @@ from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
 from clipper.pruning.joint import NEIGHBOURS
-from clipper.training import Record, Samples, Watch, train, train_iterated
+from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -39,7 +39,8 @@ def run(
     data_root: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
-    watch: Watch | None = None,
+    watch: Callback | None = None,
+    inspection: str | Path | None = None,
 ) -> Record:
     """Build the benchmark, train, and say how it went; the same configuration gives the same result.
 
@@ -49,6 +50,7 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
+        inspection: where to write what the pruning inspector shows; a run that prunes nothing writes none.
 
     Examples:
         >>> record = run(RunConfig(samples=20, slots=2, epochs=2, objective="exact"))
@@ -65,18 +67,28 @@ def run(
     options |= {"held_out": benchmark.evaluate, "watch": watch}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
     samples = samples_of(config, benchmark)
+    if inspection is not None and clip is not None:
+        options["inspect"] = Inspector(
+            names=benchmark.label_names,
+            slot=benchmark.slot,
+            targets=benchmark.target_names,
+            pictures=benchmark.pictures,
+        )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
-        passes = train_iterated(
+        history = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
-        )
-        return Record(config.as_dict(), passes[-1].history)
-    once = clip is not None and (config.when == "once" or config.objective == "joint")
-    bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
-    history = train(
-        network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
-    )
-    return Record(config.as_dict(), history)
+        )[-1].history
+    else:
+        once = clip is not None and (config.when == "once" or config.objective == "joint")
+        bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
+        history = train(
+            network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser,
+            **options,
+        )  # fmt: skip
+    if inspection is not None and history.inspection is not None:
+        history.inspection.write(inspection)
+    return history.record(config)
 
 
 def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:

@@ -14,8 +14,7 @@ from clipper.benchmarks.mugen.clips import Clips, contact_sheet, draw_clips, mov
 from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.world import art_from, own_art
 from clipper.cli.console import errors, output, print_json
-from clipper.cli.options import LAST_SEED, MOST, Json
-from clipper.cli.outputs import writable
+from clipper.cli.options import LAST_SEED, MOST, Json, writable
 from clipper.errors import InputError
 
 

@@ -7,7 +7,6 @@ neighbour search need not know that there are kinds.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.candidates import CandidateSet, Kind
+from clipper.engines.base import Context, check_needs
 from clipper.errors import ClipperError, InputError, TrainingError
 
 
@@ -91,13 +91,11 @@ def losses_of(
     embedding: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:
-    """The engine's loss of each sample, `(n,)`; it is given targets, embeddings or unpruned candidates if it asks."""
-    offered: dict[str, Any] = {"unpruned": unpruned, "embeddings": None if embedding is None else embedding.detach()}
-    if getattr(engine, "outputs", None) is not None:  # without outputs a target has no place among them
-        offered["targets"] = targets
-    asked = inspect.signature(engine.forward).parameters
-    with in_words(f"the engine {type(engine).__name__}"):
-        losses = engine(log_probs, kept, **{name: offered[name] for name in offered if name in asked})
+    """The engine's loss of each sample, `(n,)`."""
+    context = Context(targets, None if embedding is None else embedding.detach(), unpruned)
+    check_needs(engine, context)
+    with in_words(f"the engine {type(engine).__name__}, called as engine(log_probs, candidates, context=Context(…)),"):
+        losses = engine(log_probs, kept, context=context)
     if not isinstance(losses, Tensor):
         raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
     if losses.shape != (kept.samples,):

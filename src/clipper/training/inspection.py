@@ -76,7 +76,7 @@ class Inspection:
     def of_pruning(
         cls,
         inputs: Tensor | Pictures,
-        pruning: Pruning,
+        pruning: Pruning[Any],
         graph: ProximityGraph,
         *,
         gold: Tensor | None = None,
@@ -222,7 +222,7 @@ class Inspector:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
         return any(i < self.samples and i not in self.entries for i in ids.tolist())
 
-    def add(self, pruning: Pruning, graph: ProximityGraph, ids: Tensor, pool_ids: Tensor | None = None) -> None:
+    def add(self, pruning: Pruning[Any], graph: ProximityGraph, ids: Tensor, pool_ids: Tensor | None = None) -> None:
         """Add a pruned batch.
 
         Args:
@@ -295,7 +295,7 @@ class _View:
     """One pruned batch on the CPU, where single numbers are read."""
 
     def __init__(
-        self, inspector: Inspector, pruning: Pruning, graph: ProximityGraph, ids: list[int], pool_ids: list[int]
+        self, inspector: Inspector, pruning: Pruning[Any], graph: ProximityGraph, ids: list[int], pool_ids: list[int]
     ) -> None:
         self.inspector, self.graph, self.ids, self.pool_ids = inspector, graph.to("cpu"), ids, pool_ids
         self.original, self.kept = pruning.original.to("cpu"), pruning.candidates.to("cpu")
