@@ -14,13 +14,13 @@ from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labels_left
 from clipper.pruning.contested import Contested, best_choices, smallest_blocks
-from clipper.pruning.lattice_result import LatticePruning
+from clipper.pruning.result import Pruning, Set
 
 
 def prune_lattice(
-    lattice: CandidateSet, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
-) -> LatticePruning:
-    """As `prune_against`, for a lattice; `support (N*m, c)` of the graph's targets.
+    lattice: Set, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
+) -> Pruning[Set]:
+    """As `prune_along`, for a lattice; `support (N*m, c)` of the graph's targets.
 
     Examples:
         >>> from clipper import Lattice
@@ -28,7 +28,7 @@ def prune_lattice(
         >>> lattice = Lattice.from_rule(*SUM, targets=[8, 2, 16], slots=2, classes=10)
         >>> graph = ProximityGraph.from_edges([0, 0], [2, 4])  # x₁ is close to x′₁ and to x″₁
         >>> prune_lattice(lattice, graph, lattice.support)
-        LatticePruning(53.333% of the candidates kept, 1 of 2 edges chosen, 3 of 3 samples certified)
+        Pruning(7 of 15 candidates discarded, 1 of 2 edges chosen)
     """
     _check(objective, solver)
     rejects = edge_rejects(support, graph)  # (E, c)
@@ -45,7 +45,8 @@ def prune_lattice(
             chosen[active[own + torch.tensor(dropped, device=active.device)]] = False
             if bound is not None:
                 bounds[sample.sample] = bound
-    return LatticePruning(lattice, chosen, labels_left(lattice, graph, support, chosen), bounds)
+    allowed = labels_left(lattice, graph, support, chosen)
+    return Pruning(lattice, graph, support, edges=chosen, allowed=allowed, open_bounds=bounds)
 
 
 def _contested(

@@ -20,13 +20,14 @@ from clipper.pruning.joint.factors import Factor
 from clipper.pruning.joint.lattice_factor import factor_of
 from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.posterior import Posterior, Set, Verdict
+from clipper.pruning.joint.posterior import Posterior, Verdict
 from clipper.pruning.joint.renaming import Readings, named, weighed
 from clipper.pruning.joint.scope import plan_of, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
-from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
+from clipper.pruning.joint.trust import SMALLEST_GIVEN, Trust
 from clipper.pruning.objectives import NEIGHBOURS, check_edges
+from clipper.pruning.result import Set
 
 _FINALISTS = 4
 _ATTEMPTS = 3
@@ -78,7 +79,8 @@ def infer(
     check_edges(candidates, graph, candidates)
     curve, seed = _checked_trust(trust), seed_number(seed)
     starts = None if starts is None else whole_number(starts, "starts")
-    model = replace(model_of(candidates, graph, factor_of(candidates), log_probs), crowded=curve is None)
+    model = model_of(candidates, graph, factor_of(candidates), log_probs)
+    model = replace(model, crowded=True) if curve is None else replace(model, least_error=SMALLEST_GIVEN)
     with torch.no_grad():
         settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
         readings = Readings(settled.field, settled.field.new_ones(1))
@@ -116,8 +118,7 @@ def _labels_of_kind(candidates: CandidateSet) -> Tensor:
 def _checked_trust(trust: Trust | float | None) -> Trust | None:
     if trust is None or (isinstance(trust, Trust) and isfinite(trust.level) and isfinite(trust.slope)):
         return trust
-    share = real_number(trust, "trust, the share of disagreeing pairs,", above=0, below=1)
-    return Trust.constant(max(share, SMALLEST_ERROR))
+    return Trust.constant(real_number(trust, "trust, the share of disagreeing pairs,", least=SMALLEST_GIVEN, below=1))
 
 
 def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:

@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from clipper.pruning.joint.edges import Edges, one_hot
 from clipper.pruning.joint.factors import Factor
+from clipper.pruning.joint.trust import SMALLEST_ERROR
 
 _RAREST = 4.0
 """Agreement on a rare label is worth this many times what it is worth on a typical one, at most."""
@@ -29,6 +30,8 @@ class Model:
     """`(n*m, c, 1)`: log-odds that are known beforehand, such as a classifier's."""
     possible: Tensor
     """`(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused."""
+    least_error: float = SMALLEST_ERROR
+    """No pair disagrees less often than this."""
     crowded: bool = False
     """Whether to agree on a label that many have is worth less: among many, somebody near is easily found."""
     confused: Tensor | None = None

@@ -10,7 +10,7 @@ from torch import Tensor
 from clipper.pruning.joint.disagreement import confusion, disagreements
 from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
-from clipper.pruning.joint.trust import SMALLEST_ERROR, Trust
+from clipper.pruning.joint.trust import Trust
 
 _ROUNDS = 60
 _FADING = 30
@@ -108,7 +108,7 @@ def _at_rest(model: Model, trust: Trust, messages: Tensor, fit: bool = True) -> 
 def errors(model: Model, trust: Trust) -> Tensor:
     """The probability that each pair disagrees, `(P,)`, kept between near certainty and chance."""
     chance = model.others / (model.others + 1)
-    return torch.minimum(trust.error(model.edges.length).clamp(min=SMALLEST_ERROR), chance)
+    return torch.minimum(trust.error(model.edges.length).clamp(min=model.least_error), chance)
 
 
 def verified(model: Model, heard: Tensor) -> Verification:
