@@ -14,7 +14,7 @@ def log_evidence(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 
     Examples:
         >>> from clipper import Lattice
-        >>> from clipper.candidates.machines import SUM
+        >>> from clipper.candidates.rules import SUM
         >>> log_probs = torch.zeros(1, 2, 10).log_softmax(-1)
         >>> log_evidence(log_probs, Candidates.from_rule(sum, [8], 2, 10)).exp()
         tensor([0.0900])

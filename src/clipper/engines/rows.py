@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.columns import run_on_columns, run_on_row
+from clipper.candidates.abduction import run_on_columns, run_on_row
 
 
 def row_numbers(labels: Tensor) -> Tensor:
