@@ -52,8 +52,7 @@ from clipper.errors import BudgetError, InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clipper.candidates.programs.wording import Sentence
-    from clipper.candidates.programs.writing import Labels
+    from clipper.candidates.program import Labels, Sentence
 
 
 _FEW = 16
