@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clipper.benchmarks.tasks import hwf
-from clipper.candidates import Candidates, Formula, Lattice, Proposition, all_of, any_of, label
+from clipper.candidates import Candidates, Formula, Lattice, Proposition, all_of, any_of, has_label
 from clipper.candidates.machines import HWF, MAX, SUM, Machine
 
 
@@ -56,14 +56,14 @@ def _any_row(benchmark: Benchmark, target: int) -> Proposition:
     """One of the label combinations that give the target."""
     domains = benchmark.domains or [range(len(benchmark.labels))] * benchmark.slots
     rows = [row for row in itertools.product(*domains) if benchmark.rule(row) == target]
-    return any_of(all_of(label(slot, value) for slot, value in enumerate(row)) for row in rows)
+    return any_of(all_of(has_label(slot, value) for slot, value in enumerate(row)) for row in rows)
 
 
 def _largest(benchmark: Benchmark, target: int) -> Proposition:
     """No label above the target, and one that is the target."""
     slots = range(benchmark.slots)
-    below = all_of(any_of(label(slot, value) for value in range(target + 1)) for slot in slots)
-    return below & any_of(label(slot, target) for slot in slots)
+    below = all_of(any_of(has_label(slot, value) for value in range(target + 1)) for slot in slots)
+    return below & any_of(has_label(slot, target) for slot in slots)
 
 
 _DIGITS = tuple(range(10))

@@ -92,7 +92,7 @@ def test_inputs_show_the_gold_labels_and_come_again_only_when_all_have_come() ->
 def test_some_candidates_may_be_drawn_instead_of_all() -> None:
     everything = draw(toy_symbols(), "hwf", samples=600, slots=5, seed=3)
     some = draw(toy_symbols(), "hwf", samples=600, slots=5, seed=3, per_sample=10)
-    assert torch.equal(some.candidates.counts, everything.candidates.counts.clamp(max=10))
+    assert some.candidates.counts == [min(count, 10) for count in everything.candidates.counts]
     assert torch.equal(some.targets, everything.targets)
     values = [value(tuple(row)) for row in some.candidates.labels.tolist()]
     assert values == some.targets[some.candidates.sample].tolist()
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(("rule", "slots"), [("sum", 20), ("max", 20)])
 def test_too_many_candidates_are_drawn_from_the_lattice(rule: str, slots: int) -> None:
     task = draw(digits(), rule, samples=5, slots=slots, per_sample=30)
-    assert task.candidates.counts.tolist() == [30] * 5
+    assert task.candidates.counts == [30] * 5
     values = [RULES[rule](tuple(row)) for row in task.candidates.labels.tolist()]
     assert values == task.targets.repeat_interleave(30).tolist()
 

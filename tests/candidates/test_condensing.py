@@ -54,7 +54,7 @@ def test_samples_share_a_template_if_they_list_the_same(lists: list[list[Row]], 
     candidates = Candidates.from_lists(lists, classes=3)
     with pytest.MonkeyPatch.context() as patch:
         if collide:  # digests that tell lists of one length apart not at all
-            patch.setattr(condensing, "_digest", lambda candidates, _: candidates.counts[:, None])
+            patch.setattr(condensing, "_digest", lambda candidates, _: candidates.offsets.diff()[:, None])
         template, firsts = templates_of(candidates)
     rows = [candidates.batch([i]).labels.tolist() for i in range(len(lists))]
     assert all(rows[i] == rows[int(firsts[template[i]])] for i in range(len(lists)))

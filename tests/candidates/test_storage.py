@@ -45,7 +45,7 @@ def test_a_file_from_elsewhere_needs_the_number_of_classes(tmp_path: Path) -> No
     with pytest.raises(ClipperError, match="classes"):
         Candidates.read(tmp_path / "c.parquet")
     pq.write_table(pa.table({"sample": [0, 0, 1], "slot_0": [1, 2, 0]}), tmp_path / "d.parquet")
-    assert Candidates.read(tmp_path / "d.parquet", classes=3).counts.tolist() == [2, 1]
+    assert Candidates.read(tmp_path / "d.parquet", classes=3).counts == [2, 1]
 
 
 @pytest.mark.parametrize(

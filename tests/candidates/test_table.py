@@ -40,7 +40,7 @@ def test_a_rule_gives_what_brute_force_gives(name: str, slots: int) -> None:
     for row in itertools.product(range(4), repeat=slots):
         groups.setdefault(rule(row), []).append(list(row))
     candidates = Candidates.from_rule(rule, list(groups), slots=slots, classes=4)
-    rows = torch.split(candidates.labels, candidates.counts.tolist())
+    rows = torch.split(candidates.labels, candidates.counts)
     assert [part.tolist() for part in rows] == list(groups.values())
 
 
@@ -89,7 +89,7 @@ def test_a_batch_and_a_subset_are_what_lists_would_give(problem, data) -> None: 
 
 
 def _unpadded(candidates: Candidates) -> list[list[tuple[int, ...]]]:
-    parts = torch.split(candidates.labels, candidates.counts.tolist())
+    parts = torch.split(candidates.labels, candidates.counts)
     return [[tuple(label for label in row if label >= 0) for row in part.tolist()] for part in parts]
 
 
@@ -101,12 +101,10 @@ def test_contains_finds_gold_labels_and_ignores_unused_slots() -> None:
 
 def test_sampling_is_uniform_without_replacement_and_repeatable() -> None:
     candidates = Candidates.from_rule(sum, targets=[4, 0], slots=2, classes=5)
-    drawn = Counter(
-        tuple(row) for seed in range(2000) for row in candidates.sample_at_random(2, seed=seed).labels.tolist()[:-1]
-    )
+    drawn = Counter(tuple(row) for seed in range(2000) for row in candidates.draw(2, seed=seed).labels.tolist()[:-1])
     assert len(drawn) == 5
     assert sum((n - 800) ** 2 / (800 * 3 / 5) for n in drawn.values()) < 23.5
-    once, again = (candidates.sample_at_random(2, seed=7).labels for _ in range(2))
+    once, again = (candidates.draw(2, seed=7).labels for _ in range(2))
     assert torch.equal(once, again)
 
 
@@ -125,7 +123,7 @@ def test_labels_take_the_smallest_type_that_fits() -> None:
 def test_support_in_halves_equals_support_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Candidates.from_rule(sum, targets=list(range(28)), slots=3, classes=10)
     parts = Candidates(whole.labels, whole.offsets, whole.kinds)
-    monkeypatch.setattr("clipper.candidates.rows._CHUNK", 100)
+    monkeypatch.setattr("clipper.candidates.table._CHUNK", 100)
     assert torch.equal(whole.support, parts.support)
 
 
@@ -162,7 +160,7 @@ BAD = {
     "a rule that fails": (lambda: Candidates.from_rule(lambda t: 1 / t[0], [1], 1, 3), r"labels \(0,\): ZeroDiv"),
     "budget": (lambda: Candidates.from_rule(sum, [3], 12, 10), "1,000,000,000,000 combinations"),
     "slots": (lambda: Candidates.from_rule(sum, [3], [1, 2], 10), "2 slot numbers"),
-    "per_sample": (lambda: Candidates.from_lists([[(0,)]], 2).sample_at_random(0), "at least 1"),
+    "per_sample": (lambda: Candidates.from_lists([[(0,)]], 2).draw(0), "at least 1"),
     "unknown sample": (lambda: Candidates.from_lists([[(0,)]], 2).batch([1]), "0 … 0"),
     "emptying": (lambda: Candidates.from_lists([[(0,)]], 2).subset(torch.tensor([False])), "last candidate"),
     "keep": (lambda: Candidates.from_lists([[(0,)]], 2).subset(torch.tensor([1])), "bool"),

@@ -119,7 +119,7 @@ def test_a_narrow_beam_still_gives_candidates():
 
 def test_whole_batches_do_not_underflow():
     gold = torch.randint(10, (64, 3), generator=torch.Generator().manual_seed(0))
-    candidates = Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10).sample_at_random(5)
+    candidates = Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10).draw(5)
     log_probs = torch.full((64, 3, 10), -20.0)
     losses = AblSim(beam=20)(log_probs, candidates, Context(embeddings=torch.rand(64, 3, 4)))
     torch.testing.assert_close(losses, torch.full((64,), 60.0))

@@ -8,7 +8,7 @@ import torch
 
 from clipper.candidates import Candidates
 from clipper.engines import IsedLoss
-from clipper.engines.rows import are_candidates, row_numbers, run_program
+from clipper.engines.ised import row_numbers, run_program
 from clipper.errors import InputError
 from tests.engine_oracles import facts_of, gradient, product, rows_of
 
@@ -35,7 +35,7 @@ def _exact(log_probs, candidates, outputs, power):
 def test_distinct_draws_converge_to_the_exact_probability_of_each_output(pruned):
     log_probs, candidates = _batch()
     if pruned:
-        candidates = candidates.sample_at_random(1, seed=0)
+        candidates = candidates.draw(1, seed=0)
     errors = []
     for samples in (30, 300, 30_000):
         masses, outputs = IsedLoss(sum, samples, distinct=True).output_masses(log_probs, candidates)
@@ -136,11 +136,6 @@ def test_long_rows_are_numbered_without_overflow():
     numbers = row_numbers(labels)
     assert numbers[7] == numbers[3]
     assert len(numbers.unique()) == 49
-    candidates = Candidates.from_tensors(labels[:5], torch.zeros(5, dtype=torch.long), classes=100)
-    assert are_candidates(labels, torch.zeros(50, dtype=torch.long), candidates).nonzero()[:, 0].tolist() == [
-        *range(5),
-        7,
-    ]
 
 
 def test_a_program_runs_once_per_distinct_row():

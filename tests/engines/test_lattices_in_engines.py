@@ -22,7 +22,7 @@ from clipper.engines import (
     ScallopLoss,
     SemanticLoss,
 )
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError
 from tests.machines import Task, log_probs_for, restricted, tasks
 
 WITHOUT_OUTPUTS: dict[str, Callable[[], Engine]] = {
@@ -86,11 +86,14 @@ def test_sampled_semantic_loss_draws_from_a_lattice() -> None:
 
 
 @pytest.mark.parametrize("engine", [AblSim(), ScallopLoss(k=None)])
-def test_engines_that_need_a_list_say_so(engine: Engine) -> None:
+def test_engines_that_need_a_list_make_one(engine: Engine) -> None:
     lattice = Lattice.from_rule(*SUM, [8], 2, 10)
     context = Context(embeddings=torch.zeros(1, 2, 3))
-    with pytest.raises(InputError, match="one by one"):
-        engine(torch.zeros(1, 2, 10).log_softmax(-1), lattice, context)
+    log_probs = torch.zeros(1, 2, 10).log_softmax(-1)
+    assert torch.equal(engine(log_probs, lattice, context), engine(log_probs, lattice.to_candidates(), context))
+    long, embeddings = Lattice.from_rule(*SUM, [150], 30, 10), torch.zeros(1, 30, 3)
+    with pytest.raises(BudgetError, match="budget"):
+        engine(torch.zeros(1, 30, 10).log_softmax(-1), long, Context(embeddings=embeddings))
 
 
 def test_damp_trains_on_thirty_digits() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
 from clipper.engines import Context, ScallopLoss, scallop
-from clipper.engines.circuit import ProofCircuit
-from clipper.engines.restriction import is_restriction
+from clipper.engines.circuit import ProofCircuit, compiled
+from clipper.engines.scallop import is_restriction
 from clipper.errors import InputError, MissingExtraError
 from tests.engine_oracles import (
     disjunction,
@@ -138,11 +138,11 @@ def test_a_pruning_masks_the_circuit_and_equals_removing_the_candidates(seed, mo
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
     engine = ScallopLoss(None)
     engine(log_probs, candidates)
-    compiled = len(engine.circuits)
+    before = compiled.cache_info().misses
     kept = _restricted(candidates, seed)
     assert len(kept) < len(candidates)
     losses = engine(log_probs, kept, Context(unpruned=candidates))
-    assert len(engine.circuits) == compiled
+    assert compiled.cache_info().misses == before
     alone = ScallopLoss(None)(log_probs, kept)
     torch.testing.assert_close(losses, alone)
     torch.testing.assert_close(gradient(losses, log_probs), gradient(alone, log_probs))
@@ -155,12 +155,12 @@ def test_outputs_serve_as_the_templates_of_a_pruning(monkeypatch):
     log_probs, targets = _batch(12)
     engine = ScallopLoss(None, outputs=OUTPUTS)
     whole = engine(log_probs, OUTPUTS.batch(targets), Context(targets=targets))
-    compiled = len(engine.circuits)
+    before = compiled.cache_info().misses
     kept = _restricted(OUTPUTS.batch(targets), 1)
     losses = engine(log_probs, kept, Context(targets=targets))
-    assert len(engine.circuits) == compiled
-    before, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
-    torch.testing.assert_close(losses - whole, after - before)
+    assert compiled.cache_info().misses == before
+    whole_loss, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
+    torch.testing.assert_close(losses - whole, after - whole_loss)
 
 
 def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
@@ -168,15 +168,15 @@ def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
     monkeypatch.setattr(scallop, "LARGEST_K", 2)
     log_probs, targets = _batch(6, slots=3)
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
-    kept = candidates.sample_at_random(4, seed=0)
+    kept = candidates.draw(4, seed=0)
     assert not is_restriction(kept, candidates).all()
     losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=candidates))
     torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_very_small_probabilities_keep_value_and_gradient(compiled, monkeypatch):
-    if compiled:
+@pytest.mark.parametrize("by_circuit", [False, True])
+def test_very_small_probabilities_keep_value_and_gradient(by_circuit, monkeypatch):
+    if by_circuit:
         pytest.importorskip("pysdd")
         monkeypatch.setattr(scallop, "LARGEST_K", 1)
     candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(0, 0), (1, 1)]], classes=2)
@@ -215,6 +215,7 @@ def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
 
 def test_many_proofs_without_a_compiler_name_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pysdd.sdd", None)
+    compiled.cache_clear()
     log_probs, targets = _batch(4, slots=3, classes=10)
     with pytest.raises(MissingExtraError, match=r"clipper-nesy\[circuits\]"):
         ScallopLoss(None)(log_probs, Candidates.from_rule(sum, targets, slots=3, classes=10))
@@ -225,7 +226,7 @@ def test_all_sums_of_three_digits_are_compiled_within_the_default_budget():
     pytest.importorskip("pysdd")
     outputs = Candidates.from_rule(sum, targets=range(28), slots=3, classes=10)
     log_probs = _batch(1, 3, 10)[0].detach().repeat(28, 1, 1)
-    engine = ScallopLoss(None)
-    losses = engine(log_probs, outputs)  # a warning would be an error
-    assert len(engine.circuits) == int((outputs.counts > 10).sum())
+    compiled.cache_clear()
+    losses = ScallopLoss(None)(log_probs, outputs)  # a warning would be an error
+    assert compiled.cache_info().misses == sum(count > 10 for count in outputs.counts)
     assert (losses < ScallopLoss(10)(log_probs, outputs) + 1e-9).all()  # more proofs, more probability

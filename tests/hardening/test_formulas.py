@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from clipper import Candidates, Lattice
-from clipper.candidates import Formula, Proposition, all_of, any_of, label
+from clipper.candidates import Formula, Proposition, all_of, any_of, has_label
 from clipper.errors import BudgetError, ClipperError, FileError
 from tests.hardening.attack import EFFORT, answered, check_all_answer, damaged, refused
 
@@ -30,7 +30,7 @@ INF = math.inf
 def propositions(rng: random.Random, slots: int, classes: int, depth: int = 3) -> Proposition:
     """A random proposition."""
     if not depth or rng.random() < 0.2:
-        return label(rng.randrange(slots), rng.randrange(classes))
+        return has_label(rng.randrange(slots), rng.randrange(classes))
     parts = [propositions(rng, slots, classes, depth - 1) for _ in range(rng.randint(1, 3))]
     match rng.randrange(4):
         case 0:
@@ -122,7 +122,7 @@ def test_draws_are_candidates_and_those_that_are_possible_where_some_are(part: i
         formula = random_formula(rng)
         candidates = formula.to_candidates()
         log_probs = extreme(rng, formula, rng.choice([torch.float64, torch.float32, torch.float16]))
-        drawn = formula.sample(rng.choice([1, 3, 10]), seed, log_probs)
+        drawn = formula.draw(rng.choice([1, 3, 10]), seed, log_probs)
         assert drawn.samples == formula.samples
         for i in range(formula.samples):
             rows, value = scores(candidates, log_probs.double(), i)
@@ -137,11 +137,11 @@ def test_draws_are_candidates_and_those_that_are_possible_where_some_are(part: i
 
 def test_where_the_classifier_rules_out_everything_draws_are_uniform() -> None:
     formula = Formula.from_cnf([[1, 2], [-2, 3]], samples=2000)  # four candidates of three bits
-    drawn = formula.sample(1, 3, torch.full((2000, 3, 2), -INF)).labels.long() @ torch.tensor([4, 2, 1])
+    drawn = formula.draw(1, 3, torch.full((2000, 3, 2), -INF)).labels.long() @ torch.tensor([4, 2, 1])
     assert torch.bincount(drawn, minlength=8)[[3, 4, 5, 7]].min() > 400
     mixed = torch.zeros(2000, 3, 2)
     mixed[::2] = -INF
-    assert bool(formula.contains(formula.sample(1, 4, mixed).labels.long()).all())
+    assert bool(formula.contains(formula.draw(1, 4, mixed).labels.long()).all())
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -190,7 +190,7 @@ def test_the_attack_of_a_thousand_below_nothing() -> None:
     log_probs[1] = 0
     log_probs[2] = -INF
     best = formula.top_k(log_probs, 100)
-    assert best.counts.tolist() == formula.counts
+    assert best.counts == formula.counts
     assert formula.log_probability(log_probs)[0] == pytest.approx(-3000 + math.log(formula.counts[0]))
 
 
@@ -209,7 +209,7 @@ def test_a_probability_that_is_no_number_stays_none_or_is_refused() -> None:
     log_probs[0, 0, 1] = math.nan
     assert formula.log_probability(log_probs).isnan().tolist() == [True, False]
     refused(lambda: formula.top_k(log_probs, 1))
-    refused(lambda: formula.sample(1, 0, log_probs))
+    refused(lambda: formula.draw(1, 0, log_probs))
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -229,18 +229,18 @@ def test_contains_is_that_of_the_list(part: int) -> None:
 
 def test_the_support_is_exact_where_shares_underflow() -> None:
     slots = 1500
-    rare = label(0, 1) >> all_of(label(slot, 0) for slot in range(1, slots))
+    rare = has_label(0, 1) >> all_of(has_label(slot, 0) for slot in range(1, slots))
     formula = Formula.from_propositions([rare], slots, 2)
     assert formula.counts == [2 ** (slots - 1) + 1]
     assert bool(formula.support.all())
 
 
 def test_many_labels_neither_crash_nor_hang() -> None:
-    formula = Formula.from_propositions([any_of(label(0, v) & label(1, v) for v in range(200))], 2, 300)
+    formula = Formula.from_propositions([any_of(has_label(0, v) & has_label(1, v) for v in range(200))], 2, 300)
     assert formula.counts == [200]
-    formula = Formula.from_propositions([all_of(~label(0, v) for v in range(299)) | label(1, 3)], 2, 300)
+    formula = Formula.from_propositions([all_of(~has_label(0, v) for v in range(299)) | has_label(1, 3)], 2, 300)
     assert formula.counts == [599]
-    assert Formula.from_propositions([label(1, 3)], 2, 3000).counts == [3000]
+    assert Formula.from_propositions([has_label(1, 3)], 2, 3000).counts == [3000]
 
 
 def results(formula: Formula) -> list[Any]:
@@ -250,7 +250,7 @@ def results(formula: Formula) -> list[Any]:
     return [
         formula.counts, formula.support.tolist(), formula.log_probability(log_probs).tolist(), repr(formula),
         formula.marginals(log_probs).tolist(), formula.entropy(log_probs).tolist(), formula.kind.tolist(),
-        formula.top_k(log_probs, 3).labels.tolist(), formula.sample(2, 5, log_probs).labels.tolist(),
+        formula.top_k(log_probs, 3).labels.tolist(), formula.draw(2, 5, log_probs).labels.tolist(),
         formula.to_candidates().labels.tolist(),
     ]  # fmt: skip
 
@@ -289,7 +289,7 @@ def _in_another_process(given: bytes, pipe: Any) -> None:
 
 
 def test_a_formula_answers_alike_in_a_spawned_process() -> None:
-    formula = Formula.from_propositions([label(0, 1) | label(1, 2), ~label(0, 0)], [2, 1], 3)
+    formula = Formula.from_propositions([has_label(0, 1) | has_label(1, 2), ~has_label(0, 0)], [2, 1], 3)
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_in_another_process, args=(pickle.dumps(formula), there))
@@ -399,9 +399,9 @@ def test_files_that_are_no_dimacs(tmp_path: Path) -> None:
 
 def deep(levels: int) -> Proposition:
     """A proposition inside a proposition, and so on."""
-    whole = label(0, 1)
+    whole = has_label(0, 1)
     for i in range(levels):
-        whole = (~whole, whole & label(i % 3, 1), whole | label(i % 3, 0), whole >> label(1, 1))[i % 4]
+        whole = (~whole, whole & has_label(i % 3, 1), whole | has_label(i % 3, 0), whole >> has_label(1, 1))[i % 4]
     return whole
 
 
@@ -413,29 +413,31 @@ def test_propositions_may_be_deep() -> None:
     assert len(repr(one)) < 200
     assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
     rows = [list(row) for row in itertools.product(range(2), repeat=3) if one.evaluate(row)]
-    formula = Formula.from_propositions([one, other, label(0, 0)], 3, 2)
+    formula = Formula.from_propositions([one, other, has_label(0, 0)], 3, 2)
     assert formula.to_candidates().labels[: len(rows)].tolist() == rows
 
 
 def test_propositions_may_share_parts() -> None:
-    whole = label(0, 1) | label(1, 1)
+    whole = has_label(0, 1) | has_label(1, 1)
     for _ in range(200):  # written out, longer than the universe is wide
-        whole = whole & (whole | label(0, 0))
+        whole = whole & (whole | has_label(0, 0))
     assert Formula.from_propositions([whole], 2, 2).counts == [3]
     assert pickle.loads(pickle.dumps(whole)) == whole
-    chain = label(0, 0)
+    chain = has_label(0, 0)
     for i in range(3_000):
-        chain = chain & ~label(1 + i % 2, 1)
+        chain = chain & ~has_label(1 + i % 2, 1)
     assert Formula.from_propositions([chain], 3, 3).counts == [4]
 
 
 def wrong_propositions() -> list[tuple[str, Callable[[], Any]]]:
-    right: dict[str, Any] = {"propositions": [label(0, 1), ~label(1, 0)], "slots": 2, "classes": 2}
+    right: dict[str, Any] = {"propositions": [has_label(0, 1), ~has_label(1, 0)], "slots": 2, "classes": 2}
     wrong: dict[str, list[Any]] = {
-        "propositions": [None, 3, "label(0, 1)", [], [None], [3], ["x"], [True], [label], [[label(0, 1)]], label(0, 1),
-                         [label(0, 2)], [label(2, 0)], [label(0, 0) & ~label(0, 0)], [any_of([])], {}, torch.zeros(2),
-                         torch.tensor(0), [label(0, 10**30)], [label(10**30, 0)], iter([]), [label(0, 1), None], b"x",
-                         [all_of([])], {label(0, 1): 1}],
+        "propositions": [None, 3, "has_label(0, 1)", [], [None], [3], ["x"], [True], [has_label], [[has_label(0, 1)]],
+                         has_label(0, 1),
+                         [has_label(0, 2)], [has_label(2, 0)], [has_label(0, 0) & ~has_label(0, 0)], [any_of([])], {},
+                         torch.zeros(2), torch.tensor(0), [has_label(0, 10**30)], [has_label(10**30, 0)], iter([]),
+                         [has_label(0, 1), None], b"x",
+                         [all_of([])], {has_label(0, 1): 1}],
         "slots": [None, 0, -1, 1.5, True, "2", [2], [2, 2, 2], [2, 0], [2, None], [2, 1.5], [], 10**9, 10**30, [2,
                   10**30],
                   float("nan"), torch.tensor([2, 2]), np.array([2, 2]), torch.tensor(2), {}, [[2, 2]], (2, True)],
@@ -471,7 +473,7 @@ def wrong_cnfs() -> list[tuple[str, Callable[[], Any]]]:
                 [[10**30]], [[10**9]], [[-(10**18)]], [[1], "2"], torch.tensor([[1, -2]]), torch.tensor(1),
                 np.ones((2, 2)),
                 np.array([[1, 2]]), iter([[1, 2]]), [iter([1, 2])], [[1], [-1]], {"a": 1}, [{1: 2}], Path("/"),
-                          label(0, 1),
+                          has_label(0, 1),
                 [[float("nan")]]],
         "samples": [None, 0, -1, 1.5, True, "2", [2], 10**12, 10**30, float("nan"), np.int64(2), torch.tensor(2)],
         "variables": [3, "01", [], [(0, 1)], [(0, 1), (0,)], [(0, 1), 3], [(0, 1), (0, 1, 2)], [(0, 1), (0, -1)],
@@ -487,7 +489,7 @@ def wrong_cnfs() -> list[tuple[str, Callable[[], Any]]]:
 
 
 def wrong_methods() -> list[tuple[str, Callable[[], Any]]]:
-    formula = Formula.from_propositions([label(0, 1) | label(1, 1), label(0, 1)], [2, 1], 2)
+    formula = Formula.from_propositions([has_label(0, 1) | has_label(1, 1), has_label(0, 1)], [2, 1], 2)
     logs = torch.zeros(2, 2, 2)
     bad_logs: list[Any] = [None, 3, [[0.0]], "x", logs[0], logs[:1], logs.long(), logs.bool(), logs[..., :1],
                            torch.zeros(2, 2, 2, 2),
@@ -497,12 +499,12 @@ def wrong_methods() -> list[tuple[str, Callable[[], Any]]]:
     for name in ("log_probability", "marginals", "entropy", "output_probabilities"):
         calls += _calls(getattr(formula, name), {}, {"log_probs": bad_logs})
     calls += _calls(formula.top_k, {"k": 1}, {"log_probs": bad_logs})
-    calls += _calls(formula.sample, {"per_sample": 1}, {"log_probs": bad_logs})
+    calls += _calls(formula.draw, {"per_sample": 1}, {"log_probs": bad_logs})
     numbers: list[Any] = [None, 0, -1, 1.5, True, "1", [1], 10**9, 10**30, math.nan, INF, np.int64(2), torch.tensor(2)]
     calls += _calls(formula.top_k, {"log_probs": logs}, {"k": numbers})
-    calls += _calls(formula.sample, {}, {"per_sample": numbers})
-    calls += _calls(formula.sample, {"log_probs": logs}, {"per_sample": numbers})
-    calls += _calls(formula.sample, {"per_sample": 1}, {"seed": [*numbers, 2**64, -(2**63), -(2**63) - 1]})
+    calls += _calls(formula.draw, {}, {"per_sample": numbers})
+    calls += _calls(formula.draw, {"log_probs": logs}, {"per_sample": numbers})
+    calls += _calls(formula.draw, {"per_sample": 1}, {"seed": [*numbers, 2**64, -(2**63), -(2**63) - 1]})
     calls += _calls(formula.to_candidates, {}, {"budget": numbers})
     golds: list[Any] = [None, 3, [[0, 1]], [[0, 1], [1, -1]], torch.zeros(2, 2), torch.zeros(2), torch.zeros(2,
                         3).long(),
@@ -532,15 +534,15 @@ def test_no_samples_are_no_error() -> None:
     formula = Formula.from_cnf([[1, 2]], samples=3).batch([])
     logs = torch.zeros(0, 2, 2)
     assert formula.counts == []
-    for found in (formula.top_k(logs, 1), formula.sample(2), formula.to_candidates()):
+    for found in (formula.top_k(logs, 1), formula.draw(2), formula.to_candidates()):
         assert len(found) == 0
     assert len(formula.log_probability(logs)) == len(formula.entropy(logs)) == len(formula.marginals(logs)) == 0
     assert formula.support.shape == (0, 2)
 
 
 def test_propositions_are_combined_with_propositions_only() -> None:
-    one = label(0, 1)
-    for other in (3, None, "x", True, [one], torch.zeros(1), np.zeros(2), label):
+    one = has_label(0, 1)
+    for other in (3, None, "x", True, [one], torch.zeros(1), np.zeros(2), has_label):
         for combine in (lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a >> b):
             refused(lambda: combine(one, other))  # noqa: B023
             if not isinstance(other, Tensor | np.ndarray):
@@ -550,7 +552,7 @@ def test_propositions_are_combined_with_propositions_only() -> None:
     for wrong in (None, 3, one, "x"):
         refused(lambda: all_of(wrong))  # type: ignore[arg-type]  # noqa: B023
     for slot, value in ((0, 1.5), (1.5, 0), (True, 0), ("a", 0), (None, 0), (-1, 0), (0, -1), ([0], 0), (0, math.nan)):
-        refused(lambda: label(slot, value))  # type: ignore[arg-type]  # noqa: B023
+        refused(lambda: has_label(slot, value))  # type: ignore[arg-type]  # noqa: B023
     for kind, parts in (
         ("xor", ()),
         ("not", ()),
@@ -561,12 +563,12 @@ def test_propositions_are_combined_with_propositions_only() -> None:
         (3, ()),
     ):
         refused(lambda: Proposition(kind, parts))  # type: ignore[arg-type]  # noqa: B023
-    assert label(np.int64(0), torch.tensor(1)) == one
+    assert has_label(np.int64(0), torch.tensor(1)) == one
     assert one != 3
 
 
 def test_a_proposition_is_neither_true_nor_false() -> None:
-    one, other = label(0, 1), label(1, 0)
+    one, other = has_label(0, 1), has_label(1, 0)
     for ask in (
         lambda: one and other,
         lambda: one or other,
@@ -586,7 +588,7 @@ def test_too_much_is_refused_before_it_is_tried() -> None:
         lambda: Formula.from_cnf([[10**15]]),
         lambda: Formula.from_cnf([[1]], slots=10**7),
         lambda: Formula.from_cnf([[1, 2]], slots=60).to_candidates(),
-        lambda: Formula.from_cnf([[1, 2]], slots=60).sample(10**9),
+        lambda: Formula.from_cnf([[1, 2]], slots=60).draw(10**9),
     ):
         with pytest.raises(BudgetError):
             call()

@@ -167,4 +167,4 @@ def test_the_smallest_pools_are_answered() -> None:
         )
         torch.testing.assert_close(sums, torch.ones_like(sums))
         assert bool(candidates.contains(posterior.labels).all())
-        assert bool((posterior.prune(0.5).candidates.counts > 0).all())
+        assert min(posterior.prune(0.5).candidates.counts) > 0

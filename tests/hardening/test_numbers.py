@@ -304,7 +304,7 @@ def test_the_best_and_the_drawn_are_candidates_and_the_right_ones(name: str, pat
                 assert len(set(found)) == len(found) == min(k, len(own))
                 wanted = sorted(values.values(), reverse=True)[:k]
                 np.testing.assert_allclose([float(values[row]) for row in found], list(map(float, wanted)), rtol=1e-12)
-        drawn = lattice.sample(4, seed=seed, log_probs=logs)
+        drawn = lattice.draw(4, seed=seed, log_probs=logs)
         for i, (own, found) in enumerate(zip(rows, _rows_of(drawn), strict=True)):
             values = dict(zip(own, values_of(logs[i], own), strict=True))
             possible = {row for row, value in values.items() if value > -INF} or set(own)
@@ -330,19 +330,18 @@ def _rows_of(candidates: Candidates) -> Rows:
 @pytest.mark.parametrize("name", SETS)
 def test_what_a_set_says_of_itself_equals_a_list(name: str) -> None:
     candidates, rows = SETS[name]()
-    counts = candidates.counts if isinstance(candidates.counts, list) else candidates.counts.tolist()
-    assert counts == [len(own) for own in rows]
+    assert candidates.counts == [len(own) for own in rows]
     support = candidates.support.view(candidates.samples, candidates.slots, candidates.classes)
     for i, own in enumerate(rows):
         for slot in range(candidates.slots):
             taken = {row[slot] for row in own if slot < len(row)}
             assert set(support[i, slot].nonzero().flatten().tolist()) == taken
     assert all(row in own for row, own in zip(_first(candidates), rows, strict=True))
-    listed = candidates.to_candidates() if isinstance(candidates, Lattice) else candidates
+    listed = candidates.to_candidates()
     assert [sorted(own) for own in _rows_of(listed)] == [sorted(own) for own in rows]
     order = [candidates.samples - 1, 0]
     again = candidates.batch(order)
-    listed = again.to_candidates() if isinstance(again, Lattice) else again
+    listed = again.to_candidates()
     assert [sorted(own) for own in _rows_of(listed)] == [sorted(rows[i]) for i in order]
     for row in itertools.product(range(candidates.classes), repeat=candidates.slots):
         gold = torch.tensor([row] * candidates.samples, dtype=torch.uint8)
@@ -403,7 +402,7 @@ def test_alignments_of_many_actions_have_what_a_count_says(actions: int) -> None
     assert clips.restrict(only).counts == [1, 1]
     logs = torch.zeros(2, frames, 7, dtype=torch.float64)
     assert clips.log_probability(logs).exp().tolist() == pytest.approx(clips.counts)
-    drawn = clips.sample(5, log_probs=logs)
+    drawn = clips.draw(5, log_probs=logs)
     assert clips.batch(drawn.sample).contains(drawn.labels).all()
 
 
@@ -413,7 +412,7 @@ def test_restricted_alignments_of_many_actions_equal_a_lattice(seed: int) -> Non
     text = [i % 5 for i in range(70)]
     clips = Alignments.from_texts([text], 75, 5)
     allowed = torch.rand(75, 5, generator=generator) < 0.8
-    gold = clips.sample(1, seed=seed).labels[0].long()
+    gold = clips.draw(1, seed=seed).labels[0].long()
     allowed[torch.arange(75), gold] = True
     kept = clips.restrict(allowed)
     support = torch.zeros(75, 5, dtype=torch.bool)

@@ -219,8 +219,8 @@ def test_odd_graphs_prune_as_brute_force_does(seed: int) -> None:
     ]
     for graph in graphs:
         found = prune(candidates, graph)
-        assert found.candidates.counts.tolist() == _kept_by_brute_force(candidates, graph)
-        assert bool((found.candidates.counts > 0).all())
+        assert found.candidates.counts == _kept_by_brute_force(candidates, graph)
+        assert min(found.candidates.counts) > 0
 
 
 def test_the_smallest_pools_pass() -> None:

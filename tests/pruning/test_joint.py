@@ -25,7 +25,7 @@ def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, 
     candidates, graph = as_tensors(problem)
     posterior = clipper.infer(candidates, graph, starts=2, seed=seed)
     pruning = posterior.prune(mass)
-    assert bool((pruning.candidates.counts >= 1).all())
+    assert min(pruning.candidates.counts) >= 1
     totals = torch.zeros(candidates.samples).index_add_(0, candidates.sample, posterior.probability)
     assert torch.allclose(totals, torch.ones(candidates.samples), atol=1e-4)
     assert bool(inside(candidates, pruning.allowed)[pruning.keep].all())
@@ -46,7 +46,7 @@ def test_a_pool_of_duplicates_is_inferred_all_the_same() -> None:
     graph = ProximityGraph.from_embeddings(torch.zeros(12, 2, 3), k=4)
     posterior = clipper.infer(candidates, graph)
     assert bool(torch.isfinite(posterior.probability).all())
-    assert bool((posterior.prune().candidates.counts >= 1).all())
+    assert min(posterior.prune().candidates.counts) >= 1
 
 
 def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
@@ -54,7 +54,7 @@ def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
     graph = ProximityGraph.from_edges([0, 0, 1], [1, 2, 2])
     posterior = clipper.infer(candidates, graph, trust=0.01)
     assert posterior.probability.tolist() == pytest.approx([0.5, 0.5, 1.0, 1.0], abs=1e-3)
-    assert bool((posterior.prune(0.5).candidates.counts >= 1).all())
+    assert min(posterior.prune(0.5).candidates.counts) >= 1
 
 
 def test_the_same_seed_gives_the_same_posterior() -> None:

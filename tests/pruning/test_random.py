@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ def test_any_count_is_discarded_and_no_sample_is_emptied(problem: Problem, seed:
     count = data.draw(st.integers(0, len(candidates) - candidates.samples))
     pruning = prune(candidates, graph, "random", count=count, seed=seed)
     assert pruning.discarded == count
-    assert bool((pruning.candidates.counts > 0).all())
+    assert min(pruning.candidates.counts) > 0
 
 
 @settings(max_examples=200)
@@ -28,7 +27,7 @@ def test_imitation_discards_as_many_of_every_sample(problem: Problem, seed: int)
     candidates, graph = as_tensors(problem)
     model = prune(candidates, graph)
     pruning = prune(candidates, graph, "random", imitate=model, seed=seed)
-    assert torch.equal(pruning.candidates.counts, model.candidates.counts)
+    assert pruning.candidates.counts == model.candidates.counts
 
 
 def test_every_candidate_is_equally_likely_to_go() -> None:

@@ -203,7 +203,7 @@ def test_samples_can_be_filtered_and_sorted(window, pruned, address):
     kept = after.contains(pruned.task.gold)[:25]
     assert window.run(listed) == (~kept).nonzero().flatten().tolist()
     window.run(choose, "struck")
-    shares = (after.counts / pruned.task.candidates.counts)[:25].tolist()
+    shares = (after.offsets.diff() / pruned.task.candidates.offsets.diff())[:25].tolist()
     assert window.run(listed) == sorted(range(25), key=lambda i: (shares[i], i))
 
 

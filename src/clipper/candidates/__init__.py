@@ -1,17 +1,17 @@
 """What the labels could be: candidates, one by one or as a lattice, and the rules they come from."""
 
 from clipper.candidates.alignment import Alignments
+from clipper.candidates.base import CandidateSet
 from clipper.candidates.beam import beam_search
 from clipper.candidates.formula import Formula
-from clipper.candidates.formulas.writing import Proposition, all_of, any_of, label
+from clipper.candidates.formulas.writing import Proposition, all_of, any_of, has_label
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.listing import CandidateSet, Implicit
 from clipper.candidates.program import Program
 from clipper.candidates.programs.wording import Sentence
 from clipper.candidates.table import Candidates
 
 __all__ = [
-    "Alignments", "CandidateSet", "Candidates", "Formula", "Implicit", "Kind", "Lattice", "Program", "Proposition",
-    "Sentence", "all_of", "any_of", "beam_search", "label",
+    "Alignments", "CandidateSet", "Candidates", "Formula", "Kind", "Lattice", "Program", "Proposition", "Sentence",
+    "all_of", "any_of", "beam_search", "has_label",
 ]  # fmt: skip

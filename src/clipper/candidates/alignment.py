@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_numbers
-from clipper.candidates.checks import check_log_probs, targets_and_lengths
+from clipper.candidates.base import check_log_probs, outside_inference_mode
+from clipper.candidates.checks import targets_and_lengths
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattices import chains
 from clipper.candidates.lattices.building import graph_of
 from clipper.candidates.lattices.expansion import BUDGET
 from clipper.candidates.machines import PLACES
-from clipper.candidates.packing import trainable
+from clipper.candidates.template_set import TemplateSet
 from clipper.errors import InputError
 
 
@@ -50,7 +51,7 @@ class Alignments(Lattice):
     """`(n, a)`: the action that each place of a sample's text stands for; -1 past its end."""
 
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_texts(cls, texts: Sequence[Sequence[int]], frames: int | Sequence[int], classes: int) -> Alignments:
         """The alignments of each clip's frames with its text.
 
@@ -105,17 +106,10 @@ class Alignments(Lattice):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        gold = self._gold(gold)
-        place = torch.nn.functional.pad(gold[:, 1:] != gold[:, :-1], (1, 0)).cumsum(1)  # (n, m)
-        shown = self.actions.gather(1, place.clamp(max=self.actions.shape[1] - 1))
-        right = (shown == gold) & (gold >= 0) & (place < self.places[:, None])
-        if self.allowed is not None:
-            right &= self.allowed.gather(2, gold.clamp(0, self.classes - 1).long()[..., None])[..., 0]
-        all_right = (right | (self.kind < 0)).all(1)
-        return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
+        return TemplateSet.contains(self, gold)  # the graph is one of places, which a lattice would follow
 
     @cached_property
-    @trainable
+    @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         places = chains.support(self._mask, self.lengths, self.places).float()  # (n, m, a)
@@ -145,7 +139,7 @@ class Alignments(Lattice):
         return values.gather(2, index)
 
     @cached_property
-    @trainable
+    @outside_inference_mode
     def _mask(self) -> Tensor:
         """The places that each slot may show, `(n, m, a)` bool."""
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]

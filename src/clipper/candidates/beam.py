@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.checks import check_choosable, check_longest, domains_of_slots, targets_and_lengths
-from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.best import ranked
+from clipper.candidates.base import check_choosable
+from clipper.candidates.checks import check_longest, domains_of_slots, targets_and_lengths
+from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.lattices.expansion import BUDGET, accepted, stepped
 from clipper.candidates.machines import Machine
-from clipper.candidates.packing import offsets_of, smallest_type
-from clipper.candidates.table import Candidates
+from clipper.candidates.packed import ranked
+from clipper.candidates.table import Candidates, offsets_of
 from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_number
-from clipper.candidates.checks import check_any_log_probs, check_log_probs, check_nonempty, kind_of_label
+from clipper.candidates.base import check_any_log_probs, check_log_probs, check_nonempty
 from clipper.candidates.formulas.compiling import Compiled
 from clipper.candidates.formulas.samples import CompiledSamples
 from clipper.candidates.formulas.searching import best, drawn, listed
 from clipper.candidates.formulas.writing import Clauses, Proposition, from_clauses, read_dimacs
-from clipper.candidates.kinds import Classes, Kind, kinds_of
-from clipper.candidates.packing import offsets_of, smallest_type
+from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
 
@@ -41,9 +40,9 @@ class Formula(CompiledSamples):
     and counts come from the circuit, and restricting it to allowed labels compiles nothing anew.
 
     Examples:
-        >>> from clipper.candidates.formulas.writing import label
-        >>> cat, dog = label(0, 1), label(0, 2)
-        >>> formula = Formula.from_propositions([(cat | dog) >> label(1, 0)], slots=2, classes=3)
+        >>> from clipper.candidates.formulas.writing import has_label
+        >>> cat, dog = has_label(0, 1), has_label(0, 2)
+        >>> formula = Formula.from_propositions([(cat | dog) >> has_label(1, 0)], slots=2, classes=3)
         >>> formula
         Formula(1 samples, 2 slots, 3 classes, 1 formulas)
         >>> formula.counts  # 0 with anything, 1 or 2 with 0
@@ -67,7 +66,7 @@ class Formula(CompiledSamples):
         """One proposition for each sample; equal ones are compiled once.
 
         Args:
-            propositions: what the labels of each of the `n` samples satisfy, see `clipper.candidates.label`.
+            propositions: what the labels of each of the `n` samples satisfy, see `clipper.candidates.has_label`.
             slots: how many inputs a sample has; a list for samples of different lengths.
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them; needed where slots are of different kinds.
@@ -77,7 +76,7 @@ class Formula(CompiledSamples):
         budget = whole_number(budget, "budget", least=1)
         told = as_list(propositions, "propositions, one for each sample,")
         for wrong in (p for p in told if not isinstance(p, Proposition)):
-            raise InputError(f"expected propositions such as label(0, 3) | label(1, 3), got {shown(wrong)}")
+            raise InputError(f"expected propositions such as has_label(0, 3) | has_label(1, 3), got {shown(wrong)}")
         lengths = _lengths(slots, len(told))
         pairs = list(zip(told, lengths, strict=True))
         _check_size(max(lengths), classes, budget)
@@ -170,11 +169,9 @@ class Formula(CompiledSamples):
 
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """Candidates from `labels (rows, m)` and `sample (rows,)`, ascending."""
-        unused = self.kind.index_select(0, sample) < 0
-        counts = torch.bincount(sample, minlength=self.samples)
-        check_nonempty(counts)
-        kept = torch.where(unused, -1, labels).to(smallest_type(self.kinds))
-        return Candidates(kept, offsets_of(counts), self.kinds)
+        rows = super()._rows(torch.where(self.kind.index_select(0, sample) < 0, -1, labels), sample)
+        check_nonempty(rows.offsets.diff())
+        return rows
 
     def __repr__(self) -> str:
         return (

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from clipper.arguments import as_index, number_in_words, shown
 from clipper.errors import InputError
 
@@ -57,3 +60,17 @@ def kinds_of(classes: Classes) -> tuple[Kind, ...]:
     if kinds[-1].stop > MOST_CLASSES:
         raise InputError(f"expected at most {MOST_CLASSES:,} classes, got {number_in_words(kinds[-1].stop)}")
     return tuple(kinds)
+
+
+def kind_of_label(labels: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
+    """The index of each label's kind, -1 for unused slots; same shape as `labels`."""
+    if len(kinds) == 1:
+        return (labels >= 0).long().sub_(1)
+    starts = torch.tensor([kind.start for kind in kinds], device=labels.device)
+    return torch.searchsorted(starts, labels.long().contiguous(), right=True) - 1
+
+
+def smallest_type(kinds: tuple[Kind, ...]) -> torch.dtype:
+    """The smallest signed integer type that holds every label."""
+    types = (torch.int8, torch.int16, torch.int32)
+    return next(t for t in types if kinds[-1].stop <= torch.iinfo(t).max)

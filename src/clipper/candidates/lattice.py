@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
-from clipper.candidates.checks import check_any_log_probs, check_log_probs
+from clipper.candidates.base import check_any_log_probs, check_log_probs, outside_inference_mode
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.best import best, ranked
+from clipper.candidates.lattices.best import best
 from clipper.candidates.lattices.building import graph_of, kind_of_slots
 from clipper.candidates.lattices.condensing import condensed, templates_of
 from clipper.candidates.lattices.draws import by_weight, uniform
@@ -24,7 +24,7 @@ from clipper.candidates.lattices.logarithms import log_entropy
 from clipper.candidates.lattices.rows import listed
 from clipper.candidates.lattices.samples import GraphSamples
 from clipper.candidates.lattices.sums import log_probability, masked, output_probabilities
-from clipper.candidates.packing import offsets_of, smallest_type, trainable
+from clipper.candidates.packed import ranked
 from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
@@ -50,7 +50,7 @@ class Lattice(GraphSamples):
     LISTED: ClassVar[int] = 20_000_000
 
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_rule(
         cls,
         start: Hashable,
@@ -83,7 +83,7 @@ class Lattice(GraphSamples):
         return cls(template, kinds, graph=graph)
 
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_candidates(cls, candidates: Candidates) -> Lattice:
         """The smallest lattice with the same candidates: beginnings that can be continued alike become one state.
 
@@ -139,13 +139,6 @@ class Lattice(GraphSamples):
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 
-    def marginals(self, log_probs: Tensor) -> Tensor:
-        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
-        check_log_probs(log_probs, self)
-        with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
-            logs = log_probs.detach().clone().requires_grad_()
-            return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
-
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
@@ -160,7 +153,8 @@ class Lattice(GraphSamples):
         widest = max(found.shape[1] for _, found in parts)
         padded = [(_padded(labels, widest), _padded(found, widest)) for labels, found in parts]
         labels, found = (torch.cat(column) for column in zip(*padded, strict=True))
-        return self._rows(self.outward(labels[found], found.nonzero()[:, 0]), found.sum(1))
+        sample = found.nonzero()[:, 0]
+        return self._rows(self.outward(labels[found], sample), sample)
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is None:
@@ -168,14 +162,14 @@ class Lattice(GraphSamples):
         else:
             labels, sample = by_weight(self, per_sample, generator, log_probs)
         order = sample.argsort(stable=True)
-        return self._rows(labels[order], torch.bincount(sample, minlength=self.samples))
+        return self._rows(labels[order], sample[order])
 
     def _all(self) -> Candidates:
         columns = self._columns
         parts = [listed(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
         counts = torch.cat([torch.bincount(sample, minlength=1) for _, sample in parts])
         sample = torch.arange(self.samples, device=self.device).repeat_interleave(counts)
-        return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), counts)
+        return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), sample)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
@@ -194,9 +188,6 @@ class Lattice(GraphSamples):
     def _inward(self, values: Tensor) -> Tensor:
         """The reverse, for `values (n, m, c)` of labels."""
         return values
-
-    def _rows(self, labels: Tensor, counts: Tensor) -> Candidates:
-        return Candidates(labels.to(smallest_type(self.kinds)), offsets_of(counts), self.kinds)
 
     def __repr__(self) -> str:
         return (

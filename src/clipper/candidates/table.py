@@ -5,21 +5,49 @@ This file knows nothing of embeddings, graphs or losses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import shown, whole_number, whole_numbers
+from clipper.arguments import (
+    as_list,
+    as_tensor,
+    number_in_words,
+    seeded,
+    shown,
+    usable_device,
+    whole_number,
+    whole_numbers,
+)
 from clipper.candidates.abduction import BUDGET, Rule, templates
-from clipper.candidates.checks import check_labels, check_sample_ids
-from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.packing import offsets_of, padded, smallest_type, trainable
-from clipper.candidates.rows import PackedRows
-from clipper.errors import InputError
+from clipper.candidates.base import (
+    CandidateSet,
+    allowed_by_slot,
+    check_any_log_probs,
+    check_log_probs,
+    check_nonempty,
+    gold_labels,
+    known_samples,
+    outside_inference_mode,
+)
+from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of, smallest_type
+from clipper.candidates.packed import (
+    candidate_log_probs,
+    cross_log_probs,
+    ranked,
+    segment_entropy,
+    segment_logsumexp,
+    segment_max,
+    segment_sum,
+    segment_top,
+)
+from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +56,18 @@ if TYPE_CHECKING:
     from clipper.candidates.programs.writing import Labels
 
 
+_FEW = 16
+"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
+_CHUNK = 1 << 18
+"""Candidates looked at together where an intermediate result would be large."""
+_CELLS = 1 << 26
+"""Entries of a table of labels counted together."""
+_MOST_CELLS = 1 << 35
+"""Entries of a table of labels past which there is no use in trying."""
+
+
 @dataclass(frozen=True, eq=False)
-class Candidates(PackedRows):
+class Candidates(CandidateSet):
     """What the labels of each sample could be.
 
     Build one with `from_rule`, `from_program`, `from_lists`, `from_tensors` or `read`; these check their input.
@@ -38,14 +76,25 @@ class Candidates(PackedRows):
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
         >>> candidates
         Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
-        >>> candidates.counts.tolist()
+        >>> candidates.counts
         [9, 3, 3]
         >>> candidates.labels[candidates.sample == 1].tolist()
         [[0, 2], [1, 1], [2, 0]]
+
+    Attributes:
+        labels: `(Ω, m)`, the smallest integer type that fits; -1 in unused slots.
+        offsets: `(n+1,)`: the candidates of sample `i` are the rows `offsets[i]` to `offsets[i+1]`.
+        kinds: the kinds of label; one, unless several classifiers are trained.
     """
 
+    LISTED: ClassVar[int] = 100_000_000
+
+    labels: Tensor
+    offsets: Tensor
+    kinds: tuple[Kind, ...]
+
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_rule(
         cls,
         rule: Rule,
@@ -112,7 +161,7 @@ class Candidates(PackedRows):
         return program.candidates(samples, budget=budget, per_sample=per_sample, seed=seed)
 
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_lists(cls, samples: Sequence[Sequence[Sequence[int]]], classes: Classes) -> Candidates:
         """Candidates given one by one: `samples[i]` lists the label tuples of sample `i`.
 
@@ -126,7 +175,7 @@ class Candidates(PackedRows):
         return cls.from_tensors(labels, torch.repeat_interleave(counts), classes)
 
     @classmethod
-    @trainable
+    @outside_inference_mode
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:
@@ -177,8 +226,351 @@ class Candidates(PackedRows):
 
         return from_arrow(table, classes)
 
+    @property
+    def samples(self) -> int:
+        """How many samples there are, `n`."""
+        return len(self.offsets) - 1
+
+    @property
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+        return self.labels.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.labels.device
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many candidates each sample has."""
+        counts: list[int] = self.offsets.diff().tolist()
+        return counts
+
+    @property
+    def log_counts(self) -> Tensor:
+        """The log of how many candidates each sample has, `(n,)` in double precision."""
+        return self.offsets.diff().double().log()
+
+    @cached_property
+    @outside_inference_mode
+    def sample(self) -> Tensor:
+        """Each candidate's sample, `(Ω,)`, ascending."""
+        ids = torch.arange(self.samples, device=self.offsets.device)
+        return torch.repeat_interleave(ids, self.offsets.diff(), output_size=len(self))
+
+    @cached_property
+    def most(self) -> int:
+        """How many candidates the sample with the most of them has; 0 without any sample."""
+        return int(self.offsets.diff().max()) if self.samples else 0
+
+    @property
+    def states(self) -> int:
+        """Numbers that one pass over the set holds for each sample."""
+        return self.most
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell this set from others, for fingerprints."""
+        return self.labels, self.offsets
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return len(self) > 0 and int(self.labels.min()) < 0
+
+    @property
+    def first(self) -> Tensor:
+        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
+        return self.labels[self.offsets[:-1]].long()
+
+    @cached_property
+    @outside_inference_mode
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+        return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
+
+    @cached_property
+    @outside_inference_mode
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+        return self.support_with_unused[:, 1:]
+
+    @cached_property
+    @outside_inference_mode
+    def support_with_unused(self) -> Tensor:
+        """As `support`, with a first column for the label -1, `(n*m, c+1)` bool."""
+        width = self.classes + 1
+        cells = self.samples * self.slots * width
+        if cells > _MOST_CELLS:
+            raise BudgetError(
+                f"a table of which of {self.classes:,} labels each of {self.samples * self.slots:,} instances takes "
+                f"would have {number_in_words(cells)} entries; batch the samples, or number the labels without gaps"
+            )
+        if (len(self) <= _CHUNK and cells <= _CELLS) or self.samples <= 1:
+            size = self.samples * width
+            times = [torch.bincount(self._cells(slot), minlength=size).view(-1, width) for slot in range(self.slots)]
+            return (torch.stack(times, dim=1) > 0).view(-1, width)
+        half = self.samples // 2  # memory stays bounded by what a chunk takes
+        halves = self.span(0, half), self.span(half, self.samples)
+        return torch.cat([part.support_with_unused for part in halves])
+
+    def take(self, table: Tensor, slot: int) -> Tensor:
+        """What `table (n*m, c+1)` holds for each candidate's label in a slot, `(Ω,)`; its first column is for -1."""
+        column = table.view(self.samples, self.slots, -1)[:, slot].reshape(-1)
+        return column.index_select(0, self._cells(slot))
+
+    def _cells(self, slot: int) -> Tensor:
+        """Where the labels of a slot lie in a flat table of `(n, c+1)` whose first column stands for -1, `(Ω,)`."""
+        return self.label_zero + self.labels[:, slot]
+
+    @cached_property
+    @outside_inference_mode
+    def label_zero(self) -> Tensor:
+        """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
+        width = self.classes + 1
+        small = self.samples * width < torch.iinfo(torch.int32).max
+        start = torch.arange(1, self.samples * width + 1, width, device=self.labels.device)
+        return start.to(torch.int32 if small else torch.int64).index_select(0, self.sample)
+
+    def subset(self, keep: Tensor) -> Candidates:
+        """The candidates where `keep (Ω,)` is true; every sample must keep one."""
+        keep = as_tensor(keep, "keep").to(self.device)
+        if keep.shape != (len(self),) or keep.dtype != torch.bool:
+            raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
+        kept = self._kept(keep)
+        check_nonempty(kept.offsets.diff(), what="would lose their last candidate")
+        return kept
+
+    def _kept(self, keep: Tensor) -> Candidates:
+        """As `subset`, but samples may be left without a candidate."""
+        offsets = torch.nn.functional.pad(keep.cumsum(0), (1, 0))[self.offsets]
+        return Candidates(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
+
+    def narrowed(self, allowed: Tensor) -> Candidates:
+        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        table = torch.nn.functional.pad(allowed_by_slot(allowed, self).to(self.device), (1, 0), value=True)
+        keep = torch.ones(len(self), dtype=torch.bool, device=self.device)
+        for slot in range(self.slots):
+            keep &= self.take(table.flatten(0, 1), slot)
+        return self._kept(keep)
+
+    def possible(self) -> Tensor:
+        """Whether each sample has a candidate, `(n,)` bool."""
+        return self.offsets.diff() > 0
+
+    @outside_inference_mode
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Candidates:
+        """The candidates of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+        ids = known_samples(samples, self)
+        start, counts = self.offsets[ids], self.offsets.diff()[ids]
+        offsets = offsets_of(counts)
+        total = int(offsets[-1])
+        sample = torch.repeat_interleave(counts, output_size=total)
+        rows = (start - offsets[:-1]).index_select(0, sample).add_(torch.arange(total, device=sample.device))
+        batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds)
+        batch.__dict__["sample"] = sample
+        if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
+            batch.__dict__["kind"] = self.kind.index_select(0, ids)
+        if "support_with_unused" in self.__dict__:
+            shared = self.support_with_unused.view(self.samples, self.slots * (self.classes + 1)).index_select(0, ids)
+            batch.__dict__["support_with_unused"] = shared.view(-1, self.classes + 1)
+        return batch
+
+    def span(self, first: int, last: int) -> Candidates:
+        """The candidates of the samples `first` to `last - 1`, without a copy."""
+        offsets = self.offsets[first : last + 1]
+        begin, end = offsets[[0, -1]].tolist()
+        return Candidates(self.labels[begin:end], offsets - begin, self.kinds)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        gold = gold_labels(gold, self)
+        found = torch.zeros(self.samples, dtype=torch.bool, device=self.labels.device)
+        for start in range(0, len(self), _CHUNK):
+            labels, sample = self.labels[start : start + _CHUNK], self.sample[start : start + _CHUNK]
+            hit = ((labels == gold[sample]) | (labels < 0)).all(1)
+            found[sample[hit]] = True
+        return found
+
+    def log_probability(self, log_probs: Tensor) -> Tensor:
+        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
+
+        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where the classifier rules out every
+        candidate. Candidates that come twice count twice.
+        """
+        check_log_probs(log_probs, self)
+        return segment_logsumexp(candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+
+    def entropy(self, log_probs: Tensor) -> Tensor:
+        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
+        check_log_probs(log_probs, self)
+        return segment_entropy(candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+
+    def output_probabilities(self, log_probs: Tensor) -> Tensor:
+        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
+        check_any_log_probs(log_probs, self)
+        return segment_sum(cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
+
+    def _best(self, log_probs: Tensor, k: int) -> Candidates:
+        values = candidate_log_probs(ranked(log_probs), self)
+        if k <= _FEW:
+            rows, found = segment_top(values, self, k)  # (k, n)
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
+        order = values.argsort(descending=True, stable=True)
+        order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
+        rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
+        kept = rank < min(k, len(self))
+        return self._rows(self.labels[order[kept]], self.sample[kept])
+
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        if log_probs is None:
+            return self.subset(self.random_ranks(generator) < min(per_sample, len(self)))
+        values = candidate_log_probs(log_probs.double(), self)
+        nothing = segment_max(values, self) == -torch.inf  # nothing to go by: all are as good
+        values = values.masked_fill(nothing[self.sample], 0)
+        share = (values - segment_logsumexp(values, self)[self.sample]).exp()
+        row = torch.arange(len(self), device=self.device)
+        last = segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose what weighs nothing
+        steps = share.cumsum(0)
+        start = torch.nn.functional.pad(steps, (1, 0))[self.offsets]  # (n+1,)
+        noise = torch.rand(self.samples, per_sample, generator=generator, dtype=torch.float64).to(self.device)
+        drawn = torch.searchsorted(steps, start[:-1, None] + noise * start.diff()[:, None], right=True)
+        keep = torch.zeros(len(self), dtype=torch.bool, device=self.device)
+        keep[torch.minimum(drawn, last[:, None])] = True
+        return self.subset(keep)
+
+    def to_candidates(self, budget: int | None = None) -> Candidates:
+        """The same set: it is listed."""
+        if budget is not None:
+            self._check_rows(len(self), whole_number(budget, "budget", least=0))
+        return self
+
+    def _all(self) -> Candidates:
+        return self
+
+    def random_ranks(self, seed: int | torch.Generator) -> Tensor:
+        """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
+        generator = seed if isinstance(seed, torch.Generator) else seeded(seed)
+        noise = torch.rand(len(self), generator=generator, dtype=torch.float64)
+        order = (self.sample + noise.to(self.device)).argsort()
+        place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
+        return torch.empty_like(order).scatter_(0, order, place)
+
+    def distinct(self) -> Candidates:
+        """Without repeated candidates; rows come out sorted within each sample."""
+        rows = torch.unique(torch.cat([self.sample[:, None], self.labels.long()], dim=1), dim=0)
+        return self._rows(rows[:, 1:], rows[:, 0])
+
+    def to(self, device: torch.device | str) -> Candidates:
+        """The same candidates on another device."""
+        device = usable_device(device)
+        return Candidates(self.labels.to(device), self.offsets.to(device), self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
     def __repr__(self) -> str:
         return (
             f"Candidates({self.samples:,} samples, {len(self):,} candidates, "
             f"{self.slots} slots, {self.classes} classes)"
+        )
+
+
+def padded(samples: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
+    """`labels (Ω, m)`, unused slots filled with -1, and `counts (n,)` of samples given as lists of label tuples."""
+    lists = [
+        [_listed(row, f"candidate {j} of sample {i}") for j, row in enumerate(_listed(rows, f"sample {i}"))]
+        for i, rows in enumerate(_listed(samples, "samples"))
+    ]
+    counts = torch.tensor([len(rows) for rows in lists], dtype=torch.long)
+    check_nonempty(counts)
+    slots = max((len(rows[0]) for rows in lists), default=0)
+    if not slots:
+        raise InputError(f"expected samples with at least one slot each, got {len(lists)} samples without any")
+    flat: list[list[int]] = []
+    for i, rows in enumerate(lists):
+        width = len(rows[0])
+        if any(len(row) != width for row in rows):
+            raise InputError(f"expected candidates of one length in sample {i}, got lengths {set(map(len, rows))}")
+        if not set(map(type, chain.from_iterable(rows))) <= {int}:
+            rows = [[whole_number(label, f"labels in sample {i}", least=-1) for label in row] for row in rows]
+        flat.extend([*row, *[-1] * (slots - width)] for row in rows)
+    try:
+        return torch.tensor(flat, dtype=torch.long).reshape(-1, slots), counts
+    except (RuntimeError, ValueError, OverflowError) as error:
+        raise InputError(f"expected labels below 2^63, got larger ones: {error}") from error
+
+
+def _listed(values: Any, what: str) -> Sequence[Any]:
+    """`values` as something that can be counted and gone through."""
+    if isinstance(values, list | tuple):
+        return values
+    expected = f"label tuples for each sample, [[(0, 8), (1, 7)], [(0, 2)]] say, as {what},"
+    if isinstance(values, Set):
+        raise InputError(f"expected {expected} as a list, got {shown(values)}")
+    return as_list(values, expected)
+
+
+def offsets_of(counts: Tensor) -> Tensor:
+    """Where each sample's rows begin, `(n+1,)`, from how many it has, `(n,)`."""
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
+def check_sample_ids(sample: Tensor, rows: int) -> None:
+    """`sample (Ω,)` must be one number per candidate, ascending from 0 without gaps."""
+    if sample.shape != (rows,):
+        raise InputError(f"expected one sample id per candidate, shape ({rows},), got {tuple(sample.shape)}")
+    step = sample.diff()
+    if int(sample[0]) < 0 or bool((step < 0).any()):
+        raise InputError(
+            "expected sample ids from 0 in ascending order, got unsorted or negative ones; "
+            "sort the rows by sample first (torch.sort with stable=True keeps their order)"
+        )
+    gaps = (step > 1).nonzero().flatten()
+    if int(sample[0]) > 0 or len(gaps):
+        before = -1 if int(sample[0]) > 0 else int(sample[gaps[0]])
+        after = int(sample[0]) if before < 0 else int(sample[gaps[0] + 1])
+        raise InputError(
+            f"expected at least one candidate per sample, but sample {before + 1} has no candidates: the next sample "
+            f"id is {after}. Nothing satisfies its formula: correct it, or leave it out and number the rest anew"
+        )
+
+
+def check_labels(labels: Tensor, sample: Tensor, offsets: Tensor, kinds: tuple[Kind, ...]) -> None:
+    """Labels must lie in range, and a slot must hold one kind of label in all candidates of its sample."""
+    without = (labels[offsets[:-1]] == -1).all(1).nonzero().flatten()
+    if len(without):
+        raise InputError(
+            f"expected at least one used slot per sample, got labels of -1 alone in sample {int(without[0])}"
+        )
+    kind = kind_of_label(labels[offsets[:-1]], kinds)
+    for start in range(0, len(labels), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        _check_range(labels[rows], sample[rows], kinds)
+        _check_kinds(labels[rows], sample[rows], kind, kinds)
+
+
+def _check_range(labels: Tensor, sample: Tensor, kinds: tuple[Kind, ...]) -> None:
+    wrong = labels < -1
+    if kinds[-1].stop <= torch.iinfo(labels.dtype).max:  # else no label of this type is too large
+        wrong |= labels >= kinds[-1].stop
+    if bool(wrong.any()):
+        row, slot = (int(i) for i in wrong.nonzero()[0])
+        raise InputError(
+            f"expected labels 0 … {kinds[-1].stop - 1}, or -1 for an unused slot, "
+            f"got {int(labels[row, slot])} in slot {slot} of sample {int(sample[row])}"
+        )
+
+
+def _check_kinds(labels: Tensor, sample: Tensor, kind: Tensor, kinds: tuple[Kind, ...]) -> None:
+    """`kind (n, m)`: of the labels of each sample's first candidate, which the others must share."""
+    mixed = kind_of_label(labels, kinds) != kind[sample]
+    if bool(mixed.any()):
+        row, slot = (int(i) for i in mixed.nonzero()[0])
+        names = ", ".join(f"{k.name!r} {k.start}…{k.stop - 1}" for k in kinds)
+        raise InputError(
+            f"slot {slot} of sample {int(sample[row])} holds labels of different kinds in different candidates "
+            f"(label {int(labels[row, slot])}; -1 marks an unused slot); the kinds are {names}. "
+            "A slot is read by one classifier: give every candidate of a sample the same kinds"
         )

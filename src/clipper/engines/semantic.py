@@ -7,9 +7,8 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context, Engine, RandomEngine
-from clipper.engines.evidence import log_evidence
 
 
 class SemanticLoss(Engine):
@@ -22,6 +21,9 @@ class SemanticLoss(Engine):
     Args:
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
+    Raises:
+        InputError: the weight is negative or no number.
+
     Examples:
         >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
@@ -32,7 +34,7 @@ class SemanticLoss(Engine):
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
         """As in `Engine.losses`."""
-        return -log_evidence(log_probs, candidates)
+        return -candidates.log_probability(log_probs)
 
 
 class SampledSemanticLoss(RandomEngine):
@@ -42,6 +44,12 @@ class SampledSemanticLoss(RandomEngine):
         per_sample: how many candidates to draw, uniformly and without replacement.
         seed: where the draws start; `state_dict` holds where they are.
         entropy: weight of the entropy of the posterior over the drawn candidates.
+
+    Attributes:
+        per_sample: as given.
+
+    Raises:
+        InputError: an option is out of range.
 
     Examples:
         >>> from clipper import Candidates
@@ -58,9 +66,9 @@ class SampledSemanticLoss(RandomEngine):
     def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
         """As in `Engine.forward`, on the drawn candidates alone."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        drawn = must_be_candidates(candidates).sample_at_random(self.per_sample, seed)
+        drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
         return super().forward(log_probs, drawn, context)
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
         """As in `Engine.losses`."""
-        return -log_evidence(log_probs, candidates)
+        return -candidates.log_probability(log_probs)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import real_number, seed_number, shown, whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.encoders import check_encoder

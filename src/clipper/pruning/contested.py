@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.candidates import Implicit
+from clipper.candidates import CandidateSet
 
 MOST_BUNDLES = 12
 """Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
@@ -59,7 +59,7 @@ Verdict = tuple[list[bool], int | None]
 """Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
 
 
-def best_choices(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
+def best_choices(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Verdict]:
     """Problem 3.6 for each contested sample: proved where the bundles are few, else the best found and its bound."""
     few = [i for i, sample in enumerate(samples) if len(sample.edges) <= MOST_BUNDLES]
     many = [i for i in range(len(samples)) if i not in set(few)]
@@ -70,7 +70,7 @@ def best_choices(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdic
     return [verdicts[i] for i in range(len(samples))]
 
 
-def _by_all_sets(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
+def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Verdict]:
     """A best choice admits no further bundle, so only such sets are counted."""
     every = [_subsets(len(sample.edges)) for sample in samples]
     tables = [sample.allowed(sets) for sample, sets in zip(samples, every, strict=True)]
@@ -83,7 +83,7 @@ def _by_all_sets(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdic
     return verdicts
 
 
-def _nearest_first(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
+def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Verdict]:
     """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
     sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
     without = [~torch.eye(len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
@@ -95,7 +95,7 @@ def _nearest_first(lattice: Implicit, samples: Sequence[Contested]) -> list[Verd
     ]
 
 
-def _added_one_by_one(lattice: Implicit, samples: Sequence[Contested]) -> list[Tensor]:
+def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Tensor]:
     """The bundles of each sample that still leave a candidate when their turn comes, `(bundles,)` bool each."""
     sizes = [len(sample.edges) for sample in samples]
     forbids = torch.nn.utils.rnn.pad_sequence([sample.forbids for sample in samples], batch_first=True)
@@ -110,7 +110,7 @@ def _added_one_by_one(lattice: Implicit, samples: Sequence[Contested]) -> list[T
     return [row[:size] for row, size in zip(chosen, sizes, strict=True)]
 
 
-def smallest_blocks(lattice: Implicit, samples: Sequence[Contested]) -> list[Verdict]:
+def smallest_blocks(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Verdict]:
     """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
     pairs = [torch.combinations(torch.arange(len(s.edges), device=lattice.device)) for s in samples]
     tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
@@ -150,19 +150,19 @@ def _maximal(sound: Tensor) -> Tensor:
     return largest
 
 
-def _possible(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
+def _possible(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
     """Whether a candidate is left, for each row of each sample's table of allowed labels, `(rows,)` bool each."""
     parts = [part.possible() for part in _narrowed(lattice, samples, tables)]
     return list(torch.split(torch.cat(parts), [len(table) for table in tables]))
 
 
-def _counts(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
+def _counts(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
     """How many candidates are left, as `_possible`."""
     counts = iter([count for part in _narrowed(lattice, samples, tables) for count in part.counts])
     return [[next(counts) for _ in table] for table in tables]
 
 
-def _narrowed(lattice: Implicit, samples: Sequence[Contested], tables: list[Tensor]) -> list[Implicit]:
+def _narrowed(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[CandidateSet]:
     """The samples once for each row of their tables, in runs of bounded size."""
     numbers = torch.tensor([sample.sample for sample in samples])
     ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)

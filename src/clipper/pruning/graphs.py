@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, shown
 from clipper.candidates import CandidateSet
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.proximity.instances import Embeddings, one_table

@@ -9,17 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Implicit
+from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labels_left
 from clipper.pruning.contested import Contested, best_choices, smallest_blocks
-from clipper.pruning.result import Pruning
+from clipper.pruning.result import Pruning, Set
 
 
 def prune_lattice(
-    lattice: Implicit, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
-) -> Pruning[Implicit]:
+    lattice: Set, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
+) -> Pruning[Set]:
     """As `prune_along`, for a lattice; `support (N*m, c)` of the graph's targets.
 
     Examples:
@@ -50,7 +50,7 @@ def prune_lattice(
 
 
 def _contested(
-    lattice: Implicit, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
+    lattice: CandidateSet, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
 ) -> dict[int, Contested]:
     """The samples that all edges together would empty, by the place of their first edge among the `active (A,)`."""
     sample = graph.source[active] // lattice.slots  # (A,), ascending
@@ -80,7 +80,7 @@ def _check(objective: str, solver: str) -> None:
     if objective not in ("exact", "paper"):
         raise InputError(
             f'expected the objective "exact" or "paper" for a lattice, got {objective!r}; the random control discards '
-            "candidates one by one: take some with lattice.sample(), list them with to_candidates(), or let a Clipper "
+            "candidates one by one: take some with lattice.draw(), list them with to_candidates(), or let a Clipper "
             "with this objective prune along edges drawn at random"
         )
     if solver != "closed-form":

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import one_of, real_number, seed_number, shown
-from clipper.candidates import Candidates, CandidateSet, Implicit
-from clipper.candidates.listing import must_be_candidates
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.chance import discard_at_random
@@ -106,7 +106,7 @@ def prune_along(
     """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
     listed = listed_only(candidates)
     if listed is None:
-        return cast(Pruning[Set], prune_lattice(cast(Implicit, candidates), graph, support, objective, solver))
+        return prune_lattice(candidates, graph, support, objective, solver)
     if objective not in ("exact", "paper"):
         raise InputError(f'expected the objective "exact" or "paper" for pruning sample by sample, got {objective!r}')
     chosen = None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import number_in_words
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.checks import gold_labels, kind_of_label
+from clipper.candidates.base import gold_labels
+from clipper.candidates.kinds import kind_of_label
 from clipper.proximity import ProximityGraph
 from clipper.pruning.consistency import labels_left
 
@@ -112,7 +113,7 @@ class Pruning(Generic[Set]):
             return cast(Set, cast(Candidates, self.original).subset(self._keep))
         if bool((self.allowed | ~self.original.support).all()):
             return self.original
-        return cast(Set, cast(Any, self.original).narrowed(self.allowed))
+        return self.original.narrowed(self.allowed)
 
     def outside_inference(self) -> Set:
         """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
@@ -121,7 +122,7 @@ class Pruning(Generic[Set]):
     def to(self, device: torch.device | str) -> Pruning[Set]:
         """The same on another device."""
         moved = self._with(lambda tensor: tensor.to(device))
-        moved.original, moved.graph = cast(Set, self.original.to(device)), self.graph.to(device)
+        moved.original, moved.graph = self.original.to(device), self.graph.to(device)
         return moved
 
     def among(self, graph: ProximityGraph, chosen_from: Tensor) -> Pruning[Set]:
@@ -141,21 +142,21 @@ class Pruning(Generic[Set]):
     @property
     def bound(self) -> list[int]:
         """How few candidates any choice could leave each sample; where `certified`, as many as are left."""
-        return [self._open_bounds.get(i, count) for i, count in enumerate(_counts(self.candidates))]
+        return [self._open_bounds.get(i, count) for i, count in enumerate(self.candidates.counts)]
 
     @property
     def discarded(self) -> int:
         """How many candidates went, exactly."""
-        return _total(self.original) - _total(self.candidates)
+        return sum(self.original.counts) - sum(self.candidates.counts)
 
     @property
     def retained(self) -> float:
         """The share of the candidates that stayed."""
-        return _total(self.candidates) / _total(self.original)
+        return sum(self.candidates.counts) / sum(self.original.counts)
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
-        gold = as_labels(gold, self.original)
+        gold = gold_labels(gold, self.original)
         before, after = self.original.contains(gold), self.candidates.contains(gold)
         return float(after[before].double().mean()) if bool(before.any()) else float("nan")
 
@@ -179,7 +180,7 @@ class Pruning(Generic[Set]):
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        total, edges = _total(self.original), self.edges
+        total, edges = sum(self.original.counts), self.edges
         kept = f"{self.discarded:,} of {total:,} candidates discarded"
         if total >= 10**15:
             kept = f"{1 - self.retained:.3%} of {number_in_words(total)} candidates discarded"
@@ -188,20 +189,6 @@ class Pruning(Generic[Set]):
             proved = f", {int(self.certified.sum()):,} of {self.original.samples:,} samples certified"
         reason = f"; {self.reason}" if self.reason else ""
         return f"Pruning({kept}, {int(edges.sum()):,} of {len(edges):,} edges chosen{proved}{reason})"
-
-
-def _counts(candidates: CandidateSet) -> list[int]:
-    counts = candidates.counts
-    return counts.tolist() if isinstance(counts, Tensor) else counts
-
-
-def _total(candidates: CandidateSet) -> int:
-    return sum(_counts(candidates))
-
-
-def as_labels(gold: Any, candidates: CandidateSet) -> Tensor:
-    """Gold labels `(n, m)` as a tensor beside the candidates; arrays and lists will do."""
-    return gold_labels(gold, candidates.samples, candidates.slots, candidates.device)
 
 
 def inside(candidates: Candidates, allowed: Tensor) -> Tensor:

@@ -99,8 +99,8 @@ def _every_sample() -> str:
 def pruned_sample() -> str:
     """The sample of the embedded digits that loses the most while its gold labels stay."""
     task, graph, pruning = _pruned()
-    lost = (task.candidates.counts - pruning.candidates.counts) / task.candidates.counts
-    size = task.candidates.counts
+    size = task.candidates.offsets.diff()
+    lost = (size - pruning.candidates.offsets.diff()) / size
     readable = pruning.candidates.contains(task.gold) & (size >= 25) & (size <= 60)
     sample = int((lost * readable).argmax())
     return sample_figure(task, graph, pruning, sample)

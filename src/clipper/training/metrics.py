@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.arguments import as_tensor, real_number, whole_number
-from clipper.candidates import Candidates, CandidateSet, Implicit, Kind
+from clipper.candidates import Candidates, CandidateSet, Kind
 from clipper.errors import InputError
 from clipper.training.adapters import in_words
 
@@ -127,12 +127,7 @@ def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
         return len(before), len(kept)
     if kept is before:
         return before.samples, before.samples
-    return before.samples, float((_log_count(kept) - _log_count(before)).exp().sum())
-
-
-def _log_count(candidates: CandidateSet) -> Tensor:
-    """`(n,)`, since a lattice may hold more candidates than a float can count."""
-    return candidates.log_count if isinstance(candidates, Implicit) else candidates.counts.double().log()
+    return before.samples, float((kept.log_counts - before.log_counts).exp().sum())
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:

@@ -126,7 +126,6 @@ class PruningSchedule:
         if self.bank:
             members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
             self.bank.remember(ids, vectors)
-        before.prepare()  # an engine may need for a gradient what is worked out here, which inference mode forbids
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
             seed = mixed(self._seed, step)
             pruning = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)

@@ -79,7 +79,7 @@ def draw(images: Images, rule: str, samples: int, slots: int, seed: int = 0, *, 
     """
     chosen, gold, targets, domains = _drawn(images, rule, samples, slots, seed)
     if per_sample is not None and needs_lattice(rule, slots, images.classes):
-        candidates = lattice_of(rule, targets, slots, images.classes, domains).sample(per_sample, seed)
+        candidates = lattice_of(rule, targets, slots, images.classes, domains).draw(per_sample, seed)
     else:
         candidates = candidates_of(rule_named(rule), targets, slots, images.classes, domains, per_sample, seed)
     return Task(images.pixels[chosen], gold, torch.tensor(targets), candidates)
@@ -207,10 +207,8 @@ def candidates_of(
     place = {kind: i for i, kind in enumerate(kinds)}
     shared = Candidates.from_rule(rule, [t for _, t in kinds], [s for s, _ in kinds], classes, domains=domains)
     which = torch.tensor([place[kind] for kind in zip(lengths, targets, strict=True)])
-    parts = [
-        shared.batch(ids).sample_at_random(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))
-    ]
-    counts = torch.cat([part.counts for part in parts])
+    parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
+    counts = torch.cat([part.offsets.diff() for part in parts])
     return Candidates.from_tensors(
         torch.cat([part.labels for part in parts]), torch.arange(len(counts)).repeat_interleave(counts), classes
     )

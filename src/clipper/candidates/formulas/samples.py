@@ -9,16 +9,17 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_log_probs, kind_of_label
+from clipper.candidates.base import check_log_probs, outside_inference_mode
 from clipper.candidates.formulas.compiling import Compiled
-from clipper.candidates.unlisted import Unlisted
+from clipper.candidates.kinds import kind_of_label
+from clipper.candidates.template_set import TemplateSet
 
 _EXACT = 2**53
 """Below this, whole numbers in double precision are exact."""
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledSamples(Unlisted):
+class CompiledSamples(TemplateSet):
     """Samples that share a circuit, each with its own formula and, where it was pruned, its own allowed labels."""
 
     compiled: Compiled = field(kw_only=True)
@@ -44,13 +45,10 @@ class CompiledSamples(Unlisted):
     @property
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that tell these candidates from others."""
-        return self.template, self.support, self.log_count
-
-    def prepare(self) -> None:
-        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
-        _ = self.kind, self.mask
+        return self.template, self.support, self.log_counts
 
     @cached_property
+    @outside_inference_mode
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         slot, label = self.compiled.pairs.to(self.device).unbind(1)
@@ -94,24 +92,17 @@ class CompiledSamples(Unlisted):
             total = own.log_probability(logs)
             return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
 
-    def contains(self, gold: Tensor) -> Tensor:
-        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        gold = self._gold(gold)
-        unused = self.kind < 0
-        inside = unused | ((gold >= 0) & (gold < self.classes))
-        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
-        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
-
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
         with torch.no_grad():
-            return self.log_count > -torch.inf
+            return self.log_counts > -torch.inf
 
     def to(self, device: torch.device | str) -> Self:
         """The same formula on another device."""
         return replace(super().to(device), lengths_of=self.lengths_of.to(device))
 
     @cached_property
+    @outside_inference_mode
     def mask(self) -> Tensor:
         """The labels that each slot may take, `(n, m, c)` bool."""
         whole = torch.ones(self.samples, self.slots, self.classes, dtype=torch.bool, device=self.device)

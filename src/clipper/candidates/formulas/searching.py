@@ -115,7 +115,7 @@ def drawn(
         ids = few.nonzero()[:, 0]
         seed = int(torch.randint(2**62, (), generator=generator))
         picked = formula.batch(ids).to_candidates(budget=_FEW * per_sample * len(ids))
-        picked = picked.sample_at_random(per_sample, seed)
+        picked = picked.draw(per_sample, seed)
         parts.append((picked.labels.long(), ids[picked.sample]))
     left, draws = (~few).nonzero()[:, 0], 2 * per_sample + 8
     while len(left):  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely

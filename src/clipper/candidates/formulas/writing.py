@@ -25,7 +25,7 @@ class Proposition:
     Propositions are as deep as they need to be, and may share parts: nothing here calls itself for the parts of a part.
 
     Examples:
-        >>> dog, on = label(0, 3), label(1, 7)  # slot 0 has label 3, slot 1 has label 7
+        >>> dog, on = has_label(0, 3), has_label(1, 7)  # slot 0 has label 3, slot 1 has label 7
         >>> (dog >> ~on).evaluate([3, 7]), (dog >> ~on).evaluate([3, 6])
         (False, True)
     """
@@ -92,7 +92,7 @@ class Proposition:
 
     def __repr__(self) -> str:
         if self.kind == "label":
-            return f"label({self.slot}, {self.value})"
+            return f"has_label({self.slot}, {self.value})"
         return f"Proposition({self.kind!r} of {len(self.parts)}, about {len(self.labels())} labels)"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -164,10 +164,10 @@ def _proposition(value: Any) -> Proposition:
 
 
 def _mixed(value: object) -> InputError:
-    return InputError(f"expected propositions only, such as label(0, 3), got {shown(value)} among them")
+    return InputError(f"expected propositions only, such as has_label(0, 3), got {shown(value)} among them")
 
 
-def label(slot: int, value: int) -> Proposition:
+def has_label(slot: int, value: int) -> Proposition:
     """The proposition that a slot has a label."""
     return Proposition("label", slot=slot, value=value)
 
@@ -191,7 +191,7 @@ def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Prop
     """
 
     def literal(number: int) -> Proposition:
-        atom = label(*variables[abs(number) - 1])
+        atom = has_label(*variables[abs(number) - 1])
         return atom if number > 0 else ~atom
 
     return all_of(any_of(literal(number) for number in clause) for clause in clauses)

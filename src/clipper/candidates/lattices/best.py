@@ -22,17 +22,6 @@ def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Ten
     return _followed(graph, template, choices, found.shape[1]), found
 
 
-def ranked(log_probs: Tensor) -> Tensor:
-    """`log_probs (n, m, c)` in double precision with a finite number for -inf, so low that one of it comes last.
-
-    A candidate that the classifier rules out is still one, and taken where there is no better one.
-    """
-    slots = log_probs.shape[1]
-    lowest = torch.finfo(torch.float64).min / (2 * slots)  # all slots together are still finite
-    logs = log_probs.detach().double()
-    return torch.where(logs == -torch.inf, lowest, logs.clamp(min=lowest / (2 * slots)))
-
-
 def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
     """The scores of the best ways from the start, `(1, k, n)`, and each state's choices, `(states, k, n)` per slot.
 

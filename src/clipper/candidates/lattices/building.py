@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.checks import check_longest, domains_of_slots, kind_of_label, targets_and_lengths
-from clipper.candidates.kinds import Kind
+from clipper.candidates.checks import check_longest, domains_of_slots, targets_and_lengths
+from clipper.candidates.kinds import Kind, kind_of_label
 from clipper.candidates.lattices.expansion import Accept, Step, expand
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.errors import InputError

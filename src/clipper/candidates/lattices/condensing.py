@@ -39,13 +39,14 @@ def _digest(candidates: Candidates, row: Tensor) -> Tensor:
         candidates: the lists.
         row: each candidate's place in its list, `(Ω,)`.
     """
+    counts = candidates.offsets.diff()
     factors = torch.randint(1, 2**40, (candidates.slots,), generator=torch.Generator().manual_seed(0)).tolist()
     code = torch.zeros_like(row)  # (Ω,), modulo 2⁶⁴, as all that follows
     for slot, factor in enumerate(factors):  # one after the other, so that memory stays bounded
         code.add_(candidates.labels[:, slot] + 2, alpha=factor)
     code = code * (2 * row + 3) ^ (code >> 7) * (row + 1)
-    total = torch.zeros_like(candidates.counts).index_add_(0, candidates.sample, code)
-    return torch.stack([candidates.counts, total], dim=1)
+    total = torch.zeros_like(counts).index_add_(0, candidates.sample, code)
+    return torch.stack([counts, total], dim=1)
 
 
 def condensed(listed: Candidates) -> StateGraph | None:

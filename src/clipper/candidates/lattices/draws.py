@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from clipper.candidates.checks import check_nonempty
+from clipper.candidates.base import check_nonempty
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.logarithms import centred, log_behind
 
@@ -60,7 +60,7 @@ def uniform(lattice: Lattice, per_sample: int, generator: torch.Generator) -> tu
         ids = few.nonzero()[:, 0]
         seed = int(torch.randint(2**62, (), generator=generator))
         picked = lattice.batch(ids).to_candidates(budget=_FEW * per_sample * len(ids))
-        picked = picked.sample_at_random(per_sample, seed)
+        picked = picked.draw(per_sample, seed)
         parts.append((picked.labels.long(), ids[picked.sample]))
     left, draws = (~few).nonzero()[:, 0], 2 * per_sample + 8
     while len(left):  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely

@@ -10,21 +10,21 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from clipper.candidates.base import gold_labels, outside_inference_mode
 from clipper.candidates.lattices.building import kind_of_slots
 from clipper.candidates.lattices.counting import count, whole_numbers, words_for
 from clipper.candidates.lattices.graph import StateGraph
 from clipper.candidates.lattices.reach import support, viable
 from clipper.candidates.lattices.rows import followed
 from clipper.candidates.lattices.trimming import only
-from clipper.candidates.packing import trainable
-from clipper.candidates.unlisted import Unlisted
+from clipper.candidates.template_set import TemplateSet
 
 _LARGE = 1 << 14
 """Arcs in a slot from which on a batch gets a graph of its own: to find its part costs less than to walk the rest."""
 
 
 @dataclass(frozen=True, eq=False)
-class GraphSamples(Unlisted):
+class GraphSamples(TemplateSet):
     """What is known of a lattice's samples without a classifier: counts, support, restrictions, batches."""
 
     graph: StateGraph = field(kw_only=True)
@@ -34,10 +34,6 @@ class GraphSamples(Unlisted):
     def slots(self) -> int:
         """How many slots the longest sample has, `m`."""
         return self.graph.slots
-
-    def prepare(self) -> None:
-        """Work out now what an engine will need, so that it is not first worked out in inference mode."""
-        _ = self.kind, self._mask
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
@@ -67,17 +63,13 @@ class GraphSamples(Unlisted):
             return whole_numbers(self.graph.counts[self.template])
         return whole_numbers(self.count_words())
 
-    def count(self) -> list[int]:
-        """How many candidates each sample has, exactly: the same as `counts`."""
-        return list(self.counts)
-
     def count_words(self) -> Tensor:
         """As `counts`, in words of 38 bits, the lowest first, `(n, words)`: numbers that tensors can compare."""
         pieces, columns = self.graph.pieces(self.samples, each=words_for(self.graph)), self._columns
         return torch.cat([count(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
     @cached_property
-    @trainable
+    @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         if self.allowed is None:
@@ -87,14 +79,14 @@ class GraphSamples(Unlisted):
         return torch.cat(parts).flatten(0, 1)
 
     @cached_property
-    @trainable
+    @outside_inference_mode
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
         return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        gold = self._gold(gold)
+        gold = gold_labels(gold, self)
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
@@ -124,7 +116,7 @@ class GraphSamples(Unlisted):
         return replace(super().to(device), graph=self.graph.to(device))
 
     @cached_property
-    @trainable
+    @outside_inference_mode
     def _mask(self) -> Tensor | None:
         """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
         if not self.graph.ragged:

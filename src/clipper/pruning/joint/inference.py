@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.checks import check_log_probs
+from clipper.candidates.base import check_log_probs
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.graphs import graph_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, CandidateSet, Implicit, Lattice
+from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.lattices.condensing import condensed, templates_of
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 
@@ -21,7 +21,7 @@ def factor_of(candidates: CandidateSet) -> Factor:
         >>> [type(factor_of(pool)).__name__ for pool in pools]  # 165 and 2,465 candidates a sample
         ['CandidateFactor', 'LatticeFactor']
     """
-    if isinstance(candidates, Implicit):
+    if not isinstance(candidates, Candidates):
         return LatticeFactor(candidates)
     lattice = _worthwhile(candidates)
     return CandidateFactor(candidates) if lattice is None else LatticeFactor(lattice)
@@ -53,7 +53,7 @@ class LatticeFactor:
         [1, 1, 2, 2]
     """
 
-    def __init__(self, lattice: Implicit) -> None:
+    def __init__(self, lattice: CandidateSet) -> None:
         self.lattice = lattice
         self.shape = lattice.samples, lattice.slots, lattice.classes
 
@@ -92,7 +92,7 @@ class LatticeFactor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
         return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], -1)
 
-    def _repeated(self, field: Tensor) -> Implicit:
+    def _repeated(self, field: Tensor) -> CandidateSet:
         """Each sample once for each start."""
         starts = field.shape[2]
         if starts == 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clipper.candidates import Candidates, Implicit
+from clipper.candidates import Candidates, CandidateSet
 
 _HALVINGS = 24
 _EQUAL = 1e-3
@@ -51,7 +51,7 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
 
 
 def heaviest_labels(
-    lattice: Implicit, log_odds: Tensor, weight: Tensor, marginals: Tensor, best: Tensor, mass: float
+    lattice: CandidateSet, log_odds: Tensor, weight: Tensor, marginals: Tensor, best: Tensor, mass: float
 ) -> Tensor:
     """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, Literal, cast
+from typing import Generic, Literal
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import real_number
-from clipper.candidates import Implicit
-from clipper.candidates.listing import must_be_listed
+from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
 from clipper.pruning.joint.factors import CandidateFactor
@@ -19,7 +18,7 @@ from clipper.pruning.joint.mass import heaviest, heaviest_labels, mixed
 from clipper.pruning.joint.settling import Verification
 from clipper.pruning.joint.trust import Trust
 from clipper.pruning.objectives import listed_only, prune_along
-from clipper.pruning.result import Pruning, Set, as_labels
+from clipper.pruning.result import Pruning, Set
 
 Verdict = Literal["joint", "unsettled", "uninformative"]
 
@@ -59,7 +58,7 @@ class Posterior(Generic[Set]):
     @cached_property
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
-        listed = must_be_listed(self.candidates, "the probability of each candidate")
+        listed = self.candidates.to_candidates()
         return mixed(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
 
     def prune(self, mass: float = 0.95) -> Pruning[Set]:
@@ -78,8 +77,7 @@ class Posterior(Generic[Set]):
         listed = listed_only(self.candidates)
         keep = allowed = None
         if listed is None:
-            lattice = cast(Implicit, self.candidates)
-            allowed = heaviest_labels(lattice, self.log_odds, self.weight, self.marginals, self.labels, mass)
+            allowed = heaviest_labels(self.candidates, self.log_odds, self.weight, self.marginals, self.labels, mass)
         else:
             keep = heaviest(listed, self.probability, mass) if mass < 1 else torch.ones_like(listed.sample).bool()
         unproved = dict.fromkeys(range(self.candidates.samples), 1)
@@ -90,7 +88,7 @@ class Posterior(Generic[Set]):
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
-        gold = as_labels(gold, self.candidates)
+        gold = gold_labels(gold, self.candidates)
         believed = replace(self, verdict="joint")
         return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
 

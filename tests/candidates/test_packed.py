@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
-from clipper.engines.packed import candidate_log_probs, cross_log_probs, segment_top
+from clipper.candidates.packed import candidate_log_probs, cross_log_probs, segment_top
 from tests.engine_oracles import facts_of, gradient, problems, product, rows_of
 
 

@@ -1,18 +1,19 @@
 """Sums, maxima and choices over packed candidates: one pass over all rows, no loop over samples.
 
-This file knows the layout of `Candidates` and nothing of what an engine does with the results.
+This file knows the layout of `Candidates` and nothing of what is done with the results.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from clipper.candidates import Candidates
+if TYPE_CHECKING:
+    from clipper.candidates.table import Candidates
 
 _LONG = 4096
 """Candidates of a sample from which on a sum in single precision is no longer good to five digits."""
@@ -69,17 +70,36 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
     """
     left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
-    row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
-    start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
+    before = -torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
     rows, found = [], []
-    for rank in range(min(k, int(candidates.counts.max()))):
-        peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
-        open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
-        first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
-        found.append(first < len(left))
-        rows.append(torch.where(found[-1], first, start))  # a sample without a further row points at its first
+    for rank in range(min(k, candidates.most)):
+        peak = segment_max(left, candidates)  # (n, …)
+        best = left == peak.index_select(0, candidates.sample)  # (Ω, …)
+        rows.append(-segment_max(torch.where(best, before, -len(left)), candidates))
+        found.append(peak > -torch.inf if rank else torch.ones_like(peak, dtype=torch.bool))
         left.scatter_(0, rows[-1], -torch.inf)
     return torch.stack(rows), torch.stack(found)
+
+
+def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
+    """−Σ q log q over each sample's candidates, `(n,)`, for q ∝ exp of `values (Ω,)`; 0 where all of them are -inf."""
+    never = values == -torch.inf
+    peak = segment_max(values, candidates)
+    values = values - peak.masked_fill(peak == -torch.inf, 0).index_select(0, candidates.sample)  # low ones lose digits
+    log_total = segment_logsumexp(values, candidates).index_select(0, candidates.sample)
+    log_posterior = (values - log_total).masked_fill(never, 0)  # (Ω,); 0 · -inf would be NaN
+    return -segment_sum((log_posterior.exp() * log_posterior).masked_fill(never, 0), candidates)
+
+
+def ranked(log_probs: Tensor) -> Tensor:
+    """`log_probs (n, m, c)` in double precision with a finite number for -inf, so low that one of it comes last.
+
+    A candidate that the classifier rules out is still one, and taken where there is no better one.
+    """
+    slots = log_probs.shape[1]
+    lowest = torch.finfo(torch.float64).min / (2 * slots)  # all slots together are still finite
+    logs = log_probs.detach().double()
+    return torch.where(logs == -torch.inf, lowest, logs.clamp(min=lowest / (2 * slots)))
 
 
 def _at_least_single(values: Tensor) -> Tensor:

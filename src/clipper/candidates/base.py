@@ -1,0 +1,385 @@
+"""CandidateSet: what the rest of the library asks of a set of candidates, whatever stands behind it.
+
+This file knows nothing of how a set is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from clipper.arguments import as_tensor, number_in_words, seeded, shown, whole_number, whole_numbers
+from clipper.candidates.kinds import Kind, smallest_type
+from clipper.errors import BudgetError, InputError
+
+if TYPE_CHECKING:
+    from clipper.candidates.table import Candidates
+
+Result = TypeVar("Result")
+
+
+def outside_inference_mode(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Run a function outside of inference mode, so that a gradient may use what it makes; free where there is none."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Result:
+        if not torch.is_inference_mode_enabled():
+            return function(*arguments, **options)
+        with torch.inference_mode(False):
+            return function(*arguments, **options)
+
+    return run
+
+
+class CandidateSet(ABC):
+    """What the labels of each of `n` samples could be.
+
+    `Candidates` lists them row by row; `Lattice`, `Alignments` and `Formula` describe sets of any size.
+
+    Attributes:
+        kinds: the kinds of label; one, unless several classifiers are trained.
+    """
+
+    LISTED: ClassVar[int]
+    """Candidates that `to_candidates`, `top_k` and `draw` list before they raise a `BudgetError`."""
+
+    kinds: tuple[Kind, ...]
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """How many samples there are, `n`."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> list[int]:
+        """How many candidates each sample has, exactly, however many."""
+
+    @property
+    @abstractmethod
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+
+    @property
+    @abstractmethod
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell this set from others, for fingerprints."""
+
+    @property
+    @abstractmethod
+    def states(self) -> int:
+        """Numbers that one pass over the set holds for each sample."""
+
+    @abstractmethod
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+
+    @abstractmethod
+    def possible(self) -> Tensor:
+        """Whether each sample has a candidate, `(n,)` bool."""
+
+    @abstractmethod
+    def narrowed(self, allowed: Tensor) -> Self:
+        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+
+    @abstractmethod
+    def log_probability(self, log_probs: Tensor) -> Tensor:
+        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+
+        Returns:
+            `(n,)`, differentiable; -inf, with zero gradient, where the classifier rules out every candidate.
+
+        Raises:
+            InputError: if `log_probs` has another shape or device.
+        """
+
+    @abstractmethod
+    def entropy(self, log_probs: Tensor) -> Tensor:
+        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
+
+    @abstractmethod
+    def output_probabilities(self, log_probs: Tensor) -> Tensor:
+        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`; differentiable.
+
+        For a set with one sample for each output of a program. Not for a restricted set.
+        """
+
+    @abstractmethod
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The set of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+
+    @abstractmethod
+    def span(self, first: int, last: int) -> Self:
+        """The set of the samples `first` to `last - 1`, without a copy."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> Self:
+        """The same set on another device."""
+
+    @abstractmethod
+    def _best(self, log_probs: Tensor, k: int) -> Candidates:
+        """The `k` most probable candidates of each sample, best first."""
+
+    @abstractmethod
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        """Different candidates of each sample at random: uniformly, or from what the classifier says."""
+
+    @abstractmethod
+    def _all(self) -> Candidates:
+        """Every candidate."""
+
+    @property
+    def classes(self) -> int:
+        """The length of the label axis, `c`."""
+        return self.kinds[-1].stop
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many slots each sample uses, `(n,)`."""
+        return (self.kind >= 0).sum(1)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some slots are unused."""
+        return bool((self.lengths < self.slots).any())
+
+    @cached_property
+    def log_counts(self) -> Tensor:
+        """The log of how many candidates each sample has, `(n,)` in double precision."""
+        return self.log_probability(self.zeros().double())
+
+    @cached_property
+    def first(self) -> Tensor:
+        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
+        return self.top_k(self.zeros(), 1).labels.long()
+
+    def zeros(self) -> Tensor:
+        """Log-probabilities that prefer nothing, `(n, m, c)`."""
+        return torch.zeros(self.samples, self.slots, self.classes, device=self.device)
+
+    def restrict(self, allowed: Tensor) -> Self:
+        """Only the candidates whose every label is allowed.
+
+        Args:
+            allowed: `(n*m, c)` bool.
+
+        Returns:
+            The same kind of set.
+
+        Raises:
+            InputError: if a sample would lose its last candidate.
+        """
+        restricted = self.narrowed(allowed)
+        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
+        return restricted
+
+    def marginals(self, log_probs: Tensor) -> Tensor:
+        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
+        check_log_probs(log_probs, self)
+        with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
+            logs = log_probs.detach().clone().requires_grad_()
+            return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
+
+    def top_k(self, log_probs: Tensor, k: int) -> Candidates:
+        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
+        check_log_probs(log_probs, self)
+        check_choosable(log_probs, self.kind)
+        k = self._affordable(whole_number(k, "k"))
+        return self._best(log_probs.detach(), k) if self.samples else self._nothing()
+
+    def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
+        """At most `per_sample` different candidates of each sample, drawn at random.
+
+        Args:
+            per_sample: how many.
+            seed: of the draws.
+            log_probs: `(n, m, c)`: draw so many times from the classifier's distribution over the candidates, and
+                keep each candidate once. Without it, draw uniformly and without replacement.
+
+        Returns:
+            The drawn candidates, listed.
+
+        Examples:
+            >>> from clipper import Lattice
+            >>> from clipper.candidates.machines import SUM
+            >>> lattice = Lattice.from_rule(*SUM, targets=[8, 150], slots=[2, 30], classes=10)
+            >>> lattice.draw(100).counts
+            [9, 100]
+        """
+        per_sample, generator = whole_number(per_sample, "per_sample"), seeded(seed)
+        if not self.samples:
+            return self._nothing()
+        if log_probs is None:
+            return self._drawn(self._affordable(per_sample), generator, None)
+        check_log_probs(log_probs, self)
+        check_choosable(log_probs, self.kind)
+        self._check_rows(per_sample * self.samples)
+        return self._drawn(per_sample, generator, log_probs.detach())
+
+    def to_candidates(self, budget: int | None = None) -> Candidates:
+        """Every candidate as a row, in the order of `Candidates.from_rule`.
+
+        Args:
+            budget: rows at most; by default so many as take some seconds.
+
+        Returns:
+            The listed set; a listed set returns itself.
+
+        Raises:
+            BudgetError: if there are more candidates.
+        """
+        self._check_rows(sum(self.counts), None if budget is None else whole_number(budget, "budget", least=0))
+        return self._all() if self.samples else self._nothing()
+
+    def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
+        """`labels (rows, m)` of each row's `sample (rows,)`, ascending, as a listed set."""
+        from clipper.candidates.table import Candidates, offsets_of
+
+        offsets = offsets_of(torch.bincount(sample, minlength=self.samples))
+        return Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+
+    def _nothing(self) -> Candidates:
+        """The candidates of no sample at all."""
+        nothing = torch.zeros(0, dtype=torch.long, device=self.device)
+        return self._rows(nothing.view(0, 1).expand(0, self.slots), nothing)
+
+    def _affordable(self, per_sample: int) -> int:
+        """No more of each sample than there are, if the rows of all of them fit."""
+        if per_sample * self.samples > self.LISTED:
+            per_sample = min(per_sample, max(self.counts, default=1))
+            self._check_rows(sum(min(per_sample, count) for count in self.counts))
+        return per_sample
+
+    def _check_rows(self, rows: int, budget: int | None = None) -> None:
+        budget = self.LISTED if budget is None else budget
+        if rows > budget:
+            raise BudgetError(
+                f"there are {number_in_words(rows)} candidates, more than the budget of {budget:,}. Use the set as it "
+                "is, take fewer with draw() or top_k(), or raise budget= of to_candidates if memory and time allow"
+            )
+
+
+def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
+    """The candidates, if that is what they are."""
+    if isinstance(value, CandidateSet):
+        return value
+    kept = isinstance(getattr(value, "candidates", None), CandidateSet)
+    advice = (
+        "pass its .candidates"
+        if kept
+        else "build them with Candidates.from_rule, from_lists or from_tensors, or Lattice.from_rule"
+    )
+    raise InputError(
+        f"expected {what} to be Candidates, a Lattice or a Formula, got a {type(value).__name__}: {advice}"
+    )
+
+
+def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
+    """Each sample must keep at least one candidate, `counts (n,)`."""
+    empty = (counts == 0).nonzero().flatten()
+    if len(empty):
+        first = ", ".join(str(i) for i in empty[:5].tolist())
+        raise InputError(
+            f"expected at least one candidate per sample, but {len(empty)} of {len(counts)} "
+            f"{what} (sample {first}{', …' if len(empty) > 5 else ''}): "
+            "nothing satisfies their formula; correct it or leave these samples out"
+        )
+
+
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
+    expected = (candidates.samples, candidates.slots, candidates.classes)
+    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided:
+        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
+        raise InputError(
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
+        )
+    if log_probs.device != candidates.device:
+        raise InputError(
+            f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.device}; "
+            "move the candidates with candidates.to(device)"
+        )
+
+
+def check_any_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
+    """As `check_log_probs`, for any number of samples, `(b, m, c)`."""
+    expected = (candidates.slots, candidates.classes)
+    dense = isinstance(log_probs, Tensor) and log_probs.layout == torch.strided and log_probs.is_floating_point()
+    if not dense or log_probs.device != candidates.device or log_probs.ndim != 3 or log_probs.shape[1:] != expected:
+        raise InputError(
+            f"expected log_probs of shape (b, {candidates.slots}, {candidates.classes}), floating point, on "
+            f"{candidates.device}, got {shown(log_probs)}"
+        )
+
+
+def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
+    """Log-probabilities of used slots must have an order: no NaN, no +inf; `kind (n, m)` is -1 in unused slots."""
+    right = log_probs < torch.inf
+    if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
+        raise InputError("expected log_probs below infinity, got NaN or +inf; look at what the classifier returned")
+
+
+def allowed_by_slot(allowed: Tensor, candidates: CandidateSet) -> Tensor:
+    """`allowed (n*m, c)` bool as `(n, m, c)`."""
+    n, m, c = candidates.samples, candidates.slots, candidates.classes
+    allowed = as_tensor(allowed, "allowed")
+    if allowed.shape != (n * m, c) or allowed.dtype != torch.bool:
+        raise InputError(
+            f"expected allowed of shape ({n * m}, {c}) bool, got {tuple(allowed.shape)} of {allowed.dtype}"
+        )
+    return allowed.view(n, m, c)
+
+
+def gold_labels(gold: Tensor, candidates: CandidateSet) -> Tensor:
+    """Labels `(n, m)` to be looked for among the candidates, on their device."""
+    labels = as_tensor(gold, "gold")
+    if labels.shape != (candidates.samples, candidates.slots):
+        raise InputError(
+            f"expected gold of shape ({candidates.samples}, {candidates.slots}), got {tuple(labels.shape)}"
+        )
+    return whole_numbers(labels, "gold labels").long().to(candidates.device)
+
+
+def known_samples(samples: Tensor | Sequence[int] | slice, candidates: CandidateSet) -> Tensor:
+    """The ids of some samples, `(b,)`, in the given order; a sample may come twice. A mask selects samples."""
+    n, device = candidates.samples, candidates.device
+    if isinstance(samples, slice):
+        try:
+            samples = range(n)[samples]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"expected a slice of whole numbers, got {samples}: {error}") from error
+    ids = as_tensor(samples, "sample ids").to(device)
+    if ids.dtype == torch.bool:
+        if ids.shape != (n,):
+            raise InputError(f"expected a mask of shape ({n},), one entry per sample, got {tuple(ids.shape)}")
+        return ids.nonzero().flatten()
+    if ids.dtype != torch.long:
+        ids = whole_numbers(samples, "sample ids").to(device).long()
+    if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= n)):
+        raise InputError(f"expected sample ids in 0 … {n - 1} as one row, got {shown(samples)}")
+    return ids
