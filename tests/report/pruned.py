@@ -11,12 +11,14 @@ from typing import Any
 
 from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
-from clipper.benchmarks.tasks import Task, draw
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.max import MAX
+from clipper.benchmarks.sum import SUM
 from clipper.pruning import Pruning
 from clipper.report import write_inspector
 from clipper.report.inspector import inspector_view
 from clipper.report.page import templates
-from clipper.training.inspection import Inspection
+from clipper.training import Inspection, Samples
 from tests.oracles import Problem
 
 SEVERAL = """{% extends "base.html" %}{% from "parts.html" import inspector %}
@@ -25,7 +27,7 @@ SEVERAL = """{% extends "base.html" %}{% from "parts.html" import inspector %}
 
 @dataclass(frozen=True)
 class Pruned:
-    task: Task
+    task: Samples
     graph: ProximityGraph
     pruning: Pruning[Candidates]
 
@@ -35,7 +37,7 @@ class Pruned:
 
 
 def pruned_digits(rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20, slots: int = 3) -> Pruned:
-    task = draw(digits(), rule, samples=samples, slots=slots)
+    task = draw(digits(), {"sum": SUM, "max": MAX}[rule], samples=samples, slots=slots)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=k)
     count = 100 if objective == "random" else None
     return Pruned(task, graph, prune(task.candidates, graph, objective, count=count))

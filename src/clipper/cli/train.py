@@ -12,14 +12,13 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from clipper.benchmarks.config import EngineName, OptimiserName, RunConfig, TrainObjective, When
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
-from clipper.cli.options import DataRoot
-from clipper.cli.outputs import writable
+from clipper.cli.options import DataRoot, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import Callback, EpochMetrics, Progress, Record, TrainConfig, tensorboard
-from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
+from clipper.training import Callback, EpochMetrics, Inspection, Progress, Record, tensorboard
 from clipper.training.record import check_record
 
 
@@ -30,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def train(
     rule: Annotated[
-        Rule,
+        str,
         typer.Option(
             help="What is known of a sample: its labels' sum or maximum, a formula's value, a text, a sentence."
         ),
@@ -39,9 +38,9 @@ def train(
     samples: Annotated[int, typer.Option("--samples", "-n", help="Samples to learn from.")] = 100,
     per_sample: Annotated[int, typer.Option(help="Draw so many candidates of each sample at random; 0 for all.")] = 0,
     data: Annotated[
-        DataSet,
+        str,
         typer.Option(help="The digits are embedded, scenes are generated; the others are looked for in --data-root."),
-    ] = "digits",
+    ] = "auto",
     names: Annotated[int, typer.Option(help="With the rule vqar: of how many names the objects are.")] = 50,
     network: Annotated[str, typer.Option(help="A class of the benchmarks' networks; auto for what fits.")] = "auto",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
@@ -53,7 +52,7 @@ def train(
             "none: the baseline. gold: the ceiling."
         ),
     ] = "exact",
-    k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 1 leaves it to joint.")] = 1,
+    k: Annotated[int | None, typer.Option("-k", help="Neighbours per instance; 8 with joint, else 1.")] = None,
     encoder: Annotated[
         str,
         typer.Option(help="trainable: the network's own layer. Frozen: pixels, outlines, resnet18, mobilenet-v2 …"),
@@ -85,7 +84,7 @@ def train(
 
     An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
     """
-    config = TrainConfig(
+    config = RunConfig(
         rule=rule, slots=slots, samples=samples, per_sample=per_sample, data=data, names=names, network=network,
         engine=engine, engine_options=_options(engine_option or []), objective=objective, k=k, encoder=encoder,
         when=when, passes=passes, bank=bank, epochs=epochs, batch=batch, optimiser=optimiser, lr=lr, entropy=entropy,
@@ -94,11 +93,12 @@ def train(
     )  # fmt: skip
     path = out or Path("runs") / f"{_name(config)}.json"
     with writable(*_checked(path, report, tensorboard_folder)):  # before the hours of training, not after them
-        record = _run(config, path, checkpoint_steps, tensorboard_folder, data_root)
+        inspection = None if report is None else path.with_suffix(".inspection.json")
+        record = _run(config, path, inspection, checkpoint_steps, tensorboard_folder, data_root)
     written = {"output": str(path)}
     if report is not None:
         with errors.status("writing the report"):
-            write_run_page(record, report, data_root=data_root, checkpoint=path.with_suffix(".pt"))
+            write_run_page(record, report, Inspection.read(inspection) if inspection and inspection.exists() else None)
         written["report"] = str(report)
     if json:
         print_json({**written, **record.as_dict()})
@@ -107,7 +107,12 @@ def train(
 
 
 def _run(
-    config: TrainConfig, path: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None, root: Path | None
+    config: RunConfig,
+    path: Path,
+    inspection: Path | None,
+    checkpoint_steps: int | None,
+    tensorboard_folder: Path | None,
+    root: Path | None,
 ) -> Record:
     check_record(path, config)
     checkpoint = path.with_suffix(".pt")
@@ -117,7 +122,12 @@ def _run(
             watches.append(stack.enter_context(tensorboard(tensorboard_folder)))
         try:
             record = run(
-                config, data_root=root, checkpoint=checkpoint, checkpoint_steps=checkpoint_steps, watch=_all(watches)
+                config,
+                data_root=root,
+                checkpoint=checkpoint,
+                checkpoint_steps=checkpoint_steps,
+                watch=_all(watches),
+                inspection=inspection,
             )
         except KeyboardInterrupt:
             errors.print(f"interrupted; the same command goes on from {checkpoint}", soft_wrap=True)
@@ -135,13 +145,13 @@ def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -
         if report.suffix != ".html":
             raise InputError(f"expected --report to end in .html, got {report}")
         require("matplotlib", extra="report")
-        files.append(report)
+        files += [report, path.with_suffix(".inspection.json")]
     if tensorboard_folder is not None:
         files.append(tensorboard_folder / "events")
     return files
 
 
-def _name(config: TrainConfig) -> str:
+def _name(config: RunConfig) -> str:
     task = f"{config.data}-{config.rule}{config.slots}-n{config.samples}"
     return f"{task}-{config.engine}-{config.objective}-seed{config.seed}"
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from clipper.benchmarks.statistics import interval, spread
 from clipper.benchmarks.tables import Entry, Table, deviations
-from clipper.benchmarks.tables.layout import Measure
+from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
-from clipper.benchmarks.tables.variants import MEANING
 from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
 from clipper.report.curves import accuracy_figure
 from clipper.report.forest import Records, forest_figure, kept_figure, overhead_figure
@@ -107,7 +106,7 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
     done = [
         column.name
         for column in table.columns
-        if any(entry.place.column == column and entry.records for entry in entries)
+        if any(entry.place.column.name == column.name and entry.records for entry in entries)
     ]
     if len(table.measures) > 1:
         heads = [NAMES[measure] for measure in table.measures]

@@ -63,10 +63,10 @@ class PruningSchedule:
         self._frozen: tuple[Clipper, Tensor] | None = None
         if inspector is not None:
             inspector.begin(samples.candidates, samples.gold, samples.targets)
-        start = time.perf_counter()
+        self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
             self._prepare(self.clip, once, seed)
-        self.seconds = time.perf_counter() - start
+        self.seconds += time.perf_counter() - start
 
     def _prepare(self, clip: Clipper, once: bool, seed: int) -> None:
         """What can be done before the first batch."""
@@ -126,7 +126,6 @@ class PruningSchedule:
         if self.bank:
             members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
             self.bank.remember(ids, vectors)
-        before.prepare()  # an engine may need for a gradient what is worked out here, which inference mode forbids
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
             seed = mixed(self._seed, step)
             pruning = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
@@ -149,7 +148,9 @@ class PruningSchedule:
     def _show(self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None) -> None:
         """Let the inspector see a pruning; `members (N,)` are the samples that its edges may lead to."""
         if self.inspector is not None and self._is_wanted(ids):
+            start = time.perf_counter()
             self.inspector.add(pruning, pruning.graph, ids, members)
+            self.seconds -= time.perf_counter() - start  # looking is no pruning
 
     def spent(self) -> float:
         """Seconds since this was asked last."""

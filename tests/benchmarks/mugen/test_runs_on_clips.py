@@ -9,22 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.mugen import problem
-from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.clips import draw_clips
 from clipper.benchmarks.mugen.files import write_clips
 from clipper.benchmarks.mugen.problem import learned_and_held_out
 from clipper.benchmarks.mugen.retrieval import ClipExam, dealt, retrieved, scores
 from clipper.benchmarks.mugen.task import task_of, with_motion
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.networks import ClipCnn
-from clipper.benchmarks.runs import run
+from clipper.benchmarks.registry import Benchmark
+from clipper.benchmarks.runs import run, samples_of
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError
-from clipper.training import TrainConfig
+from clipper.training import Samples
 from clipper.training.adapters import classify
 from tests.machines import log_probs_for
 
-CLIPS = TrainConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)
+CLIPS = RunConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -175,15 +177,16 @@ def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatc
     with pytest.raises(InputError, match="cannot learn from the rule align"):
         run(replace(CLIPS, engine="ised"))
     with pytest.raises(InputError, match="rule align with the data set clips or mugen"):
-        TrainConfig(rule="align", data="mnist")
-    with pytest.raises(InputError, match="rule align"):
-        TrainConfig(rule="sum", data="clips")
+        run(RunConfig(rule="align", data="mnist"))
+    with pytest.raises(InputError, match="rule sum with the data set digits"):
+        run(RunConfig(rule="sum", data="clips"))
 
 
 def test_the_ceiling_needs_gold_labels() -> None:
-    from clipper.benchmarks.parts import candidates_of
-
     task = task_of(draw_clips(2, frames=(4, 4), actions=(1, 2)))
-    assert isinstance(candidates_of(replace(CLIPS, objective="gold"), task), Candidates)
+    samples = Samples(task.inputs, task.candidates, gold=task.gold)
+    ceiling = replace(CLIPS, objective="gold")
+    assert isinstance(samples_of(ceiling, Benchmark(samples, ClipCnn(), ClipExam(task))).candidates, Candidates)
+    samples = Samples(task.inputs, task.candidates)
     with pytest.raises(InputError, match="nobody knows"):
-        candidates_of(replace(CLIPS, objective="gold"), replace(task, gold=None))
+        samples_of(ceiling, Benchmark(samples, ClipCnn(), ClipExam(task)))

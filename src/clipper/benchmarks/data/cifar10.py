@@ -18,6 +18,7 @@ from clipper.errors import FileError
 
 _ARCHIVE = "cifar-10-python.tar.gz"
 _FOLDER = "cifar-10-batches-py/"
+_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _BATCHES = {
     "train": [f"data_batch_{number}" for number in range(1, 6)],
     "test": ["test_batch"],
@@ -76,7 +77,8 @@ def cifar10(split: str = "train", root: str | Path | None = None, *, progress: P
         pixels, labels = _from_pictures(place, split)
     else:
         pixels, labels = _from_batches(place, split)
-    return from_bytes("cifar10", pixels, labels, classes=10)
+    names = [f"{label} {name}" for label, name in enumerate(_CLASSES)]  # it is the numbers that are summed
+    return from_bytes("cifar10", pixels, labels, 10, names)
 
 
 def _from_batches(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:

@@ -71,7 +71,7 @@ def _symbols(root: str | Path | None) -> Symbols:
 
 def _images(symbols: Symbols, half: np.ndarray, division: bool) -> Images:
     classes = len(SYMBOLS) if division else len(SYMBOLS) - 1
-    return from_bytes("hwf", symbols.pixels[half][:, None], symbols.labels[half], classes)
+    return from_bytes("hwf", symbols.pixels[half][:, None], symbols.labels[half], classes, "123456789+−×÷"[:classes])
 
 
 def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:

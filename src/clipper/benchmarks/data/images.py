@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +22,8 @@ class Images:
     labels: Tensor
     """`(instances,)`"""
     classes: int
+    label_names: Sequence[str] | None = None
+    """What the labels are called, if not by their numbers."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -30,7 +33,9 @@ class Images:
         return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
 
 
-def from_bytes(name: str, pixels: np.ndarray, labels: np.ndarray, classes: int) -> Images:
+def from_bytes(
+    name: str, pixels: np.ndarray, labels: np.ndarray, classes: int, label_names: Sequence[str] | None = None
+) -> Images:
     """Images from bytes `(instances, channels, height, width)`.
 
     Examples:
@@ -39,7 +44,7 @@ def from_bytes(name: str, pixels: np.ndarray, labels: np.ndarray, classes: int) 
         (torch.Size([2, 1, 3, 3]), 1.0)
     """
     scaled = torch.from_numpy(np.ascontiguousarray(pixels)).float().div_(255)
-    return Images(name, scaled, torch.from_numpy(labels.astype(np.int64)), classes)
+    return Images(name, scaled, torch.from_numpy(labels.astype(np.int64)), classes, label_names)
 
 
 def check_split(split: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json
-from clipper.benchmarks.mugen.actions import ACTIONS, actions_of, sentence
 from clipper.benchmarks.mugen.clips import Clips, pack
+from clipper.benchmarks.mugen.world import ACTIONS, actions_of, sentence
 from clipper.errors import FileError, InputError, require
 from clipper.files import written_whole
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.mugen.clips import Clips
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.candidates import Alignments
 from clipper.proximity import Outlines
 

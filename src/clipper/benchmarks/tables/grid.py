@@ -22,11 +22,12 @@ from pathlib import Path
 
 import torch
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
-from clipper.benchmarks.tables.layout import Cell
+from clipper.benchmarks.tables.layout import Cell, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.files import claimed, make_folder
-from clipper.training import Record, TrainConfig
+from clipper.training import Inspection, Record
 
 LONG = 2_000
 """Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
@@ -51,6 +52,7 @@ def run_cells(
     jobs: int,
     data_root: str | Path | None = None,
     watch: Callable[[Outcome], None] = lambda _: None,
+    inspected: Iterable[Cell] = (),
 ) -> list[Outcome]:
     """Run the cells that the ledger does not have, several at a time; return those that could not be run.
 
@@ -60,9 +62,10 @@ def run_cells(
         jobs: processes; each computes with one thread.
         data_root: the folder with the data sets, if not in the usual places.
         watch: told of every cell that ends.
+        inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
     """
     ledger.refresh()
-    grid = _Grid(ledger, jobs, data_root, watch)
+    grid = _Grid(ledger, jobs, data_root, watch, {repr(cell.config) for cell in inspected})
     grid.waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
     with grid.stopped_at_once():
         while grid.waiting or grid.running:
@@ -89,6 +92,7 @@ class _Grid:
     jobs: int
     data_root: str | Path | None
     watch: Callable[[Outcome], None]
+    inspected: set[str]
     waiting: dict[str, Cell] = field(default_factory=dict)
     workers: list[_Worker] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
@@ -132,7 +136,7 @@ class _Grid:
         free = next((worker for worker in self.workers if worker.cell is None), None)
         worker = free or self._hired()
         worker.cell, worker.claim = cell, claim
-        worker.answers.send(cell.config)
+        worker.answers.send((cell.config, repr(cell.config) in self.inspected))
 
     def _hired(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -185,30 +189,47 @@ def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> No
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
     while True:
-        answers.send(_run(answers.recv(), data_root, folder))
+        config, inspect = answers.recv()
+        answers.send(_run(config, inspect, data_root, folder))
 
 
-def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Record | str:
+def _run(config: RunConfig, inspect: bool, data_root: str | Path | None, folder: Path) -> Record | str:
     """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
     try:
         if checkpoint is not None:
             make_folder(checkpoint.parent)
-        return run(config, data_root=data_root, checkpoint=checkpoint)
+        inspection = inspection_of(config, folder) if inspect else None
+        return run(config, data_root=data_root, checkpoint=checkpoint, inspection=inspection)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
 
-def _claim_of(config: TrainConfig, ledger: Path) -> Path:
+def _claim_of(config: RunConfig, ledger: Path) -> Path:
     """The lock of a run, beside the ledger."""
     return ledger.parent / f".{ledger.name}.{_short_name(config)}.claim"
 
 
-def checkpoint_of(config: TrainConfig, folder: Path) -> Path:
+def checkpoint_of(config: RunConfig, folder: Path) -> Path:
     """Where a long run keeps its state until it is finished."""
     return folder / "checkpoints" / f"{_short_name(config)}.pt"
 
 
-def _short_name(config: TrainConfig) -> str:
+def inspection_of(config: RunConfig, folder: Path) -> Path:
+    """Where a run keeps what the pruning inspector shows."""
+    return folder / "inspections" / f"{_short_name(config)}.json"
+
+
+def inspections_of(table: Table, folder: Path) -> dict[str, Inspection]:
+    """What the runs of a table wrote for the pruning inspector, by what they are of; empty where none was run here."""
+    found = {}
+    for cell in table.inspected():
+        path = inspection_of(cell.config, folder)
+        if path.exists():
+            found[f"{cell.place.row.name}, {cell.place.column.name}, seed {cell.seed}"] = Inspection.read(path)
+    return found
+
+
+def _short_name(config: RunConfig) -> str:
     return blake2b(repr(config).encode(), digest_size=8).hexdigest()

@@ -44,6 +44,8 @@ class SceneTask:
     """`(n, m, d)`, packed: the features of names, the geometry of relations."""
     held_out: tuple[Tensor, Tensor]
     """Inputs `(instances, width)` and labels `(instances,)` of other scenes."""
+    scale: Mapping[str, tuple[Tensor, Tensor]]
+    """By kind, mean and deviation of the inputs."""
     scenes: Scenes
     told: Told
     targets: None = None
@@ -69,7 +71,6 @@ def draw_scenes(
     candidates = Candidates.from_program(knowledge.theory, told.sentences, labels, time_limit=PATIENCE)
     tables = _inputs(train, told.subject, told.objects)
     scale = {name: _scale(tables[name][candidates.kind == kind]) for kind, name in enumerate(labels)}
-    tables = {name: (table - scale[name][0]) / scale[name][1] for name, table in tables.items()}
     near = _embeddings(train, told)
     relation = torch.where(told.relation < 0, -1, told.relation + names)
     packing = Packing.of(tables, candidates)
@@ -79,7 +80,8 @@ def draw_scenes(
         candidates,
         packing,
         Packing.of(near, candidates).pack(near, candidates.kind),
-        _held_out(test, names, packing, scale),
+        _held_out(test, names, packing),
+        scale,
         train,
         told,
     )
@@ -119,9 +121,7 @@ def _scale(values: Tensor) -> tuple[Tensor, Tensor]:
     return values.mean(0), values.std(0).clamp(min=1e-6)
 
 
-def _held_out(
-    test: Scenes, names: int, packing: Packing, scale: Mapping[str, tuple[Tensor, Tensor]]
-) -> tuple[Tensor, Tensor]:
+def _held_out(test: Scenes, names: int, packing: Packing) -> tuple[Tensor, Tensor]:
     """The subjects' names and the relations of other scenes, as packed instances with their labels."""
     pairs = ((test.name[test.subject] < names) & (test.relation < RELATIONS)).nonzero()[:, 0]
     if not len(pairs):
@@ -133,11 +133,10 @@ def _held_out(
     labels = {"name": test.name[subject], "rel": test.relation[pairs] + names}
     rows = []
     for number, (name, values) in enumerate(tables.items()):
-        scaled = (values - scale[name][0]) / scale[name][1]
         kind = torch.full((len(values), 1), number)
         blank = {
-            other: scaled.new_zeros(len(values), 1, *shape)
+            other: values.new_zeros(len(values), 1, *shape)
             for (other, shape) in zip(tables, packing.shapes, strict=True)
         }
-        rows.append(packing.pack({**blank, name: scaled[:, None]}, kind)[:, 0])
+        rows.append(packing.pack({**blank, name: values[:, None]}, kind)[:, 0])
     return torch.cat(rows), torch.cat(list(labels.values()))

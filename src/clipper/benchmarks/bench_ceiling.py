@@ -6,12 +6,18 @@ Two classes that may change places without a sample noticing are told apart by n
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.errors import BudgetError
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.registry import benchmark_named
+from clipper.errors import BudgetError, InputError
 
 MOST = 100_000
 """Ways to name the classes that are listed before it is too many."""
@@ -20,8 +26,44 @@ Names = tuple[int, ...]
 """The label of each class."""
 
 
+def measure_ceiling(base: RunConfig, seeds: Sequence[int]) -> dict[str, Any]:
+    """The share of held-out images whose class is identified, for each draw of the samples.
+
+    Args:
+        base: the run whose samples are drawn.
+        seeds: one for each draw.
+
+    Returns:
+        The mean, the mean for who can see that classes differ, and a row for each draw.
+
+    Raises:
+        InputError: the benchmark has no rule on single labels, or no gold labels.
+    """
+    build = benchmark_named(base.rule)
+    build.check(base)
+    _, test = train_and_test(base.data, base.data_root)
+    share = torch.bincount(test.labels, minlength=test.classes) / len(test.labels)
+    rows: list[dict[str, Any]] = []
+    for seed in seeds:
+        benchmark = build(replace(base, seed=seed))
+        if benchmark.rule is None or benchmark.samples.gold is None:
+            raise InputError(f"expected a rule on single labels, with gold labels, got {base.rule!r}")
+        names = consistent_names(benchmark.rule, benchmark.samples.gold, test.classes)
+        rows.append({"seed": seed, **_left_open(names, share), "distinct": _left_open(distinct(names), share)})
+    return {
+        "mean": statistics.mean(row["identified"] for row in rows),
+        "mean_distinct": statistics.mean(row["distinct"]["identified"] for row in rows),
+        "rows": rows,
+    }
+
+
+def _left_open(names: Sequence[Names], share: Tensor) -> dict[str, Any]:
+    known = identified(names)
+    return {"ways": len(names), "open": (~known).nonzero()[:, 0].tolist(), "identified": float(share[known].sum())}
+
+
 def consistent_names(
-    rule: Callable[[Names], int], gold: Tensor, classes: int, domains: Sequence[Sequence[int]] | None = None
+    rule: Callable[..., object], gold: Tensor, classes: int, domains: Sequence[Sequence[int]] | None = None
 ) -> list[Names]:
     """Every way to name the classes that gives all samples the values that they have.
 
@@ -50,7 +92,7 @@ def consistent_names(
 
 
 def _extended(
-    names: Names, rule: Callable[[Names], int], settled: list[list[Names]], domains: Sequence[Sequence[int]]
+    names: Names, rule: Callable[..., object], settled: list[list[Names]], domains: Sequence[Sequence[int]]
 ) -> Iterator[Names]:
     """The ways to name the remaining classes, one class after the other."""
     if len(names) == len(settled):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.parts import clip_of, embeddings_of, engine_of, network_of, normalised, optimiser_of
-from clipper.benchmarks.speed import Progress
-from clipper.benchmarks.tasks import Task, draw
-from clipper.training import EpochMetrics, Samples, TrainConfig, train
-from clipper.training.config import TrainObjective
+from clipper.benchmarks.config import RunConfig, TrainObjective
+from clipper.benchmarks.registry import Benchmark, benchmark_named
+from clipper.benchmarks.runs import clip_of, embeddings_of, engine_of, optimiser_of
+from clipper.benchmarks.timing import Progress, ticks
+from clipper.training import EpochMetrics, Samples, train
 
 ENCODERS = ("trainable", "pixels")
 OBJECTIVES: tuple[TrainObjective, ...] = ("paper", "exact")
@@ -19,45 +19,37 @@ RUN = 50
 """Epochs of the run whose share is reported: what is done once, before the first batch, counts once."""
 
 
-def measure_overhead(
-    images: Images, rounds: int, progress: Progress, *, samples: int = 320, engine: str = "semantic", k: int = 1
-) -> list[dict[str, Any]]:
+def measure_overhead(base: RunConfig, rounds: int, progress: Progress) -> list[dict[str, Any]]:
     """Medians over the rounds; every round trains two epochs of every setting, one after the other.
 
     Args:
-        images: where the samples are drawn from; MNIST is trained with the paper's network.
+        base: the run without pruning; objective and encoder are varied.
         rounds: how often; one more warms up.
         progress: called with what is done.
-        samples: how many an epoch has; five batches by default.
-        engine: what turns candidates into a loss.
-        k: neighbours per instance.
     """
-    base = TrainConfig.from_dict(
-        {"data": images.name, "samples": samples, "engine": engine, "k": k, "objective": "none"}
-    )
     settings = [base] + [
         replace(base, objective=objective, encoder=encoder) for encoder in ENCODERS for objective in OBJECTIVES
     ]
-    task = draw(images, base.rule, samples, base.slots)
+    benchmark = benchmark_named(base.rule)(base)
     epochs: list[list[list[EpochMetrics]]] = [[] for _ in settings]
+    tick = ticks(progress, "training", (rounds + 1) * len(settings))
     for turn in range(rounds + 1):
-        for i, config in enumerate(settings):
-            figures = _two_epochs(replace(config, seed=turn), task, images.classes)
-            if turn:  # the first round warms up
-                epochs[i].append(figures)
-            progress("training", turn * len(settings) + i + 1, (rounds + 1) * len(settings))
-    batches = -(-samples // base.batch)
-    return [_row(config, figures, batches) for config, figures in zip(settings, epochs, strict=True)]
+        for config, runs in zip(settings, epochs, strict=True):
+            measured = _two_epochs(replace(config, seed=turn), benchmark)
+            runs += [measured] if turn else []  # the first round warms up
+            tick()
+    batches = -(-base.samples // base.batch)
+    return [_row(config, runs, batches) for config, runs in zip(settings, epochs, strict=True)]
 
 
-def _two_epochs(config: TrainConfig, task: Task, classes: int) -> list[EpochMetrics]:
-    network = network_of(config, classes)
+def _two_epochs(config: RunConfig, benchmark: Benchmark) -> list[EpochMetrics]:
+    network, samples = deepcopy(benchmark.network), benchmark.samples
     return train(
         network,
-        Samples(normalised(task.inputs, config.data), task.candidates, targets=task.targets),  # gold costs time, too
-        engine_of(config, classes),
+        Samples(samples.inputs, samples.candidates, targets=samples.targets),  # gold costs time, too
+        engine_of(config, benchmark),
         clip=clip_of(config),
-        embeddings=embeddings_of(config, task),
+        embeddings=embeddings_of(config, benchmark),
         optimiser=optimiser_of(config, network),
         epochs=2,
         batch=config.batch,
@@ -65,7 +57,7 @@ def _two_epochs(config: TrainConfig, task: Task, classes: int) -> list[EpochMetr
     )
 
 
-def _row(config: TrainConfig, runs: list[list[EpochMetrics]], batches: int) -> dict[str, Any]:
+def _row(config: RunConfig, runs: list[list[EpochMetrics]], batches: int) -> dict[str, Any]:
     second = [run[1] for run in runs]
     before = statistics.median(first.pruning_seconds - later.pruning_seconds for first, later in runs)
     shares = [_share(*run) for run in runs]

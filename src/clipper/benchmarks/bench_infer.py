@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from typing import Any
 
 import torch
 
-from clipper.benchmarks.datasets import Images
-from clipper.benchmarks.speed import Progress
-from clipper.benchmarks.tasks import draw
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import benchmark_named
+from clipper.benchmarks.timing import Progress, Setting, race
 from clipper.candidates import Candidates, Lattice
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
@@ -23,42 +22,41 @@ _STARTS = 4
 """Starts of a round that is raced."""
 
 
-def measure_inference(
-    images: Images, rule: str, samples: int, slots: int, rounds: int, progress: Progress, seed: int = 0
-) -> dict[str, Any]:
+def measure_inference(config: RunConfig, rounds: int, progress: Progress) -> dict[str, Any]:
     """Infer once, with automatic settings, and say what it took and how much of it is right.
 
     Args:
-        images: where the samples are drawn from.
-        rule: the task's name.
-        samples: how many, `n`.
-        slots: images per sample, `m`.
+        config: the run whose samples are drawn.
         rounds: of messages through the formulas that are raced.
         progress: called with what is done.
-        seed: of the draws.
+
+    Raises:
+        BudgetError: the samples have too many candidates to list.
     """
-    stage = f"{rule.upper()}-{slots}, n={samples:,}"
+    task = f"{config.rule.upper()}-{config.slots}"
+    stage = f"{task}, n={config.samples:,}"
     progress(stage, 0, 3)
-    task = draw(images, rule, samples, slots, seed)
+    samples = benchmark_named(config.rule)(config).samples
+    candidates = samples.candidates.to_candidates()
     start = time.perf_counter()
-    graph = ProximityGraph.from_embeddings(embed(Outlines(), task.inputs), k=NEIGHBOURS)
+    graph = ProximityGraph.from_embeddings(embed(Outlines(), samples.inputs), k=NEIGHBOURS)
     found = time.perf_counter()
     progress(stage, 1, 3)
-    posterior = infer(task.candidates, graph)
+    posterior = infer(candidates, graph)
     pruning = posterior.prune()
     done = time.perf_counter()
     progress(stage, 2, 3)
     row = {
-        "task": f"{rule.upper()}-{slots}",
-        "samples": samples,
-        "candidates": len(task.candidates),
+        "task": task,
+        "samples": config.samples,
+        "candidates": len(candidates),
         "neighbours_seconds": found - start,
         "inference_seconds": done - found,
         "peak_gigabytes": _peak(),
         "verdict": posterior.verdict,
-        "right": float((posterior.labels == task.gold).float().mean()),
-        "gold_kept": pruning.gold_retained(task.gold),
-        "round": race_factors(task.candidates, rounds, seed),
+        "right": float((posterior.labels == samples.gold).float().mean()),
+        "gold_kept": pruning.gold_retained(samples.gold),
+        "round": race_factors(candidates, rounds, config.seed),
     }
     progress(stage, 3, 3)
     return row
@@ -72,24 +70,20 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
         >>> sorted(race)
         ['lattice_milliseconds', 'list_milliseconds', 'times']
     """
-    contestants: dict[str, Factor] = {
+    factors: dict[str, Factor] = {
         "list": CandidateFactor(candidates),
         "lattice": LatticeFactor(Lattice.from_candidates(candidates)),
     }
     shape = candidates.samples * candidates.slots, candidates.classes, _STARTS
     generator = torch.Generator().manual_seed(seed)
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(rounds + 1):
+
+    def setting_of(_: int) -> Setting:
         field = 3 * torch.randn(shape, generator=generator)
-        for name, factor in list(contestants.items())[:: 1 if turn % 2 else -1]:
-            start = time.perf_counter()
-            factor.marginals(field)
-            if turn:  # the first round warms up
-                times[name].append(time.perf_counter() - start)
-    pairs = zip(times["list"], times["lattice"], strict=True)
-    return {f"{name}_milliseconds": 1e3 * statistics.median(values) for name, values in times.items()} | {
-        "times": statistics.median(listed / walked for listed, walked in pairs)
-    }
+        return lambda: field, {name: factor.marginals for name, factor in factors.items()}
+
+    times = race(setting_of, rounds)
+    medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
+    return medians | {"times": times.ratio("list", "lattice")}
 
 
 def _peak() -> float | None:

@@ -7,16 +7,16 @@ import json
 
 import pytest
 import torch
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from clipper.benchmarks import identifiability
+from clipper.benchmarks import bench_ceiling
+from clipper.benchmarks.bench_ceiling import consistent_names, distinct, identified
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.identifiability import consistent_names, distinct, identified
-from clipper.benchmarks.tasks import gold_of
-from clipper.cli import bench_ceiling
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.max import MAX
+from clipper.cli.bench import bench
 from clipper.errors import BudgetError
 
 
@@ -45,19 +45,16 @@ def test_the_ways_to_name_the_classes_are_those_of_brute_force(rule, pool) -> No
 
 
 def test_too_many_ways_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identifiability, "MOST", 3)
+    monkeypatch.setattr(bench_ceiling, "MOST", 3)
     with pytest.raises(BudgetError, match="identify little"):
         consistent_names(max, torch.tensor([[2, 2]]), classes=3)
 
 
 def test_the_command_says_what_is_left_open() -> None:
-    bench = typer.Typer()
-    bench_ceiling.register(bench)
-    bench.callback()(lambda: None)
     command = ["ceiling", "--data", "digits", "--samples", "40", "--slots", "3", "--seeds", "2"]
     result = CliRunner().invoke(bench, [*command, "--json"], catch_exceptions=False)
     document = json.loads(result.stdout)
-    gold = gold_of(train_and_test("digits")[0], "max", 40, 3, seed=1)
+    gold = draw(train_and_test("digits")[0], MAX, 40, 3, seed=1).gold
     assert document["rows"][1]["ways"] == len(consistent_names(max, gold, 10))
     assert 0 < document["mean"] <= document["mean_distinct"]
     assert document["mean"] < 1, "40 maxima do not identify the small digits"
