@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import output
 from clipper.cli.options import writable
 from clipper.cli.table import LEDGER, opened
