@@ -117,6 +117,6 @@ def test_a_benchmark_of_ones_own_is_trained_from_its_file(tmp_path):
         "def odd(config):\n"
         "    return benchmark_named('sum').build(replace(config, rule='sum', data='digits'))\n"
     )
-    run("--rule", f"{tmp_path / 'own.py'}:odd", "--out", tmp_path / "one.json")
+    run("--rule", f"{tmp_path / 'own.py'}:odd", "--out", tmp_path / "one.json", "--report", tmp_path / "one.html")
     assert Record.read(tmp_path / "one.json").config["rule"].endswith("own.py:odd")
     assert (tmp_path / "one.inspection.json").exists()
