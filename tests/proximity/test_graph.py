@@ -157,7 +157,11 @@ def test_kinds_are_searched_apart_each_with_its_own_embedding() -> None:
     one = torch.tensor([[[0.0], [0.0]], [[1.0], [0.5]], [[9.0], [0.0]]])
     assert edges(ProximityGraph.from_embeddings(one, k=1, kind=kind)) == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 2)]
     apart = {"name": one, "rel": torch.zeros(3, 2, 7)}
-    assert edges(ProximityGraph.from_embeddings(apart, k=1, kind=kind)) == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 2)]
+    for mapping in (apart, dict(reversed(apart.items()))):
+        found = ProximityGraph.from_embeddings(mapping, k=1, kind=kind, kinds=["name", "rel"])
+        assert edges(found) == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 2)]
+    with pytest.raises(ClipperError, match="pass kinds="):
+        ProximityGraph.from_embeddings(apart, k=1, kind=kind)
 
 
 def test_several_encoders_of_the_same_instances_are_merged() -> None:

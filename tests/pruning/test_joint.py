@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import clipper
 from clipper import Candidates, ProximityGraph
 from clipper.errors import InputError
-from clipper.pruning.result import inside
 from tests.oracles import Problem
 from tests.pruning.pools import clustered, shuffled
 from tests.strategies import as_tensors, problems
@@ -28,7 +27,7 @@ def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, 
     assert min(pruning.candidates.counts) >= 1
     totals = torch.zeros(candidates.samples).index_add_(0, candidates.sample, posterior.probability)
     assert torch.allclose(totals, torch.ones(candidates.samples), atol=1e-4)
-    assert bool(inside(candidates, pruning.allowed)[pruning.keep].all())
+    assert pruning.candidates.narrowed(pruning.allowed).counts == pruning.candidates.counts
     assert pruning.edges.shape == graph.source.shape
     assert bool(candidates.contains(posterior.labels).all()), "the most probable labels are a candidate"
 
@@ -134,7 +133,7 @@ def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"trust": 1.5}, "above 0 and below 1"),
+        ({"trust": 1.5}, "of at least 1e-06 and below 1"),
         ({"starts": 0}, "starts of at least 1"),
         ({"log_probs": torch.zeros(2, 2, 3)}, "log_probs of shape"),
     ],
@@ -163,6 +162,26 @@ def test_prune_and_clipper_know_the_joint_objective() -> None:
     assert torch.equal(clipper.prune(candidates, graph, "joint", mass=0.9).keep, expected.keep)
     with pytest.raises(InputError, match="leave pool out"):
         clipper.prune(candidates, graph, "joint", pool=candidates.batch(range(30)))
+
+
+def test_one_neighbour_is_one_under_every_objective_and_none_is_the_usual_number() -> None:
+    candidates, embeddings, _ = clustered(30, slots=2, classes=5)
+    found = {
+        (objective, k): len(clipper.Clipper(k=k, objective=objective).graph(candidates, embeddings)) // 60
+        for objective in ("exact", "paper", "random", "joint")
+        for k in (1, 3, None)
+    }
+    assert found == {(o, k): k or (8 if o == "joint" else 1) for o, k in found}
+    near = clipper.Clipper(radius=1e9, objective="joint").graph(candidates, embeddings)
+    assert len(near) == 60 * 58, "all within the radius"
+
+
+@pytest.mark.parametrize("trust", [0.3, 0.01, 0.005, 1e-5])
+def test_trust_is_used_as_given(trust: float) -> None:
+    candidates = Candidates.from_lists([[(0,), (1,)], [(1,)]], classes=2)
+    for value in (trust, clipper.Trust.constant(trust)):
+        posterior = clipper.infer(candidates, ProximityGraph.from_edges([0], [1]), trust=value, starts=2)
+        torch.testing.assert_close(posterior.marginals[0, 0], torch.tensor([trust, 1 - trust]))
 
 
 def test_an_unsettled_posterior_prunes_by_nearest_neighbours() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clipper import Candidates, Clipper, Lattice, ProximityGraph, prune
 from clipper.candidates.rules import SUM
 from clipper.errors import InputError
-from clipper.pruning import contested
+from clipper.pruning import lattice_search
 from tests.machines import restricted
 
 
@@ -37,7 +37,7 @@ def test_the_survivors_are_those_of_the_closed_form(
 ) -> None:
     lattice, candidates, graph = problem
     got, expected = prune(lattice, graph, objective), prune(candidates, graph, objective)
-    assert got.lattice.to_candidates().labels.tolist() == expected.candidates.labels.tolist()
+    assert got.candidates.to_candidates().labels.tolist() == expected.candidates.labels.tolist()
     assert got.edges.tolist() == expected.edges.tolist()
     assert torch.equal(got.allowed, expected.allowed)
     assert bool(got.certified.all())
@@ -54,12 +54,25 @@ def test_the_best_found_is_sound_and_no_better_than_its_bound(
     problem: tuple[Lattice, Candidates, ProximityGraph],
 ) -> None:
     lattice, candidates, graph = problem
-    with patch.object(contested, "MOST_BUNDLES", 0):
+    with patch.object(lattice_search, "MOST_BUNDLES", 0):
         found = prune(lattice, graph)
     best = prune(candidates, graph).candidates.counts
-    for count, bound, optimum, proved in zip(found.lattice.counts, found.bound, best, found.certified, strict=True):
+    for count, bound, optimum, proved in zip(found.candidates.counts, found.bound, best, found.certified, strict=True):
         assert 1 <= bound <= optimum <= count
         assert count == optimum or not bool(proved)
+
+
+def test_only_listed_candidates_have_rows_to_keep() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[8, 2, 16], slots=2, classes=10)
+    graph = ProximityGraph.from_edges([0, 0], [2, 4])
+    pruning = prune(lattice, graph)
+    assert not hasattr(pruning, "keep")
+    with pytest.raises(AttributeError, match="see allowed"):
+        _ = pruning.keep
+    listed = prune(lattice.to_candidates(), graph)
+    assert (listed.bound, bool(listed.certified.all())) == (pruning.bound, True)
+    assert (listed.discarded, listed.retained) == (pruning.discarded, pruning.retained)
+    assert repr(listed) == repr(pruning)
 
 
 def test_thirty_digits_are_pruned_without_listing_them() -> None:
@@ -70,13 +83,13 @@ def test_thirty_digits_are_pruned_without_listing_them() -> None:
     assert two.allowed[:2].sum(1).tolist() == [8, 8]
     assert two.discarded > one.discarded > 10**26
     assert bool(two.certified.all())
-    assert 0.6 < two.lattice.counts[0] / lattice.counts[0] < one.lattice.counts[0] / lattice.counts[0] < 0.9
+    assert 0.6 < two.candidates.counts[0] / lattice.counts[0] < one.candidates.counts[0] / lattice.counts[0] < 0.9
 
 
 def test_nothing_near_leaves_a_lattice_as_it_was() -> None:
     lattice = Lattice.from_rule(*SUM, targets=[135, 130], slots=30, classes=10)
     pruning = prune(lattice, ProximityGraph.from_edges([0], [30]))
-    assert pruning.lattice is lattice
+    assert pruning.candidates is lattice
     assert pruning.retained == 1
 
 
@@ -90,7 +103,7 @@ def test_a_clipper_takes_a_lattice() -> None:
 def test_what_needs_a_list_is_refused() -> None:
     lattice = Lattice.from_rule(*SUM, targets=[8, 2], slots=2, classes=10)
     graph = ProximityGraph.from_edges([0], [2])
-    with pytest.raises(InputError, match=r"lattice\.sample\(\)"):
+    with pytest.raises(InputError, match=r"lattice\.draw\(\)"):
         prune(lattice, graph, "random")
     with pytest.raises(InputError, match="integer program"):
         prune(lattice, graph, solver="highs")

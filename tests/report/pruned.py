@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from clipper import ProximityGraph, prune
+from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.tasks import Task, draw
 from clipper.pruning import Pruning
@@ -17,7 +17,7 @@ from tests.oracles import Problem
 class Pruned:
     task: Task
     graph: ProximityGraph
-    pruning: Pruning
+    pruning: Pruning[Candidates]
 
 
 def pruned_digits(rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20) -> Pruned:

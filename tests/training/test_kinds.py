@@ -88,7 +88,7 @@ def test_neighbours_by_packed_embeddings_are_those_scores() -> None:
     samples, packing, inputs = packed()
     kind = samples.candidates.kind
     own = {name: tensor.flatten(2) for name, tensor in inputs.items()}
-    apart = ProximityGraph.from_embeddings(own, k=2, kind=kind)
+    apart = ProximityGraph.from_embeddings(own, k=2, kind=kind, kinds=["name", "rel"])
     together = Clipper(k=2, encoder=Encoders({"name": Pixels(), "rel": Pixels()}, packing)).graph(
         samples.candidates, samples.inputs
     )

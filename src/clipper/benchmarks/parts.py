@@ -190,7 +190,9 @@ def clip_of(config: TrainConfig) -> Clipper | None:
     """How the run prunes; None for the baseline, and for the ceiling."""
     if config.objective == "none" or config.objective == "gold":
         return None
-    return Clipper(k=config.k, objective=config.objective)
+    # Records of joint runs that say k = 1 used the objective's own number, 8, and still do.
+    k = None if config.objective == "joint" and config.k == 1 else config.k
+    return Clipper(k=k, objective=config.objective)
 
 
 def candidates_of(config: TrainConfig, task: AnyTask) -> CandidateSet:

@@ -8,6 +8,7 @@ import torch
 
 from clipper.benchmarks.datasets import Images
 from clipper.benchmarks.tasks import Task, draw
+from clipper.candidates import Candidates
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
 
@@ -44,7 +45,7 @@ def measure_retention(
     return list(rows.values())
 
 
-def _prunings(task: Task, ids: torch.Tensor, k: int, seed: int) -> dict[str, Pruning]:
+def _prunings(task: Task, ids: torch.Tensor, k: int, seed: int) -> dict[str, Pruning[Candidates]]:
     candidates = task.candidates.batch(ids)
     graph = ProximityGraph.from_embeddings(task.inputs[ids].flatten(2), k=k)
     exact = prune(candidates, graph, "exact")

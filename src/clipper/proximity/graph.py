@@ -77,14 +77,14 @@ class ProximityGraph:
         Args:
             embeddings: `(n, m, d)`, a tensor, an array or nested lists; a list of tensors or arrays for several
                 encoders of the same instances, whose edges are merged; a mapping from kind to such for one encoder per
-                kind (then `kind` is needed, and `kinds` unless the mapping is in the order of the kinds).
+                kind (then `kind` and `kinds` are needed).
             k: edges to the k nearest; None for all within `radius`.
             radius: only edges shorter than this.
             mutual: only edges whose reverse is an edge too.
             metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
             share: only the closest share of all edges, 0.5 for the closer half.
             kind: `(n, m)`, as `Candidates.kind`: instances of different kinds are not connected, -1 is unused.
-            kinds: the names of the kinds in order, so that a mapping of embeddings may come in any order.
+            kinds: the names of the kinds in order; a mapping of embeddings may have them in any other.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
             search: "exact" unless given, "faiss", or a search; a mapping for one per kind, if the embeddings are one.

@@ -134,7 +134,7 @@ def _with_axis(units: Tensor, undirected: Tensor) -> Tensor:
 
 
 def _names(embeddings: Mapping[str, Tensor], occurring: Sequence[int], kinds: Sequence[str] | None) -> list[str]:
-    """The name of each kind, in order: as told, or as the mapping has them."""
+    """The name of each kind, in the order of the kinds."""
     if kinds is not None and not (isinstance(kinds, list | tuple) and all(isinstance(name, str) for name in kinds)):
         raise InputError(f"expected kinds as a list of names, got {kinds!r}")
     given = list(embeddings)
@@ -142,7 +142,12 @@ def _names(embeddings: Mapping[str, Tensor], occurring: Sequence[int], kinds: Se
         raise InputError(f"expected one embedding for each of the kinds {list(kinds)}, by name, got {given}")
     names = given if kinds is None else list(kinds)
     if occurring and occurring[-1] >= len(names):
-        raise InputError(f"expected one embedding for each of {occurring[-1] + 1} kinds, in their order, got {names}")
+        raise InputError(f"expected one embedding for each of {occurring[-1] + 1} kinds, got {names}")
+    if kinds is None and len(given) > 1:
+        raise InputError(
+            f"expected kinds beside embeddings by kind, the names in the order of the candidates' kinds, got none for "
+            f"{given}; pass kinds=[kind.name for kind in candidates.kinds]"
+        )
     return names
 
 

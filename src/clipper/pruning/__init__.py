@@ -1,9 +1,8 @@
 """What survives: exact, printed and joint objectives, closed forms and solvers, and the random control."""
 
 from clipper.pruning.clipper import Clipper
-from clipper.pruning.joint import Calibration, Posterior, infer
-from clipper.pruning.lattice_result import LatticePruning
+from clipper.pruning.joint import Calibration, Posterior, Trust, infer
 from clipper.pruning.objectives import prune
-from clipper.pruning.result import Pruning, inside
+from clipper.pruning.result import Pruning
 
-__all__ = ["Calibration", "Clipper", "LatticePruning", "Posterior", "Pruning", "infer", "inside", "prune"]
+__all__ = ["Calibration", "Clipper", "Posterior", "Pruning", "Trust", "infer", "prune"]

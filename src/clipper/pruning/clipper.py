@@ -4,33 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import real_number, seed_number, shown, whole_number
-from clipper.candidates import Candidates, CandidateSet, Formula, Lattice
+from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
-from clipper.pruning.chance import scattered
+from clipper.pruning.controls import random_edges
 from clipper.pruning.graphs import as_embeddings, neighbours_of
-from clipper.pruning.lattice_result import LatticePruning
-from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, prune, prune_against
-from clipper.pruning.result import Pruning
-
-Set = TypeVar("Set", bound=CandidateSet)
+from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, listed_only, prune, prune_along
+from clipper.pruning.result import Pruning, Set
 
 
 @dataclass(frozen=True)
 class Clipper:
     """How to prune, settled once; call it with each batch.
 
+    `kept = clip(candidates, embeddings)` gives the survivors, a set of the same kind as `candidates`;
+    `clip.prune(candidates, embeddings)` gives a `Pruning` with all that is known about them.
+
+    Attributes:
+        k: neighbours per instance. None for all within `radius` if that is given, else for the objective's usual
+            number: 1 for "exact", "paper" and "random", 8 for "joint".
+        radius: neighbours must be nearer than this.
+        mutual: whether to use only pairs of instances that are each other's neighbours.
+        share: use only the closest share of all edges, 0.5 for the closer half.
+        metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
+        objective: "exact" discards as much as any sound choice of edges can; "paper" solves the paper's equation (1)
+            as printed; "joint" lets the whole pool decide; "random" is the control: it discards as many candidates of
+            each sample as "exact" would, or, if candidates are not listed, prunes along edges drawn at random.
+        solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
+        mass: with "joint", the share of the probability that the survivors hold.
+        encoder: turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already.
+        search: "exact", "faiss" or a neighbour search; a mapping from kind of label to one of these.
+
+    Raises:
+        InputError: an option has no such value.
+
     Examples:
+        >>> from clipper import Candidates
         >>> clip = Clipper(k=1, objective="exact")
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
         >>> import torch
@@ -39,35 +57,22 @@ class Clipper:
         Candidates(2 samples, 6 candidates, 2 slots, 10 classes)
     """
 
-    k: int | None = 1
-    """Neighbours per instance; None for all within `radius`. One is too few for "joint", which then takes eight."""
+    k: int | None = None
     radius: float | None = None
-    """Neighbours must be nearer than this."""
     mutual: bool = False
-    """Only neighbours that are each other's."""
     share: float | None = None
-    """Only the closest share of the edges."""
     metric: Metric = "l2"
-    """"l2", "cosine" or a distance function."""
     objective: Objective = "exact"
-    """"exact", "paper", "joint", or "random" for the control that discards as many as "exact" would; on lattices, for
-    "exact" along as many edges between instances drawn at random."""
     solver: Solver = "closed-form"
-    """"closed-form", "highs" or "cp-sat"."""
     mass: float = 0.95
-    """The share of the probability that the survivors of "joint" hold."""
     encoder: Encoder | None = None
-    """Turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already."""
     search: Search | None = None
-    """"exact", "faiss" or a neighbour search; a mapping for one per kind of label."""
 
     def __post_init__(self) -> None:
         """Refuse what no batch could be pruned with."""
         check_options(self.objective, self.solver, self.mass)
         if self.k is not None:
-            whole_number(self.k, "k (None for all within radius)")
-        elif self.radius is None:
-            raise InputError("expected k, radius or both, got neither; k=1 is the paper's choice")
+            whole_number(self.k, "k (None for all within radius, or for the objective's usual number)")
         if self.radius is not None:
             real_number(self.radius, "radius", above=0, finite=False)
         if self.share is not None:
@@ -88,40 +93,53 @@ class Clipper:
                 f"got {shown(self.search)}"
             )
 
+    @property
+    def neighbours(self) -> int | None:
+        """How many neighbours each instance gets: `k`, or what None stands for; None for all within `radius`."""
+        if self.k is not None or self.radius is not None:
+            return self.k
+        return NEIGHBOURS if self.objective == "joint" else 1
+
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
-        """The surviving candidates of a batch, given its embeddings `(n, m, d)` or, with an encoder, its inputs."""
+        """The surviving candidates of a batch.
+
+        Args:
+            candidates: what the labels of the batch could be.
+            inputs: the batch's embeddings `(n, m, d)`, or its inputs `(n, m, …)` if there is an encoder; a mapping by
+                the names of the kinds of label if each has its own, in any order; a list for several encoders.
+
+        Returns:
+            The survivors, a set of the same kind; every sample keeps at least one candidate.
+
+        Raises:
+            InputError: the inputs do not fit the candidates.
+        """
         return self.prune(candidates, inputs).candidates
 
-    @overload
     def prune(
         self,
-        candidates: Candidates,
-        inputs: Embeddings,
-        *,
-        pool: Pool | None = ...,
-        pool_candidates: CandidateSet | None = ...,
-        seed: int = ...,
-    ) -> Pruning: ...
-    @overload
-    def prune(
-        self,
-        candidates: Lattice | Formula,
-        inputs: Embeddings,
-        *,
-        pool: Pool | None = ...,
-        pool_candidates: CandidateSet | None = ...,
-        seed: int = ...,
-    ) -> LatticePruning: ...
-    def prune(
-        self,
-        candidates: CandidateSet,
+        candidates: Set,
         inputs: Embeddings,
         *,
         pool: Pool | None = None,
         pool_candidates: CandidateSet | None = None,
         seed: int = 0,
-    ) -> Pruning | LatticePruning:
-        """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool."""
+    ) -> Pruning[Set]:
+        """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool.
+
+        Args:
+            candidates: what the labels of the batch could be.
+            inputs: as in a call.
+            pool: embeddings to find neighbours among, if not the batch's own; an encoder does not see them.
+            pool_candidates: what the pool's labels could be, if the pool is not the batch itself.
+            seed: of "joint" and "random".
+
+        Returns:
+            The `Pruning`.
+
+        Raises:
+            InputError: the inputs or the pool do not fit the candidates.
+        """
         graph = self.graph(candidates, inputs, pool=pool)
         if pool is None and pool_candidates is not None:
             raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
@@ -130,33 +148,39 @@ class Clipper:
 
     def along(
         self,
-        candidates: CandidateSet,
+        candidates: Set,
         graph: ProximityGraph,
         *,
         pool: CandidateSet | None = None,
         samples: Tensor | None = None,
         seed: int = 0,
-    ) -> Pruning | LatticePruning:
+    ) -> Pruning[Set]:
         """As `prune`, along the edges of a graph that `graph` gave.
 
-        `pool`: whom its targets belong to, if others; `samples (n,)`: which of those each sample is, as in `Pool`.
+        Args:
+            candidates: what the labels of the batch could be.
+            graph: the edges.
+            pool: whom their targets belong to, if others.
+            samples: which of those each sample is, `(n,)`, as in `Pool`.
+            seed: of "joint" and "random".
         """
-        listed, seed = isinstance(candidates, Candidates), seed_number(seed)
+        seed = seed_number(seed)
         if self.objective == "joint":
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
-        objective = "exact" if self.objective == "random" else self.objective
-        if self.objective == "random" and not listed:
+        objective: Objective = "exact" if self.objective == "random" else self.objective
+        listed = self.objective != "random" or listed_only(candidates) is not None
+        if not listed:
             others = candidates if pool is None else pool
             place = None if samples is None else torch.as_tensor(samples)
             if place is None and pool is not None:
                 place = torch.full((candidates.samples,), -1)
             kind = others.kind.flatten() if len(others.kinds) > 1 else None
-            graph = scattered(graph, candidates.slots, seed, place=place, kind=kind)
+            graph = random_edges(graph, candidates.slots, seed, place=place, kind=kind)
         if pool is None:  # the edges were just built for these candidates: nothing to check
-            pruning = prune_against(candidates, graph, candidates.support, objective, self.solver)
+            pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:
             pruning = prune(candidates, graph, objective, self.solver, pool=pool)
-        if self.objective == "random" and isinstance(candidates, Candidates) and isinstance(pruning, Pruning):
+        if self.objective == "random" and listed:
             return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
         return pruning
 
@@ -173,7 +197,7 @@ class Clipper:
         return neighbours_of(
             candidates,
             embeddings,
-            k=NEIGHBOURS if self.objective == "joint" and self.k == 1 else self.k,
+            k=self.neighbours,
             radius=self.radius,
             mutual=self.mutual,
             metric=self.metric,

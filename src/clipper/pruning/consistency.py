@@ -31,14 +31,6 @@ class Conflicts:
     """`(Ω, words)`: bit b of word w is set if the candidate contradicts its sample's active edge w·BITS + b."""
     width: int
     """The largest number of active edges in a sample."""
-    edge: Tensor
-    """`(A,)` ids of the active edges, sorted by source sample, then bit."""
-    sample: Tensor
-    """`(A,)` their source samples."""
-    word: Tensor
-    """`(A,)` the words that hold their bits."""
-    bit: Tensor
-    """`(A,)` their bits in the word."""
 
 
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
@@ -68,7 +60,7 @@ def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) ->
     word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
     table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, width)
     masks = [_summed_over_slots(candidates, row) for row in table]
-    return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width, edge, sample, word, bit)
+    return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width)
 
 
 def _summed_over_slots(candidates: Candidates, table: Tensor) -> Tensor:

@@ -1,109 +1,191 @@
-"""Pruning: which candidates survived, because of which edges."""
+"""Pruning: what survived, because of which edges, and what is proved about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from clipper.arguments import number_in_words
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import gold_labels
 from clipper.candidates.kinds import kind_of_label
+from clipper.proximity import ProximityGraph
+from clipper.pruning.consistency import labels_left
 
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
+Set = TypeVar("Set", bound=CandidateSet)
+"""The kind of candidate set; what is left of one is of the same kind."""
 
-@dataclass(frozen=True, eq=False)
-class Pruning:
-    """What is left of some candidates. Every sample has kept at least one."""
 
-    original: Candidates
-    """What was pruned."""
-    keep: Tensor
-    """`(Ω,)` bool: the candidates that survive."""
-    find_edges: Callable[[], Tensor] = field(repr=False)
-    """Works out `edges` for those who ask: a training loop does not."""
-    find_allowed: Callable[[Tensor], Tensor] = field(repr=False)
-    """Works out `allowed` from `edges`."""
+class Pruning(Generic[Set]):
+    """What is left of some candidates. Every sample has kept at least one.
+
+    `prune`, `Clipper.prune` and `Posterior.prune` return it. `edges`, `allowed` and `candidates` are worked out when
+    they are first asked for.
+
+    Attributes:
+        original: the candidates that were pruned.
+        graph: the edges along which they were pruned.
+        candidates: the survivors, a set of the same kind as `original`.
+        keep: `(Ω,)` bool: which rows of `original` survive. Only for listed candidates; others have `allowed`.
+        edges: `(E,)` bool: the edges that were chosen; every survivor is consistent with all of them.
+        allowed: `(n*m, c)` bool: the labels that are left to each instance. Under "exact" and "paper" the labels that
+            the chosen edges leave, which determine the survivors; under "joint" and "random" the survivors' labels.
+        discarded: how many candidates went, exactly.
+        retained: the share of the candidates that stayed.
+        certified: `(n,)` bool: whether it is proved that no sound choice of edges leaves a sample fewer candidates
+            (under "paper": none that equation (1) admits).
+        bound: how few candidates any sound choice could leave each sample, a list of `n` whole numbers; where
+            `certified`, as many as are left.
+        reason: why nothing could be discarded, where that holds for any graph; else None.
+
+    Examples:
+        >>> from clipper import prune
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
+        >>> pruning = prune(candidates, ProximityGraph.from_edges([0, 0], [2, 4]))
+        >>> pruning.edges.tolist(), pruning.discarded, pruning.bound
+        ([False, True], 7, [2, 3, 3])
+    """
+
+    def __init__(
+        self,
+        original: Set,
+        graph: ProximityGraph,
+        support: Tensor,
+        *,
+        keep: Tensor | None = None,
+        edges: Tensor | None = None,
+        allowed: Tensor | None = None,
+        one_by_one: bool = False,
+        open_bounds: Mapping[int, int] | None = None,
+    ) -> None:
+        """Note what a pruning found; `prune` calls this, users do not.
+
+        Args:
+            original: what was pruned.
+            graph: the edges.
+            support: `(N*m, c)` bool, of the instances that the edges lead to.
+            keep: `(Ω,)` bool, for listed candidates.
+            edges: `(E,)` bool, if these are not simply all edges that no survivor contradicts.
+            allowed: `(n*m, c)` bool, where it is known; needed for candidates that are not listed.
+            one_by_one: whether single candidates went, so that the chosen edges do not say which survive.
+            open_bounds: by sample, how few candidates any choice could leave, where the choice is not proved best.
+        """
+        self.original, self.graph = original, graph
+        self._support, self._keep, self._one_by_one = support, keep, one_by_one
+        self._open_bounds = open_bounds or {}
+        known = {"edges": edges, "allowed": allowed}
+        self.__dict__.update({name: tensor for name, tensor in known.items() if tensor is not None})
+
+    @property
+    def keep(self) -> Tensor:
+        """`(Ω,)` bool: the listed candidates that survive."""
+        if self._keep is None:
+            raise AttributeError(
+                f"keep says which rows of a list survive, but {self.original!r} lists none: see allowed, or prune "
+                "what to_candidates() lists"
+            )
+        return self._keep
 
     @cached_property
     def edges(self) -> Tensor:
-        """`(E,)` bool: the edges that were chosen; the survivors are consistent with all of them."""
-        return self.find_edges()
+        """`(E,)` bool: the edges that were chosen."""
+        # Whatever was dropped is contradicted by a survivor: a closed form drops the conflicts of one it keeps.
+        contradicted = self.candidates.support[self.graph.source] & ~self._support[self.graph.target]
+        return ~contradicted.any(1)
 
     @cached_property
     def allowed(self) -> Tensor:
-        """`(n*m, c)` bool: the labels that the chosen edges leave to each instance."""
-        return self.find_allowed(self.edges)
+        """`(n*m, c)` bool: the labels that are left to each instance."""
+        if self._one_by_one:
+            return self.candidates.support
+        return labels_left(self.original, self.graph, self._support, self.edges)
 
     @cached_property
-    def candidates(self) -> Candidates:
-        """The survivors."""
-        return self.original.subset(self.keep)
+    def candidates(self) -> Set:
+        """The survivors; what lost nothing is as it was."""
+        if self._keep is not None:
+            return cast(Set, cast(Candidates, self.original).subset(self._keep))
+        if bool((self.allowed | ~self.original.support).all()):
+            return self.original
+        return self.original.narrowed(self.allowed)
 
-    def outside_inference(self) -> Candidates:
+    def outside_inference(self) -> Set:
         """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
-        return self.original.subset(self.keep.clone())
+        return self._with(lambda tensor: tensor.clone()).candidates
+
+    def to(self, device: torch.device | str) -> Pruning[Set]:
+        """The same on another device."""
+        moved = self._with(lambda tensor: tensor.to(device))
+        moved.original, moved.graph = self.original.to(device), self.graph.to(device)
+        return moved
+
+    def among(self, graph: ProximityGraph, chosen_from: Tensor) -> Pruning[Set]:
+        """The same pruning in terms of a larger graph, of which it used the edges `chosen_from (E,)` bool."""
+        edges = torch.zeros_like(chosen_from).masked_scatter_(chosen_from, self.edges)
+        return Pruning(
+            self.original, graph, self._support, keep=self._keep, edges=edges, allowed=self.allowed,
+            open_bounds=self._open_bounds,
+        )  # fmt: skip
+
+    @cached_property
+    def certified(self) -> Tensor:
+        """`(n,)` bool: whether no sound choice of edges leaves a sample fewer candidates."""
+        proved = torch.ones(self.original.samples, dtype=torch.bool, device=self.original.device)
+        return proved.index_fill_(0, torch.tensor(sorted(self._open_bounds), dtype=torch.long).to(proved.device), False)
+
+    @property
+    def bound(self) -> list[int]:
+        """How few candidates any choice could leave each sample; where `certified`, as many as are left."""
+        return [self._open_bounds.get(i, count) for i, count in enumerate(self.candidates.counts)]
 
     @property
     def discarded(self) -> int:
-        """How many candidates went."""
-        return len(self.keep) - int(self.keep.sum())
+        """How many candidates went, exactly."""
+        return sum(self.original.counts) - sum(self.candidates.counts)
 
     @property
     def retained(self) -> float:
         """The share of the candidates that stayed."""
-        return 1 - self.discarded / len(self.keep)
+        return sum(self.candidates.counts) / sum(self.original.counts)
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
-        gold = as_labels(gold, self.original)
-        return share_kept(self.original.contains(gold), self.candidates.contains(gold))
+        gold = gold_labels(gold, self.original)
+        before, after = self.original.contains(gold), self.candidates.contains(gold)
+        return float(after[before].double().mean()) if bool(before.any()) else float("nan")
 
     @property
     def reason(self) -> str | None:
         """Why nothing could be discarded, where that holds for any graph; else None."""
-        return why_nothing(self.original.support, self.original) if not self.discarded else None
+        if self.discarded:
+            return None
+        label = kind_of_label(torch.arange(self.original.classes, device=self.original.device), self.original.kinds)
+        other = label != self.original.kind.reshape(-1, 1)  # (n*m, c): of another kind, or the slot is unused
+        return EVERYTHING_POSSIBLE if bool((self.original.support | other).all()) else None
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Pruning[Set]:
+        """The same with other tensors."""
+        known: dict[str, Tensor | None] = {name: self.__dict__.get(name) for name in ("edges", "allowed")}
+        known["keep"] = self._keep
+        tensors = {name: None if tensor is None else change(tensor) for name, tensor in known.items()}
+        return Pruning(
+            self.original, self.graph, change(self._support), one_by_one=self._one_by_one,
+            open_bounds=self._open_bounds, **tensors,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
-        return (
-            f"Pruning({self.discarded:,} of {len(self.keep):,} candidates discarded, "
-            f"{int(self.edges.sum()):,} of {len(self.edges):,} edges chosen{because(self.reason)})"
-        )
-
-
-def why_nothing(support: Tensor, candidates: CandidateSet) -> str | None:
-    """A sentence, if every label is possible in every used slot: then no neighbour rules out anything.
-
-    Args:
-        support: of all instances, `(n*m, c)` bool.
-        candidates: whose they are.
-    """
-    label = kind_of_label(torch.arange(candidates.classes, device=support.device), candidates.kinds)
-    other = label != candidates.kind.reshape(-1, 1)  # (n*m, c): of another kind, or the slot is unused
-    return EVERYTHING_POSSIBLE if bool((support | other).all()) else None
-
-
-def because(reason: str | None) -> str:
-    """The end of a description."""
-    return f"; {reason}" if reason else ""
-
-
-def as_labels(gold: Any, candidates: CandidateSet) -> Tensor:
-    """Gold labels `(n, m)` as a tensor beside the candidates; arrays and lists will do."""
-    return gold_labels(gold, candidates)
-
-
-def share_kept(before: Tensor, after: Tensor) -> float:
-    """Of the samples where `before (n,)` holds, the share where `after (n,)` holds, too."""
-    return float(after[before].double().mean()) if bool(before.any()) else float("nan")
-
-
-def inside(candidates: Candidates, allowed: Tensor) -> Tensor:
-    """The candidates whose every label is allowed, `(Ω,)` bool; `allowed (n*m, c)`."""
-    table = torch.nn.functional.pad(allowed, (1, 0), value=True)  # label -1 is always allowed
-    return torch.stack([candidates.take(table, slot) for slot in range(candidates.slots)]).all(0)
+        total, edges = sum(self.original.counts), self.edges
+        kept = f"{self.discarded:,} of {total:,} candidates discarded"
+        if total >= 10**15:
+            kept = f"{1 - self.retained:.3%} of {number_in_words(total)} candidates discarded"
+        proved = ""
+        if self._open_bounds and not self._one_by_one:
+            proved = f", {int(self.certified.sum()):,} of {self.original.samples:,} samples certified"
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"Pruning({kept}, {int(edges.sum()):,} of {len(edges):,} edges chosen{proved}{reason})"

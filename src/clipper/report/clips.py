@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor
 
 from clipper.candidates import Lattice
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.pruning.lattice_result import LatticePruning
+from clipper.pruning import Pruning
 from clipper.report.inspector import fragment
 from clipper.report.sprites import sheet
 
@@ -22,7 +22,7 @@ def inspect_clips(
     frames: Tensor,
     gold: Tensor | None,
     graph: ProximityGraph,
-    pruning: LatticePruning,
+    pruning: Pruning[Lattice],
     *,
     names: Sequence[str],
     clips: int = 16,
@@ -70,13 +70,13 @@ class _Seen:
 
     gold: Tensor | None
     graph: ProximityGraph
-    pruning: LatticePruning
+    pruning: Pruning[Lattice]
     names: list[str]
     tiles: dict[int, int] = field(default_factory=dict)
 
     @property
     def lattice(self) -> Lattice:
-        return cast(Lattice, self.pruning.original)  # clips come as alignments
+        return self.pruning.original  # clips come as alignments
 
     def clip(self, number: int) -> dict[str, Any]:
         """All about one clip."""

@@ -10,6 +10,7 @@ from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.retention import Retention
 from clipper.benchmarks.statistics import spread
 from clipper.benchmarks.tasks import Task, draw
+from clipper.candidates import Candidates
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning, prune
 from clipper.report.curves import learning_figure
@@ -82,7 +83,7 @@ def _pruning_sections(rows: Sequence[Retention]) -> list[tuple[str, str]]:
     ]
 
 
-def _pruned() -> tuple[Task, ProximityGraph, Pruning]:
+def _pruned() -> tuple[Task, ProximityGraph, Pruning[Candidates]]:
     task = draw(digits(), "sum", samples=100, slots=3, seed=0)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=1)
     return task, graph, prune(task.candidates, graph)

@@ -34,7 +34,7 @@ class Inspected:
     targets: Sequence[object]
     """What is known of each sample."""
     graph: ProximityGraph
-    pruning: Pruning
+    pruning: Pruning[Candidates]
     tiles: dict[int, int] = field(default_factory=dict)
     """From the instances that were asked for to their places among the images to show."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clipper.candidates import Candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning
@@ -30,7 +31,7 @@ def inspect(
     gold: Tensor | None,
     targets: Sequence[object] | Tensor,
     graph: ProximityGraph,
-    pruning: Pruning,
+    pruning: Pruning[Candidates],
     *,
     names: Sequence[str] | None = None,
     samples: int = 100,
@@ -60,7 +61,7 @@ def inspect(
         '<div class="inspector" id="inspector-sample">'
     """
     plain = targets.tolist() if isinstance(targets, Tensor) else list(targets)
-    seen = Inspected(gold, plain, graph.to("cpu"), _on_cpu(pruning))
+    seen = Inspected(gold, plain, graph.to("cpu"), pruning.to("cpu"))
     check_inspected(inputs, gold, plain, seen)
     _check_rest(names, pruning, samples, candidates, key)
     shown = [seen.sample(i, candidates) for i in range(min(samples, seen.candidates.samples))]
@@ -71,13 +72,9 @@ def inspect(
     return fragment(key, images, about, _SCRIPTS)
 
 
-def _on_cpu(pruning: Pruning) -> Pruning:
-    """A report reads single numbers, each of which would wait for a GPU."""
-    edges = pruning.edges.cpu()
-    return Pruning(pruning.original.to("cpu"), pruning.keep.cpu(), lambda: edges, pruning.find_allowed)
-
-
-def _check_rest(names: Sequence[str] | None, pruning: Pruning, samples: int, candidates: int, key: str) -> None:
+def _check_rest(
+    names: Sequence[str] | None, pruning: Pruning[Candidates], samples: int, candidates: int, key: str
+) -> None:
     if names is not None and len(names) != pruning.original.classes:
         raise InputError(f"expected {pruning.original.classes} names, one for each label, got {len(names)}")
     if samples < 1 or candidates < 1:

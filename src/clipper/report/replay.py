@@ -13,14 +13,13 @@ from clipper.benchmarks.mugen.task import ClipTask
 from clipper.benchmarks.parts import clip_of, once_of
 from clipper.benchmarks.tasks import Task
 from clipper.benchmarks.vqar.task import SceneTask
-from clipper.candidates import CandidateSet
+from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Calibration, Clipper, Pruning, infer
-from clipper.pruning.lattice_result import LatticePruning
 from clipper.training import TrainConfig
 from clipper.training.samples import samples_of
 
-Result = TypeVar("Result", Pruning, LatticePruning)
+Result = TypeVar("Result", Pruning[Candidates], Pruning[Lattice])
 Some = TypeVar("Some", Task, ClipTask)
 
 
@@ -37,9 +36,9 @@ class Replay(Generic[Result]):
 
 
 @overload
-def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning]: ...
+def replay(config: TrainConfig, task: Task | SceneTask, embeddings: Tensor) -> Replay[Pruning[Candidates]]: ...
 @overload
-def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[LatticePruning]: ...
+def replay(config: TrainConfig, task: ClipTask, embeddings: Tensor) -> Replay[Pruning[Lattice]]: ...
 def replay(config: TrainConfig, task: Task | SceneTask | ClipTask, embeddings: Tensor) -> Replay[Any]:
     """Prune a run's samples as its first epoch did, given their embeddings `(n, m, d)`.
 

@@ -7,12 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from clipper.benchmarks.tasks import Task
+from clipper.candidates import Candidates
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Pruning
 from clipper.report.figures import ACCENT, INK, MUTED, as_svg, plotting
 
 
-def sample_figure(task: Task, graph: ProximityGraph, pruning: Pruning, sample: int, columns: int = 9) -> str:
+def sample_figure(
+    task: Task, graph: ProximityGraph, pruning: Pruning[Candidates], sample: int, columns: int = 9
+) -> str:
     """Draw a sample of a task with the rule `sum`, one neighbour per image."""
     with plotting() as new_figure:
         slots = task.gold.shape[1]
@@ -26,7 +29,7 @@ def sample_figure(task: Task, graph: ProximityGraph, pruning: Pruning, sample: i
 
 
 def _draw_slot(
-    figure: Any, grid: Any, task: Task, graph: ProximityGraph, pruning: Pruning, sample: int, slot: int
+    figure: Any, grid: Any, task: Task, graph: ProximityGraph, pruning: Pruning[Candidates], sample: int, slot: int
 ) -> None:
     slots = task.gold.shape[1]
     own = figure.add_subplot(grid[0, slot])
@@ -60,7 +63,7 @@ def _ranges(allowed: Tensor) -> str:
     return ", ".join(map(str, labels))
 
 
-def _draw_candidates(axes: Any, task: Task, pruning: Pruning, sample: int, columns: int) -> None:
+def _draw_candidates(axes: Any, task: Task, pruning: Pruning[Candidates], sample: int, columns: int) -> None:
     candidates = pruning.original
     begin, end = candidates.offsets[sample : sample + 2].tolist()
     gold = tuple(task.gold[sample].tolist())

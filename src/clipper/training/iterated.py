@@ -287,8 +287,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def _way_to_prune(clip: Clipper) -> dict[str, str]:
     """How the graph is built and what is kept, in words that a checkpoint can compare."""
-    names = ("k", "radius", "mutual", "share", "metric", "mass")
-    return {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
+    names = ("radius", "mutual", "share", "metric", "mass")
+    how = {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
+    return {"k": str(clip.neighbours), **how}
 
 
 def _folds(samples: int, folds: int, seed: int) -> list[Tensor]:

@@ -125,11 +125,12 @@ class Survivors:
         """How this prunes, in words that a checkpoint can compare."""
         if self.clip is None:
             return {"pruning": "none"}
-        names: tuple[str, ...] = ("k", "radius", "mutual", "share", "metric", "objective", "solver")
+        names: tuple[str, ...] = ("radius", "mutual", "share", "metric", "objective", "solver")
         names += ("mass",) if self.clip.objective == "joint" else ()
         how = {name: str(getattr(self.clip, name)) for name in names if not callable(getattr(self.clip, name))}
         bank = self.bank.size if self.bank else 0
         encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
+        how["k"] = str(self.clip.neighbours)
         return {**how, "pruning": "once" if self._once is not None else "batch", "bank": bank, "encoder": encoder}
 
 

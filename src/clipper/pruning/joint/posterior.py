@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Generic, Literal, TypeVar, overload
+from functools import cached_property
+from typing import Generic, Literal
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import real_number
-from clipper.candidates import Candidates, CandidateSet, Formula, Lattice
+from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
+from clipper.pruning.joint.credible_set import averaged, credible_labels, smallest_credible_set
 from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.mass import heaviest, heaviest_labels, mixed
-from clipper.pruning.joint.settling import Verification
+from clipper.pruning.joint.fitting import Verification
 from clipper.pruning.joint.trust import Trust
-from clipper.pruning.lattice_result import LatticePruning
-from clipper.pruning.objectives import prune_against
-from clipper.pruning.result import Pruning, as_labels
+from clipper.pruning.objectives import listed_only, prune_along
+from clipper.pruning.result import Pruning, Set
 
 Verdict = Literal["joint", "unsettled", "uninformative"]
-Set = TypeVar("Set", bound=CandidateSet)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +59,9 @@ class Posterior(Generic[Set]):
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = self.candidates.to_candidates()
-        return mixed(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
+        return averaged(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
 
-    @overload
-    def prune(self: Posterior[Candidates], mass: float = ...) -> Pruning: ...
-    @overload
-    def prune(self: Posterior[Lattice | Formula], mass: float = ...) -> LatticePruning: ...
-    @overload
-    def prune(self, mass: float = ...) -> Pruning | LatticePruning: ...
-    def prune(self, mass: float = 0.95) -> Pruning | LatticePruning:
+    def prune(self, mass: float = 0.95) -> Pruning[Set]:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
 
         Equals stay or go together: where names are a toss-up, nothing else may decide. Of a lattice: all
@@ -82,36 +74,31 @@ class Posterior(Generic[Set]):
         if self.verdict == "unsettled":
             return self._by_nearest()
         mass = 1.0 if self.verdict == "uninformative" else mass
-        if isinstance(self.candidates, Candidates):
-            return self._thinned(self.candidates, mass)
-        return self._narrowed(self.candidates, mass)
+        listed = listed_only(self.candidates)
+        keep = allowed = None
+        if listed is None:
+            allowed = credible_labels(self.candidates, self.log_odds, self.weight, self.marginals, self.labels, mass)
+        else:
+            all_stay = torch.ones_like(listed.sample, dtype=torch.bool)
+            keep = smallest_credible_set(listed, self.probability, mass) if mass < 1 else all_stay
+        unproved = dict.fromkeys(range(self.candidates.samples), 1)
+        return Pruning(
+            self.candidates, self.graph, self.candidates.support,
+            keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
+        )  # fmt: skip
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
-        gold = as_labels(gold, self.candidates)
+        gold = gold_labels(gold, self.candidates)
         believed = replace(self, verdict="joint")
         return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
 
-    def _thinned(self, candidates: Candidates, mass: float) -> Pruning:
-        keep = heaviest(candidates, self.probability, mass) if mass < 1 else torch.ones_like(candidates.sample).bool()
-        survivors = partial(_support, candidates, keep)
-        chosen = partial(_respected, candidates, self.graph, survivors)
-        return Pruning(candidates, keep, chosen, lambda _: survivors())
-
-    def _narrowed(self, lattice: CandidateSet, mass: float) -> LatticePruning:
-        allowed = heaviest_labels(lattice, self.log_odds, self.weight, self.marginals, self.labels, mass)
-        survivors = partial(_narrowed_support, lattice, allowed)
-        unproved = dict.fromkeys(range(lattice.samples), 1)
-        return LatticePruning(lattice, _respected(lattice, self.graph, survivors), allowed, unproved)
-
-    def _by_nearest(self) -> Pruning | LatticePruning:
+    def _by_nearest(self) -> Pruning[Set]:
+        """The pruning by each instance's shortest edge alone, among all edges."""
         nearest = self._nearest
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
-        candidates: CandidateSet = self.candidates
-        pruning = prune_against(candidates, graph, candidates.support, "exact")
-        if isinstance(pruning, LatticePruning):
-            return replace(pruning, edges=_spread(pruning, nearest))
-        return Pruning(pruning.original, pruning.keep, partial(_spread, pruning, nearest), lambda _: pruning.allowed)
+        pruning = prune_along(self.candidates, graph, self.candidates.support, "exact")
+        return pruning.among(self.graph, nearest)
 
     @cached_property
     def _nearest(self) -> Tensor:
@@ -128,22 +115,3 @@ class Posterior(Generic[Set]):
             f"Posterior({self.candidates.samples:,} samples, {self.verdict}, "
             f"{float(self.marginals.amax(2).mean()):.0%} sure of a label on average)"
         )
-
-
-def _support(candidates: Candidates, keep: Tensor) -> Tensor:
-    return candidates.subset(keep).support
-
-
-def _narrowed_support(lattice: CandidateSet, allowed: Tensor) -> Tensor:
-    return lattice.narrowed(allowed).support
-
-
-def _respected(candidates: CandidateSet, graph: ProximityGraph, survivors: partial[Tensor]) -> Tensor:
-    """The edges that every survivor is consistent with, `(E,)` bool."""
-    return ~(survivors()[graph.source] & ~candidates.support[graph.target]).any(1)
-
-
-def _spread(pruning: Pruning | LatticePruning, among: Tensor) -> Tensor:
-    chosen = torch.zeros_like(among)
-    chosen[among] = pruning.edges
-    return chosen

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 SMALLEST_ERROR = 0.01
-"""No pair is trusted more than this: a message of certainty could never be outvoted."""
+"""No pair is trusted more than this where trust is fitted: a message of certainty could never be outvoted."""
+SMALLEST_GIVEN = 1e-6
+"""The smallest error that trust may be given with: messages of single precision say no more."""
 
 _STEPS = 25
 _RIDGE = 0.01

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_tensor
+from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
 from clipper.candidates.storage import open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.files import written_whole
 from clipper.proximity import NeighbourSearch, ProximityGraph
-from clipper.pruning.objectives import Objective, Solver, prune_against
+from clipper.pruning.objectives import Objective, Solver, prune_along
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
 
 _PARQUET = (".parquet", ".pq")
@@ -69,7 +70,7 @@ class Summary:
     reason: str | None = None
     """Why nothing could be discarded, where every label is possible everywhere."""
 
-    def add(self, pruning: Pruning) -> None:
+    def add(self, pruning: Pruning[Candidates]) -> None:
         """Count one more piece."""
         before, after = pruning.original.offsets.diff(), pruning.candidates.offsets.diff()
         self.samples += pruning.original.samples
@@ -149,7 +150,7 @@ def _second_pass(
     try:
         for first, piece in stream(job.candidates, job.classes):
             local = graph.leaving(first * slots, (first + piece.samples) * slots)
-            pruning = prune_against(piece, local, support, job.objective, job.solver)
+            pruning = prune_along(piece, local, support, job.objective, job.solver)
             summary.add(pruning)
             table = to_arrow(pruning.candidates, first_sample=first)
             writer = writer or pq.ParquetWriter(path, table.schema, write_page_checksum=True)
