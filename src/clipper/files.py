@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from clipper.errors import ClipperError, FileError, InputError
 
@@ -148,6 +150,28 @@ def checked_path(path: str | Path) -> Path:
     if "\0" in str(path) or not str(path):
         raise InputError(f"expected the path of a file, got {str(path)!r}, which no file can have")
     return Path(path)
+
+
+def parsed_json(text: bytes) -> Any:
+    """JSON as it should be: no name twice, no NaN, nothing nested without end.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a name comes twice among {[name for name, _ in pairs]}")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 @contextmanager

@@ -29,13 +29,13 @@ from clipper.benchmarks.tables.pool import POOL
 from clipper.benchmarks.tables.total import SUM
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record, TrainConfig
 
 TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
 
 
 def record_of(config: TrainConfig, accuracy: float = 0.5) -> Record:
-    epochs = [Figures(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), Figures(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
+    epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), EpochMetrics(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
     return Record(config, epochs, {"torch": "2"})
 
 
@@ -186,7 +186,7 @@ def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
     table = replace(TINY, seeds=1, variants=("none",)).of(SUM)
     (cell,) = table.cells()
     monkeypatch.setattr(grid, "LONG", 1)
-    assert grid._run(cell.config, None, tmp_path).config == cell.config
+    assert grid._run(cell.config, None, tmp_path).config == cell.config.as_dict()
     assert grid.checkpoint_of(cell.config, tmp_path).exists()
     ledger = Ledger(tmp_path / "records.jsonl")
     assert run_cells([cell], ledger, jobs=1) == []
@@ -214,7 +214,7 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     for seed, epochs, encoder in ((0, 9, "pixels"), (0, 3, "pixels"), (1, 3, "pixels"), (0, 3, "trainable")):
         ledger.add(record_of(replace(place.config, seed=seed, epochs=epochs, encoder=encoder, samples=5_000)))
     (entry,) = [entry for entry in gather(SUM, ledger) if entry.records and entry.place == place]
-    assert [(record.config.seed, record.config.epochs) for record in entry.records] == [(0, 3), (1, 3)]
+    assert [(record.config["seed"], record.config["epochs"]) for record in entry.records] == [(0, 3), (1, 3)]
     assert deviations(entry) == "3 epochs, n=5,000, pixels"
 
 

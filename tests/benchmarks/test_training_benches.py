@@ -112,7 +112,7 @@ def test_a_joint_run_of_several_passes_reports_the_last_training() -> None:
     record = run(config)
     assert len(record.epochs) == 2
     assert record.last.accuracy is not None
-    assert TrainConfig.from_dict(record.config.as_dict()).passes == 2
+    assert TrainConfig.from_dict(record.config).passes == 2
 
 
 def test_passes_belong_to_joint_inference() -> None:

@@ -39,7 +39,7 @@ def test_the_same_command_again_takes_up_the_finished_run(tmp_path):
 @pytest.mark.parametrize("objective", ["none", "paper", "exact", "joint", "random"])
 def test_every_objective_runs_from_the_command_line(objective, tmp_path):
     assert "accuracy" in run("--out", tmp_path / "one.json", "--objective", objective)
-    assert Record.read(tmp_path / "one.json").config.objective == objective
+    assert Record.read(tmp_path / "one.json").config["objective"] == objective
 
 
 def test_a_frozen_encoder_may_prune_once(tmp_path):
@@ -50,7 +50,7 @@ def test_a_frozen_encoder_may_prune_once(tmp_path):
 def test_options_reach_the_engine(tmp_path):
     run("--out", tmp_path / "one.json", "--engine", "dolphin", "--engine-option", "provenance=dtkp-am",
         "--engine-option", "k=2", "--bank", "8")  # fmt: skip
-    assert Record.read(tmp_path / "one.json").config.engine_options == {"provenance": "dtkp-am", "k": 2}
+    assert Record.read(tmp_path / "one.json").config["engine_options"] == {"provenance": "dtkp-am", "k": 2}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 
 from clipper.candidates import Candidates
 from clipper.engines import IsedLoss
-from clipper.engines.rows import are_candidates, row_numbers, run_program
+from clipper.engines.ised import row_numbers, run_program
 from clipper.errors import InputError
 from tests.engine_oracles import facts_of, gradient, product, rows_of
 
@@ -136,11 +136,6 @@ def test_long_rows_are_numbered_without_overflow():
     numbers = row_numbers(labels)
     assert numbers[7] == numbers[3]
     assert len(numbers.unique()) == 49
-    candidates = Candidates.from_tensors(labels[:5], torch.zeros(5, dtype=torch.long), classes=100)
-    assert are_candidates(labels, torch.zeros(50, dtype=torch.long), candidates).nonzero()[:, 0].tolist() == [
-        *range(5),
-        7,
-    ]
 
 
 def test_a_program_runs_once_per_distinct_row():

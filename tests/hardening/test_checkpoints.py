@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import clipper
 from clipper.engines import IsedLoss, SemanticLoss
 from clipper.errors import FileError
-from clipper.training import Moment, TrainConfig, train, train_iterated
+from clipper.training import Progress, TrainConfig, train, train_iterated
 from tests.hardening.attack import EFFORT, Clippers, answered, damaged, refused
 
 TINY = ("train", "--samples", 8, "--slots", 2, "--batch", 4, "--epochs", 3, "--json")
@@ -240,7 +240,7 @@ def test_a_moment_that_raises_leaves_a_checkpoint_to_go_on_from(tmp_path):
     setting = {"epochs": 3, "batch": 8, "checkpoint_steps": 1}
     train(whole, problem(), SemanticLoss(), **setting)
 
-    def pull(moment: Moment) -> None:
+    def pull(moment: Progress) -> None:
         if (moment.epoch, moment.step) == (2, 2):
             raise KeyboardInterrupt
 

@@ -17,7 +17,7 @@ import pytest
 
 from clipper.benchmarks.tables import Ledger
 from clipper.errors import ClipperError, FileError
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record, TrainConfig
 from tests.hardening.attack import EFFORT, ROOT, Clippers, answered, damaged, listing
 
 QUICK = ("table", "sum", "--quick", "--engine", "semantic", "--column", "SUM-3, n=100", "--variant", "none")
@@ -27,7 +27,7 @@ NESTED = b"[" * 100_000
 
 def record_of(seed: int, epochs: int = 3) -> Record:
     draws = random.Random(seed)
-    figures = [Figures(i + 1, 3 * draws.random(), draws.random(), 0.5, 1.0, 1.0, 0.02) for i in range(epochs)]
+    figures = [EpochMetrics(i + 1, 3 * draws.random(), draws.random(), 0.5, 1.0, 1.0, 0.02) for i in range(epochs)]
     return Record(TrainConfig(seed=seed, epochs=epochs), figures, {"torch": "2"})
 
 
@@ -76,7 +76,7 @@ def test_lines_of_the_first_format_are_read_as_they_are(tmp_path):
     for line, record in zip(OLD, found.values(), strict=True):
         document = json.loads(line)
         assert [figures.loss for figures in record.epochs] == document["epochs"]["loss"]
-        assert record.config.seed == document["config"]["seed"]
+        assert record.config["seed"] == document["config"]["seed"]
     assert len(Ledger(ROOT / "results" / "records.jsonl")) == 816
 
 

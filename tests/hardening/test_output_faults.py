@@ -18,11 +18,11 @@ import clipper
 from clipper.benchmarks.tables import Ledger
 from clipper.engines import SemanticLoss
 from clipper.errors import FileError
-from clipper.training import Figures, Record, TrainConfig, train
+from clipper.training import EpochMetrics, Record, TrainConfig, train
 from tests.hardening.attack import Clippers, files_of_at_most, listing, refused
 
 LONG = "x" * 300
-RECORD = Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+RECORD = Record(TrainConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
 
 
 def learn(path: Path) -> Any:
@@ -129,7 +129,7 @@ def test_commands_refuse_places_where_nothing_can_be_written(clippers: Clippers,
 WRITER = """
 import sys, time
 from pathlib import Path
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record, TrainConfig
 from clipper.files import written_whole
 with written_whole(sys.argv[1], replace=True) as temporary:
     temporary.write_text("half")

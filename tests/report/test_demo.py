@@ -17,7 +17,7 @@ def comparison():
 def test_every_objective_sees_the_same_seeds(comparison):
     assert set(comparison.records) == set(METHODS)
     for records in comparison.records.values():
-        assert [record.config.seed for record in records] == [0, 1]
+        assert [record.config["seed"] for record in records] == [0, 1]
 
 
 def test_the_random_control_keeps_as_much_as_exact_on_a_frozen_encoder():

@@ -9,13 +9,13 @@ import pytest
 from clipper.errors import InputError
 from clipper.report.curves import accuracy_figure, by_epoch, kept_over_epochs, loss_figure
 from clipper.report.rows import forest_figure, kept_figure, overhead_figure
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record, TrainConfig
 
 pytest.importorskip("matplotlib")
 
 
 def a_run(accuracies: list[float | None], gold: float | None = 0.9, seconds: float = 1.0) -> Record:
-    epochs = [Figures(i, 2.0 / i, a, 0.7, gold, seconds, 0.1 * seconds) for i, a in enumerate(accuracies, start=1)]
+    epochs = [EpochMetrics(i, 2.0 / i, a, 0.7, gold, seconds, 0.1 * seconds) for i, a in enumerate(accuracies, start=1)]
     return Record(TrainConfig(epochs=len(epochs)), epochs)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from clipper import Clipper
 from clipper.engines import IsedLoss
-from clipper.training import Moment, train
+from clipper.training import Progress, train
 from tests.training.problems import TinyNet, problem
 
 
@@ -24,7 +24,7 @@ def main(weights: str, checkpoint: str | None = None) -> None:
     say("imported")
     begun = False
 
-    def watch(_: Moment) -> None:
+    def watch(_: Progress) -> None:
         nonlocal begun
         if not begun:
             say("training")

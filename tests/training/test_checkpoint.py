@@ -9,7 +9,7 @@ from clipper import Clipper
 from clipper.engines import IsedLoss, SampledSemanticLoss, SemanticLoss
 from clipper.errors import FileError
 from clipper.proximity import Pixels
-from clipper.training import Moment, train
+from clipper.training import Progress, train
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
 from tests.training.problems import TinyNet, problem, same_weights
 
@@ -19,7 +19,7 @@ class PullThePlugError(Exception):
 
 
 def interrupted_at(epoch: int, step: int):
-    def watch(moment: Moment) -> None:
+    def watch(moment: Progress) -> None:
         if (moment.epoch, moment.step) == (epoch, step) and not moment.ended:
             raise PullThePlugError
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from clipper.errors import FileError, InputError
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record, TrainConfig
 
-FIGURES = [Figures(1, 3.0, None, 0.8, None, 0.1, 0.01), Figures(2, 2.0, 0.5, 0.7, 0.9, 0.0, 0.0)]
+FIGURES = [EpochMetrics(1, 3.0, None, 0.8, None, 0.1, 0.01), EpochMetrics(2, 2.0, 0.5, 0.7, 0.9, 0.0, 0.0)]
 RECORD = Record(TrainConfig(engine="scallop", engine_options={"k": 5}, seed=7), FIGURES)
 
 

@@ -10,7 +10,7 @@ from clipper.benchmarks.datasets import Images
 from clipper.benchmarks.parts import clip_of, embeddings_of, engine_of, network_of, normalised, optimiser_of
 from clipper.benchmarks.speed import Progress
 from clipper.benchmarks.tasks import Task, draw
-from clipper.training import Figures, Samples, TrainConfig, train
+from clipper.training import EpochMetrics, Samples, TrainConfig, train
 from clipper.training.config import TrainObjective
 
 ENCODERS = ("trainable", "pixels")
@@ -39,7 +39,7 @@ def measure_overhead(
         replace(base, objective=objective, encoder=encoder) for encoder in ENCODERS for objective in OBJECTIVES
     ]
     task = draw(images, base.rule, samples, base.slots)
-    epochs: list[list[list[Figures]]] = [[] for _ in settings]
+    epochs: list[list[list[EpochMetrics]]] = [[] for _ in settings]
     for turn in range(rounds + 1):
         for i, config in enumerate(settings):
             figures = _two_epochs(replace(config, seed=turn), task, images.classes)
@@ -50,7 +50,7 @@ def measure_overhead(
     return [_row(config, figures, batches) for config, figures in zip(settings, epochs, strict=True)]
 
 
-def _two_epochs(config: TrainConfig, task: Task, classes: int) -> list[Figures]:
+def _two_epochs(config: TrainConfig, task: Task, classes: int) -> list[EpochMetrics]:
     network = network_of(config, classes)
     return train(
         network,
@@ -65,7 +65,7 @@ def _two_epochs(config: TrainConfig, task: Task, classes: int) -> list[Figures]:
     )
 
 
-def _row(config: TrainConfig, runs: list[list[Figures]], batches: int) -> dict[str, Any]:
+def _row(config: TrainConfig, runs: list[list[EpochMetrics]], batches: int) -> dict[str, Any]:
     second = [run[1] for run in runs]
     before = statistics.median(first.pruning_seconds - later.pruning_seconds for first, later in runs)
     shares = [_share(*run) for run in runs]
@@ -81,7 +81,7 @@ def _row(config: TrainConfig, runs: list[list[Figures]], batches: int) -> dict[s
     }
 
 
-def _share(first: Figures, later: Figures) -> float:
+def _share(first: EpochMetrics, later: EpochMetrics) -> float:
     """Pruning's share of a run of `RUN` epochs, of which all but the first are like the second."""
     pruning = first.pruning_seconds + (RUN - 1) * later.pruning_seconds
     return pruning / (first.seconds + (RUN - 1) * later.seconds)

@@ -21,7 +21,7 @@ from clipper.benchmarks.parts import (
     scene_networks,
 )
 from clipper.benchmarks.vqar.task import SceneTask
-from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
+from clipper.training import Callback, Record, Samples, TrainConfig, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 
@@ -31,7 +31,7 @@ def run(
     data_root: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
-    watch: Watch | None = None,
+    watch: Callback | None = None,
 ) -> Record:
     """Draw the samples, train, and say how it went; the same configuration gives the same result.
 
@@ -61,7 +61,7 @@ def run(
         passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )
-        return Record(config, passes[-1].history)
+        return Record(config.as_dict(), passes[-1].history)
     history = train(
         network,
         samples,
@@ -73,7 +73,7 @@ def run(
         optimiser=optimiser_of(config, network),
         **options,
     )
-    return Record(config, history)
+    return Record(config.as_dict(), history)
 
 
 def _options(config: TrainConfig) -> dict[str, Any]:

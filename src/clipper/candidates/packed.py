@@ -70,15 +70,13 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
     """
     left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
-    row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
-    start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
+    before = -torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
     rows, found = [], []
     for rank in range(min(k, candidates.most)):
-        peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
-        open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
-        first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
-        found.append(first < len(left))
-        rows.append(torch.where(found[-1], first, start))  # a sample without a further row points at its first
+        peak = segment_max(left, candidates)  # (n, …)
+        best = left == peak.index_select(0, candidates.sample)  # (Ω, …)
+        rows.append(-segment_max(torch.where(best, before, -len(left)), candidates))
+        found.append(peak > -torch.inf if rank else torch.ones_like(peak, dtype=torch.bool))
         left.scatter_(0, rows[-1], -torch.inf)
     return torch.stack(rows), torch.stack(found)
 

@@ -44,6 +44,7 @@ from clipper.candidates.packed import (
     segment_logsumexp,
     segment_max,
     segment_sum,
+    segment_top,
 )
 from clipper.errors import BudgetError, InputError
 
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from clipper.candidates.program import Labels, Sentence
 
 
+_FEW = 16
+"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 _CELLS = 1 << 26
@@ -409,6 +412,9 @@ class Candidates(CandidateSet):
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         values = candidate_log_probs(ranked(log_probs), self)
+        if k <= _FEW:
+            rows, found = segment_top(values, self, k)  # (k, n)
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, table
@@ -17,7 +18,7 @@ from clipper.cli.options import DataRoot
 from clipper.cli.outputs import writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import Figures, Moment, Record, TrainConfig, Watch, tensorboard
+from clipper.training import Callback, EpochMetrics, Progress, Record, TrainConfig, tensorboard
 from clipper.training.config import DataSet, EngineName, OptimiserName, Rule, TrainObjective, When
 from clipper.training.record import check_record
 
@@ -159,8 +160,8 @@ def _options(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _all(watches: list[Watch]) -> Watch:
-    def watch(moment: Moment) -> None:
+def _all(watches: list[Callback]) -> Callback:
+    def watch(moment: Progress) -> None:
         for each in watches:
             each(moment)
 
@@ -168,36 +169,36 @@ def _all(watches: list[Watch]) -> Watch:
 
 
 @contextmanager
-def _bar(epochs: int) -> Iterator[Watch]:
+def _bar(epochs: int) -> Iterator[Callback]:
     """A bar on standard error: epoch, loss, accuracy, shares, time left."""
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=errors, transient=True) as progress:
+    with ProgressBar(*columns, *times, console=errors, transient=True) as progress:
         bar = progress.add_task("training", total=None, figures="")
         accuracy: float | None = None
 
-        def watch(moment: Moment) -> None:
+        def watch(moment: Progress) -> None:
             nonlocal accuracy
-            accuracy = moment.figures.accuracy if moment.ended else accuracy
+            accuracy = moment.metrics.accuracy if moment.ended else accuracy
             progress.update(
                 bar,
                 description=f"epoch {moment.epoch}/{epochs}",
                 completed=(moment.epoch - 1) * moment.steps + moment.step,
                 total=epochs * moment.steps,
-                figures=_line(moment.figures, accuracy),
+                figures=_line(moment.metrics, accuracy),
             )
 
         yield watch
 
 
-def _line(figures: Figures, accuracy: float | None) -> str:
+def _line(figures: EpochMetrics, accuracy: float | None) -> str:
     parts = [f"loss {figures.loss:.3f}", f"accuracy {percent(accuracy)}", f"kept {percent(figures.retained)}"]
     return "  ".join([*parts, f"gold {percent(figures.gold)}"])
 
 
 def _show(record: Record, written: dict[str, str]) -> None:
     output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
-    if record.config.objective not in ("none", "gold") and record.last.retained == 1:
+    if record.config["objective"] not in ("none", "gold") and record.last.retained == 1:
         output.print("Pruning discarded nothing: no neighbour contradicts a candidate; try more neighbours (-k).")
     for what, path in written.items():
         output.print(f"{'record' if what == 'output' else what}: {path}", soft_wrap=True)

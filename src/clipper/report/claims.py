@@ -62,7 +62,7 @@ def _gain(entry: Entry, base: Entry) -> list[Claim]:
 
 def _encoder(entry: Entry) -> str:
     """What a frozen encoder of another name adds to the deviations."""
-    asked, done = entry.place.config.encoder, entry.records[0].config.encoder
+    asked, done = entry.place.config.encoder, entry.records[0].config["encoder"]
     return "" if asked == done else done
 
 
@@ -83,8 +83,8 @@ def verdict_of(published: float, low: float, high: float) -> str:
 
 
 def _paired(entry: Entry, base: Entry) -> list[float]:
-    ours = {record.config.seed: record.last.accuracy for record in entry.records}
-    theirs = {record.config.seed: record.last.accuracy for record in base.records}
+    ours = {record.config["seed"]: record.last.accuracy for record in entry.records}
+    theirs = {record.config["seed"]: record.last.accuracy for record in base.records}
     return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clipper.errors import InputError
 from clipper.report.figures import ACCENT, COLOURS, INK, MUTED, OCHRE, ORANGE, as_svg, plotting
-from clipper.training import Figures, Record
+from clipper.training import EpochMetrics, Record
 
 PALETTE = (ACCENT, ORANGE, INK, "#4a6fa5", OCHRE, "#8a5a9e", MUTED, "#5b8c3a")
 
@@ -20,7 +20,7 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
 
     Examples:
         >>> from clipper.training import TrainConfig
-        >>> runs = [Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> runs = [Record(TrainConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
         >>> accuracy_figure({"exact": runs})[:4]
         '<svg'
     """
@@ -84,12 +84,12 @@ def kept_over_epochs(record: Record) -> str:
         return as_svg(figure)
 
 
-def by_epoch(records: Sequence[Record], value: Callable[[Figures], float | None]) -> dict[int, list[float]]:
+def by_epoch(records: Sequence[Record], value: Callable[[EpochMetrics], float | None]) -> dict[int, list[float]]:
     """A value of each run that has it, by epoch, ascending.
 
     Examples:
         >>> from clipper.training import TrainConfig
-        >>> epochs = [Figures(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), Figures(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
+        >>> epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), EpochMetrics(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
         >>> by_epoch([Record(TrainConfig(), epochs)] * 2, lambda figures: figures.accuracy)
         {2: [0.5, 0.5]}
     """

@@ -19,6 +19,7 @@ from clipper.report.inspector import inspect
 from clipper.report.page import figure, html_table, paragraphs, write_page
 from clipper.report.sample import sample_figure
 from clipper.report.verdict import verdict
+from clipper.training.config import config_of
 
 COLUMNS = ["objective", "accuracy, %", "candidates kept, %", "gold labels kept, %"]
 
@@ -50,7 +51,7 @@ def write_demo_report(comparison: Comparison, rows: Sequence[Retention], folder:
 
 
 def _training_sections(comparison: Comparison) -> list[tuple[str, str]]:
-    config = comparison.records["none"][0].config
+    config = config_of(comparison.records["none"][0])
     curves = {method: comparison.curves(method) for method in comparison.records}
     setting = (
         f"The paper's settings: {config.optimiser}, learning rate {config.lr:g}, batches of {config.batch}, "

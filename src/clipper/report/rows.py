@@ -25,8 +25,8 @@ def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]
         published: the paper's mean and deviation by row, in per cent, as far as it has them.
 
     Examples:
-        >>> from clipper.training import Figures, TrainConfig
-        >>> runs = [Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> from clipper.training import EpochMetrics, TrainConfig
+        >>> runs = [Record(TrainConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
         >>> forest_figure({"semantic loss": runs}, {"semantic loss": (43.0, 14.0)})[:4]
         '<svg'
     """

@@ -27,6 +27,7 @@ from clipper.report.reliability import reliability
 from clipper.report.replay import glimpse, replay
 from clipper.report.scenes import scene_inspector
 from clipper.training import Record, TrainConfig
+from clipper.training.config import config_of
 
 _PHOTOGRAPHS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 NAMES: dict[str, list[str]] = {
@@ -72,7 +73,7 @@ def write_run_page(
         ...     "inspector" in (Path(folder) / "run.html").read_text(encoding="utf-8")
         True
     """
-    config = record.config
+    config = config_of(record)
     curves = [("How it learned", _curves(record))]
     if config.objective not in ("none", "gold"):
         caption = "Of the candidates, and of the samples whose gold labels are still a candidate. The gap between the "
@@ -102,8 +103,8 @@ def last_rows(record: Record) -> list[list[str]]:
     """The last epoch's figures in words.
 
     Examples:
-        >>> from clipper.training import Figures
-        >>> last_rows(Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
+        >>> from clipper.training import EpochMetrics
+        >>> last_rows(Record(TrainConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
         ['accuracy on the held-out set', '75.0 %']
     """
     last = record.last
@@ -126,7 +127,7 @@ def percent(share: float | None) -> str:
 def _curves(record: Record) -> str:
     measured = any(figures.accuracy is not None for figures in record.epochs)
     accuracy = "On images that the run never learned from; nothing was chosen by it."
-    shown = figure(accuracy_figure({record.config.objective: [record]}), accuracy) if measured else ""
+    shown = figure(accuracy_figure({record.config["objective"]: [record]}), accuracy) if measured else ""
     return shown + figure(loss_figure(record), "Mean over the samples.")
 
 

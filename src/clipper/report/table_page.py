@@ -16,6 +16,7 @@ from clipper.report.page import figure, html_table, paragraphs, terms, write_pag
 from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
 from clipper.report.run_page import sections_of, settings
 from clipper.report.table_html import results_table
+from clipper.training.config import config_of
 
 FEWEST = 3
 """Measurements that make a curve."""
@@ -104,7 +105,7 @@ def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[t
     pruned = [entry for entry in entries if entry.records and entry.values("retained")]
     sections: list[tuple[str, str]] = []
     for entry in sorted(pruned, key=lambda entry: entry.place.row.variant != "exact")[:1]:
-        settings_of = html_table(["setting", "value"], settings(entry.records[0].config.as_dict()))
+        settings_of = html_table(["setting", "value"], settings(entry.records[0].config))
         sections += [_section(entry, 0, data_root), (f"Configuration of {_whose(entry)}", settings_of)]
     joint = [entry for entry in pruned if entry.place.config.objective == "joint"]
     return sections + [_section(entry, 1, data_root) for entry in joint[:1]]
@@ -113,14 +114,14 @@ def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[t
 def _section(entry: Entry, place: int, data_root: str | Path | None) -> tuple[str, str]:
     """One of the sections about the pruning of an entry's first run."""
     try:
-        head, body = list(sections_of(entry.records[0].config, data_root=data_root).items())[place]
+        head, body = list(sections_of(config_of(entry.records[0]), data_root=data_root).items())[place]
     except ClipperError as error:  # the records are here, and the data they were made from may be elsewhere
         head, body = _HEADS[place], paragraphs([f"Not shown: {error}"])
     return f"{head}: {_whose(entry)}", body
 
 
 def _whose(entry: Entry) -> str:
-    return f"{entry.place.row.name}, {entry.place.column.name}, seed {entry.records[0].config.seed}"
+    return f"{entry.place.row.name}, {entry.place.column.name}, seed {entry.records[0].config['seed']}"
 
 
 def _records(entries: Sequence[Entry]) -> Records:

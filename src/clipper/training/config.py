@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clipper.arguments import MOST, MOST_SEED, real_number, whole_number
 from clipper.errors import InputError
+from clipper.training.record import Record
 
 Rule = Literal["sum", "max", "hwf", "align", "vqar"]
 DataSet = Literal["digits", "mnist", "cifar10", "hwf", "clips", "mugen", "scenes", "vqar"]
@@ -17,6 +18,8 @@ EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampl
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
 When = Literal["batch", "once"]
 OptimiserName = Literal["adamw", "adam", "sgd"]
+_LATER = {"names", "passes"}
+"""Fields that the first records do not have."""
 _OWN_DATA: dict[str, tuple[str, ...]] = {"hwf": ("hwf",), "align": ("clips", "mugen"), "vqar": ("scenes", "vqar")}
 """Rules that go with data sets of their own, and only with these."""
 _FROM_ZERO = ("seed", "bank", "per_sample")
@@ -124,6 +127,19 @@ class TrainConfig:
         if unknown:
             raise InputError(f"expected the fields {', '.join(sorted(known))}, got {', '.join(unknown)} too")
         return cls(**values)
+
+
+def config_of(record: Record) -> TrainConfig:
+    """The configuration of a benchmark run, read from its record.
+
+    Raises:
+        InputError: if the record is not one of a benchmark run, or lacks a field.
+    """
+    made = TrainConfig.from_dict(record.config)
+    missing = sorted(set(made.as_dict()) - set(record.config) - _LATER)
+    if missing:
+        raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")
+    return made
 
 
 def _check_options(options: Any) -> None:

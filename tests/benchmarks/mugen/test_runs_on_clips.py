@@ -21,7 +21,7 @@ from clipper.benchmarks.runs import run
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError
 from clipper.training import TrainConfig
-from clipper.training.calling import classify
+from clipper.training.adapters import classify
 from tests.machines import log_probs_for
 
 CLIPS = TrainConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)

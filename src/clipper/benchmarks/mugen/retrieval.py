@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clipper.benchmarks.mugen.task import ClipTask
 from clipper.candidates import Alignments
 from clipper.errors import InputError
-from clipper.training.iterated import look
+from clipper.training.adapters import predict
 
 CHOICES = (3, 10)
 """Texts to choose from for each video, and videos for each text: chance is one in three, and one in ten. The paper does
@@ -85,7 +85,7 @@ class ClipExam:
 
     def __call__(self, classifier: nn.Module) -> dict[str, float]:
         """`accuracy` of the frames, where gold is known; `vtr3` and `tvr3` of three choices, and so on."""
-        log_probs = look(classifier, self.task.inputs)
+        log_probs = predict(classifier, self.task.inputs)
         candidates, gold = self.task.candidates, self.task.gold
         found = {} if gold is None else {"accuracy": float((log_probs.argmax(2) == gold)[gold >= 0].double().mean())}
         for choices in self.choices:

@@ -42,7 +42,7 @@ def table_shown(name: str, ledger: Ledger, data_root: str | Path | None = None) 
     """
     if name != VQAR.name or not any(map(_has_own_scenes, ledger.records())):
         return TABLES[name] if name in TABLES else table_named(name, data_root)
-    if not any(record.config.data == "scenes" for record in ledger.records()):
+    if not any(record.config["data"] == "scenes" for record in ledger.records()):
         return VQAR
     return replace(
         VQAR,
@@ -59,4 +59,4 @@ def tables_of(ledger: Ledger) -> list[Table]:
 
 
 def _has_own_scenes(record: Record) -> bool:
-    return record.config.data == "vqar"
+    return bool(record.config["data"] == "vqar")

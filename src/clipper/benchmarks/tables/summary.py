@@ -71,7 +71,7 @@ class Entry:
         return {
             "row": self.place.row.name,
             "column": self.place.column.name,
-            "seeds": [record.config.seed for record in self.records],
+            "seeds": [record.config["seed"] for record in self.records],
             "measures": {measure: self._figures(measure) for measure in measures},
             "config": config,
         }

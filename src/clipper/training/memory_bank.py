@@ -30,20 +30,23 @@ class MemoryBank:
         self.ids = torch.empty(0, dtype=torch.long)
         self.embeddings = torch.empty(0)
 
-    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Pool, CandidateSet]:
+    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Tensor, Pool, CandidateSet]:
         """Where the batch `ids (n,)` looks for neighbours: itself, and the bank's other samples.
 
         Args:
             ids: the batch's samples.
             embedding: their embeddings, `(n, m, d)`.
             candidates: those of all samples, not only of the batch.
+
+        Returns:
+            The samples in the pool `(N,)`, the batch's first; their embeddings; and their candidates.
         """
         others, remembered = self._without(ids)
         members = torch.cat([ids, others])  # (N,)
         pool_candidates = candidates.batch(members)
         vectors = torch.cat([embedding.detach(), remembered]) if len(others) else embedding.detach()  # (N, m, d)
         own = torch.arange(len(ids), device=ids.device)
-        return Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
+        return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
 
     def remember(self, ids: Tensor, embedding: Tensor) -> None:
         """Note the embeddings `(n, m, d)` of the samples `ids (n,)`."""

@@ -8,15 +8,15 @@ from clipper.engines import SemanticLoss
 from clipper.errors import InputError
 from clipper.training import MemoryBank, train
 from clipper.training.samples import Samples
-from clipper.training.survivors import Survivors
+from clipper.training.schedule import PruningSchedule
 from tests.training.problems import TinyNet, problem
 
 CANDIDATES = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
 
 
-def survivors(bank: int) -> Survivors:
+def survivors(bank: int) -> PruningSchedule:
     samples = Samples(torch.zeros(3, 2, 1), CANDIDATES)
-    return Survivors(samples, Clipper(k=1, radius=0.5), None, once=False, bank=bank, seed=0)
+    return PruningSchedule(samples, Clipper(k=1, radius=0.5), None, once=False, bank=bank, seed=0)
 
 
 def test_a_batch_of_one_finds_its_neighbour_in_the_bank():

@@ -1,20 +1,143 @@
-"""Several classifiers as one: inputs of different kinds travel in one tensor, and each kind has its own network.
+"""Calling the user's parts: a classifier on a batch of samples, an engine, and several classifiers as one.
 
-A **packing** says how: an instance's row holds the number of its kind, then its input, flattened, then zeros. So a
-batch, a memory bank, a checkpoint or a neighbour search need not know that there are kinds.
+Inputs of different kinds travel in one tensor, and each kind has its own network. A **packing** says how: an instance's
+row holds the number of its kind, then its input, flattened, then zeros. So a batch, a memory bank, a checkpoint or a
+neighbour search need not know that there are kinds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from clipper.candidates import CandidateSet, Kind
-from clipper.errors import InputError
+from clipper.engines.base import Context, check_needs
+from clipper.errors import ClipperError, InputError, TrainingError
+
+
+@contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """Say whose fault it is when a part that the user brought fails; memory that is too small stays torch's error."""
+    try:
+        yield
+    except (ClipperError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError) as error:
+        raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """`log_probs (n, m, c)` and, if the classifier gives it, `embedding (n, m, d)`, from one forward pass.
+
+    Args:
+        classifier: maps `(instances, *shape)` to log-probabilities, alone or with an embedding.
+        inputs: `(n, m, *shape)`.
+        used: which slots to look at, `(n, m)` bool; the others' output is 0. All if not given.
+
+    Examples:
+        >>> log_probs, embedding = classify(nn.LogSoftmax(-1), torch.rand(5, 2, 10))
+        >>> log_probs.shape, embedding
+        (torch.Size([5, 2, 10]), None)
+    """
+    samples, slots = inputs.shape[:2]
+    instances = inputs.flatten(0, 1) if used is None else inputs[used]
+    with in_words(f"the classifier, given inputs of shape {tuple(instances.shape)},"):
+        output = classifier(instances)
+    log_probs, embedding = _taken_apart(output, len(instances))
+    if used is not None:
+        log_probs, embedding = _spread(log_probs, used), None if embedding is None else _spread(embedding, used)
+    embedding = None if embedding is None else embedding.reshape(samples, slots, embedding.shape[1])
+    return log_probs.reshape(samples, slots, log_probs.shape[1]), embedding
+
+
+def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
+    """What a classifier returned, if it is what it should be."""
+    pair = (output, None) if isinstance(output, Tensor) else output
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(x, Tensor | None) for x in pair):
+        raise InputError(
+            f"expected the classifier to return log_probs or (log_probs, embedding), got a {type(output).__name__}"
+        )
+    log_probs, embedding = pair
+    if log_probs is None or log_probs.ndim != 2 or len(log_probs) != instances or not log_probs.is_floating_point():
+        got = "None" if log_probs is None else f"{tuple(log_probs.shape)} of {log_probs.dtype}"
+        raise InputError(f"expected the classifier to return log-probabilities of shape ({instances}, c), got {got}")
+    if embedding is None:
+        return log_probs, None
+    if embedding.ndim < 2 or len(embedding) != instances or not embedding.is_floating_point():
+        raise InputError(
+            f"expected the classifier to return an embedding of shape ({instances}, d), "
+            f"got {tuple(embedding.shape)} of {embedding.dtype}"
+        )
+    return log_probs, embedding.flatten(1)
+
+
+def _spread(rows: Tensor, used: Tensor) -> Tensor:
+    """Rows of the used instances among zeros for the others, `(n*m, …)`."""
+    return rows.new_zeros(used.numel(), rows.shape[1]).index_copy(0, used.flatten().nonzero()[:, 0], rows)
+
+
+def losses_of(
+    engine: nn.Module,
+    log_probs: Tensor,
+    kept: CandidateSet,
+    *,
+    unpruned: CandidateSet,
+    embedding: Tensor | None,
+    targets: Tensor | None,
+) -> Tensor:
+    """The engine's loss of each sample, `(n,)`."""
+    context = Context(targets, None if embedding is None else embedding.detach(), unpruned)
+    check_needs(engine, context)
+    with in_words(f"the engine {type(engine).__name__}, called as engine(log_probs, candidates, context=Context(…)),"):
+        losses = engine(log_probs, kept, context=context)
+    if not isinstance(losses, Tensor):
+        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
+    if losses.shape != (kept.samples,):
+        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {tuple(losses.shape)}")
+    if not losses.requires_grad:
+        raise InputError(
+            "expected losses that depend on the classifier's weights, got constant ones: "
+            "neither the classifier nor the engine may detach what it computes"
+        )
+    return losses
+
+
+def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
+    """Raise a `TrainingError` that names the first sample with a value that is no finite number.
+
+    Args:
+        values: `(n, …)`; negative infinity is a fine log-probability, so only NaN stops there.
+        ids: the batch's samples, `(n,)`.
+        epoch: counted from 1.
+        what: "loss" or "log-probability".
+    """
+    broken = torch.isnan(values) if what == "log-probability" else ~torch.isfinite(values)
+    if not bool(broken.any()):
+        return
+    rows = broken.flatten(1).any(1) if broken.ndim > 1 else broken
+    first = int(rows.nonzero()[0])
+    worst = values.detach()[first].flatten()[broken[first].flatten()][0]
+    raise TrainingError(
+        f"the {what} of sample {int(ids[first])} is {float(worst)} in epoch {epoch} (so are {int(rows.sum())} of the "
+        f"batch's {len(ids)} samples); look at that sample's inputs and candidates, or lower the learning rate"
+    )
+
+
+@torch.no_grad()
+def predict(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
+    """The `log_probs (n, m, c)` of a trained classifier for inputs `(n, m, *shape)`; its mode is left as it was."""
+    training = classifier.training
+    classifier.eval()
+    try:
+        return torch.cat([classify(classifier, part)[0] for part in torch.split(inputs, chunk)])
+    finally:
+        classifier.train(training)
 
 
 @dataclass(frozen=True)
