@@ -73,7 +73,7 @@ class Alignments(Lattice):
         places, lengths = targets_and_lengths([len(text) for text in told], frames)
         _check_frames(told, lengths)
         longest = max(map(len, told))
-        graph, template = graph_of(*PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
+        graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
         rows = [[*text, *[-1] * (longest - len(text))] for text in told]
         return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 

@@ -313,16 +313,11 @@ def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
         )
 
 
-def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
-    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
-    expected = (candidates.samples, candidates.slots, candidates.classes)
-    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided:
-        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
-    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
-        raise InputError(
-            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
-            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
-        )
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet, *, any_samples: bool = False) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates; `any_samples` for any `n`."""
+    other = any_samples and isinstance(log_probs, Tensor) and log_probs.ndim
+    samples = len(log_probs) if other else candidates.samples
+    check_shape(log_probs, (samples, candidates.slots, candidates.classes))
     if log_probs.device != candidates.device:
         raise InputError(
             f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.device}; "
@@ -330,14 +325,14 @@ def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
         )
 
 
-def check_any_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
-    """As `check_log_probs`, for any number of samples, `(b, m, c)`."""
-    expected = (candidates.slots, candidates.classes)
-    dense = isinstance(log_probs, Tensor) and log_probs.layout == torch.strided and log_probs.is_floating_point()
-    if not dense or log_probs.device != candidates.device or log_probs.ndim != 3 or log_probs.shape[1:] != expected:
+def check_shape(log_probs: Tensor, expected: tuple[int, int, int]) -> None:
+    """`log_probs` must be a dense tensor of floating point and of the expected shape."""
+    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided or log_probs.is_meta:
+        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
         raise InputError(
-            f"expected log_probs of shape (b, {candidates.slots}, {candidates.classes}), floating point, on "
-            f"{candidates.device}, got {shown(log_probs)}"
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
         )
 
 

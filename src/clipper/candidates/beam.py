@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.base import check_choosable
+from clipper.candidates.base import check_choosable, check_shape
 from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
@@ -184,13 +184,7 @@ def _checked_machine(machine: Machine) -> Machine:
 
 
 def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
-    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided or log_probs.is_meta:
-        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
-    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
-        raise InputError(
-            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
-            f"got {tuple(log_probs.shape)} of {log_probs.dtype}"
-        )
+    check_shape(log_probs, expected)
     check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
     if known is None:
         return

@@ -5,29 +5,27 @@ This file knows nothing of embeddings, graphs of neighbours or losses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_number
 from clipper.candidates.base import (
     TemplateSet,
-    check_any_log_probs,
     check_log_probs,
     check_nonempty,
     outside_inference_mode,
 )
 from clipper.candidates.circuits import Compiled
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
-from clipper.candidates.packed import chosen, first_of_equals
+from clipper.candidates.packed import chosen, first_of_equals, ranked
 from clipper.candidates.propositions import Clauses, Proposition, from_clauses, read_dimacs
+from clipper.candidates.rules import domains_of_slots, targets_and_lengths
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
 
@@ -96,18 +94,23 @@ class Formula(TemplateSet):
         told = as_list(propositions, "propositions, one for each sample,")
         for wrong in (p for p in told if not isinstance(p, Proposition)):
             raise InputError(f"expected propositions such as has_label(0, 3) | has_label(1, 3), got {shown(wrong)}")
-        lengths = _lengths(slots, len(told))
+        _, lengths = targets_and_lengths(range(len(told)), slots)
         pairs = list(zip(told, lengths, strict=True))
         _check_size(max(lengths), classes, budget)
         distinct = list(dict.fromkeys(pairs))
-        taken = _domains(domains, max(lengths), kinds)
+        taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
+        _check_kinds(taken, kinds)
         _check(distinct, kinds)
         compiled = Compiled([p for p, _ in distinct], [taken[:length] for _, length in distinct], budget)
         place = {pair: i for i, pair in enumerate(distinct)}
         template = torch.tensor([place[pair] for pair in pairs])
         lengths_of = torch.tensor([length for _, length in distinct])
         made = cls(template, kinds, compiled=compiled, lengths_of=lengths_of)
-        _check_possible(made)
+        missing = (~made.possible()).nonzero()
+        if len(missing):
+            raise InputError(
+                f"sample {int(missing[0])}: nothing satisfies its formula; correct it, or leave the sample out"
+            )
         return made
 
     @classmethod
@@ -247,7 +250,7 @@ class Formula(TemplateSet):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         values = self.compiled.values(log_probs.double(), "log").exp()
         return values.index_select(1, self.template).to(log_probs.dtype)
 
@@ -263,7 +266,7 @@ class Formula(TemplateSet):
         What is left of a sample is kept as disjoint restrictions. The best of all their best candidates is the next
         one; its restriction is split, slot by slot, into those that differ from it first in this slot.
         """
-        logs = _ranked(log_probs)
+        logs = ranked(log_probs)
         sample = torch.arange(self.samples, device=self.device)
         allowed, found = self.mask, []
         for _ in range(k):
@@ -330,18 +333,6 @@ class Formula(TemplateSet):
         )
 
 
-def _lengths(slots: Any, samples: int) -> list[int]:
-    """How many slots each sample has."""
-    if not samples:
-        raise InputError("expected at least one proposition, got none")
-    if isinstance(slots, Sequence | np.ndarray) or (isinstance(slots, Tensor) and slots.ndim):
-        lengths = [whole_number(length, "slots", least=1) for length in as_list(slots, "slots")]
-        if len(lengths) != samples:
-            raise InputError(f"expected slots of each of {samples} samples, got {len(lengths)}")
-        return lengths
-    return [whole_number(slots, "slots", least=1)] * samples
-
-
 def _check_size(slots: int, classes: Classes, budget: Any) -> None:
     size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
     if size > most:
@@ -351,23 +342,14 @@ def _check_size(slots: int, classes: Classes, budget: Any) -> None:
         )
 
 
-def _domains(domains: Any, slots: int, kinds: tuple[Kind, ...]) -> list[list[int]]:
-    """The labels that each slot may take: some, all of one kind."""
-    if domains is None:
-        taken = [list(range(kinds[-1].stop))] * slots
-    else:
-        taken = [
-            [whole_number(v, "a label in domains=", 0, kinds[-1].stop - 1) for v in as_list(own, "a slot's domain")]
-            for own in as_list(domains, "domains")
-        ]
-    if len(taken) < slots:
-        raise InputError(f"expected domains of {slots} slots, got {len(taken)}")
-    for slot, domain in enumerate(taken):
-        if not domain or len({int(k) for k in kind_of_label(torch.tensor(domain), kinds)}) > 1:
+def _check_kinds(domains: Sequence[Sequence[int]], kinds: tuple[Kind, ...]) -> None:
+    """The labels of a slot must be of one kind."""
+    for slot, domain in enumerate(domains):
+        first, last = kind_of_label(torch.tensor([domain[0], domain[-1]]), kinds).tolist()
+        if first != last:
             raise InputError(
                 f"expected labels of one kind in slot {slot}; narrow it with domains=, got {shown(domain)}"
             )
-    return taken
 
 
 def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...]) -> None:
@@ -398,26 +380,6 @@ def _variables(variables: Any) -> list[tuple[int, int]]:
     if wrong is not None:
         raise InputError(f"expected a slot and a label for each variable, got {shown(wrong)}")
     return [(whole_number(s, "a slot", least=0), whole_number(v, "a label", least=0)) for s, v in pairs]
-
-
-def _check_possible(formula: Formula) -> None:
-    missing = (~formula.possible()).nonzero()
-    if len(missing):
-        raise InputError(
-            f"sample {int(missing[0])}: nothing satisfies its formula; correct it, or leave the sample out"
-        )
-
-
-def _ranked(log_probs: Tensor) -> Tensor:
-    """`log_probs (n, m, c)` in the same order, as numbers of which a candidate's sum is finite.
-
-    A candidate that the classifier rules out is still one, and taken where there is no better one: a label of -inf
-    counts for less than all finite labels of a candidate together. Powers of two leave all digits as they are.
-    """
-    slots = log_probs.shape[1]
-    scale = 2.0 ** -math.ceil(math.log2(4 * slots**2))
-    logs = log_probs.double() * scale
-    return logs.clamp(min=-2 * slots * scale * torch.finfo(torch.float64).max)
 
 
 def _first_of_largest(value: Tensor, sample: Tensor, samples: int) -> Tensor:

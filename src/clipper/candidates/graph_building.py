@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from clipper.arguments import shown, whole_number
 from clipper.candidates.kinds import Kind, kind_of_label
 from clipper.candidates.rules import (
-    Accept,
+    Machine,
     Step,
     accepted,
     check_longest,
@@ -23,11 +23,12 @@ from clipper.candidates.state_graph import StateGraph, trimmed
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
 
+BUDGET = 5_000_000
+"""Arcs that `Lattice.from_rule` follows before it asks for another way."""
+
 
 def graph_of(
-    start: Hashable,
-    step: Step,
-    accept: Accept,
+    machine: Machine,
     targets: Sequence[Hashable] | Tensor,
     slots: int | Sequence[int],
     kinds: tuple[Kind, ...],
@@ -40,7 +41,7 @@ def graph_of(
     pairs = list(zip(lengths, wanted, strict=True))
     templates = list(dict.fromkeys(pairs))
     taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
-    graph = expand(start, step, accept, templates, taken, kinds[-1].stop, budget)
+    graph = expand(machine, templates, taken, kinds[-1].stop, budget)
     place = {template: i for i, template in enumerate(templates)}
     template = torch.tensor([place[pair] for pair in pairs])
     _check_attained(graph, pairs, template)
@@ -79,14 +80,8 @@ def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], te
         )
 
 
-BUDGET = 5_000_000
-"""Arcs that `Lattice.from_rule` follows before it asks for another way."""
-
-
 def expand(
-    start: Hashable,
-    step: Step,
-    accept: Accept,
+    machine: Machine,
     templates: Sequence[tuple[int, Hashable]],
     domains: Sequence[Sequence[int]],
     classes: int,
@@ -95,20 +90,21 @@ def expand(
     """The states that lie on a way from the start to one of the templates, pairs of length and target.
 
     Examples:
-        >>> graph = expand(0, lambda total, label: total + label, lambda total: total, [(2, 1)], [range(3)] * 2, 3)
+        >>> from clipper.candidates.rules import SUM
+        >>> graph = expand(SUM, [(2, 1)], [range(3)] * 2, 3)
         >>> graph.sizes, graph.arcs  # from 0 by 0 or 1 to 0 or 1, from there to 1
         ((1, 2, 1), 4)
     """
     place: dict[tuple[int, Hashable], int] = {template: i for i, template in enumerate(templates)}
     deepest, arcs = len(domains), 0
-    states: list[Hashable] = [start]
+    states: list[Hashable] = [machine.start]
     tables: list[Tensor] = []
     ends = [torch.full((1,), -1)]
     for depth, domain in enumerate(domains, start=1):
         arcs += len(states) * len(domain)
         _check_budget(arcs, depth, deepest, budget)
-        table, states = _one_slot(states, step, domain)
-        ending = [place.get((depth, accepted(accept, state)), -1) for state in states]
+        table, states = _one_slot(states, machine.step, domain)
+        ending = [place.get((depth, accepted(machine.accept, state)), -1) for state in states]
         if depth == deepest:  # nothing follows: states that end alike are one
             table, states, ending = _merged_ends(table, states, ending)
         tables.append(table)

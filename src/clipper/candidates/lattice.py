@@ -16,7 +16,6 @@ from torch import Tensor
 from clipper.arguments import shown
 from clipper.candidates.base import (
     TemplateSet,
-    check_any_log_probs,
     check_log_probs,
     gold_labels,
     outside_inference_mode,
@@ -26,7 +25,7 @@ from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
 from clipper.candidates.lattice_sums import log_entropy, log_probability, masked, output_probabilities
 from clipper.candidates.packed import ranked
-from clipper.candidates.rules import Accept, Step
+from clipper.candidates.rules import Accept, Machine, Step
 from clipper.candidates.state_graph import (
     StateGraph,
     count_ways,
@@ -100,7 +99,7 @@ class Lattice(TemplateSet):
         kinds = kinds_of(classes)
         if isinstance(start, Tensor) or not isinstance(start, Hashable):
             raise InputError(f"expected a hashable start state, and no tensor, got {shown(start)}")
-        graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
+        graph, template = graph_of(Machine(start, step, accept), targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)
 
@@ -261,7 +260,7 @@ class Lattice(TemplateSet):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 

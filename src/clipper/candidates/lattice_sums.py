@@ -14,6 +14,8 @@ from torch.autograd.function import once_differentiable
 
 from clipper.candidates.state_graph import StateGraph, supported_labels, weights_of
 
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 SMALLEST = 1e-270
 """Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
 _ONE = 1.001
@@ -91,10 +93,6 @@ def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tens
     everyone = weight.new_zeros(graph.states + 1, columns)
     *by_depth, _ = torch.split(everyone, [*graph.sizes, 1])
     return everyone, by_depth, weight.new_empty(graph.widest, columns)
-
-
-def _with_dead_end(values: Tensor) -> Tensor:
-    return torch.nn.functional.pad(values, (0, 0, 0, 1))
 
 
 def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
@@ -190,13 +188,9 @@ class _OutputProbabilities(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         graph, weights, sums, dtype = ctx.kept
-        padded = _with_dead_end(grad.T.to(weights[0].dtype))
+        padded = torch.nn.functional.pad(grad.T.to(weights[0].dtype), (0, 0, 0, 1))
         seeds = {depth: padded.index_select(0, graph.ends[depth] % len(padded)) for depth in graph.depths}
         return backward(graph, weights, sums, seeds).permute(2, 0, 1).to(dtype), None
-
-
-LOW = -1e6
-"""Logarithms below this are centred first, because what is added to them would lose its digits."""
 
 
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 import re
 import subprocess
 import sys
@@ -21,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_list, shown, whole_number
+from clipper.arguments import as_list, real_number, shown, whole_number
 from clipper.candidates import clingo_worker
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
-from clipper.errors import BudgetError, FileError, InputError, SolverError, require
+from clipper.errors import BudgetError, InputError, SolverError, require
+from clipper.files import read_text
 
 PREDICATE = re.compile(r"_*[a-z][A-Za-z0-9_']*")
 """A predicate or a constant."""
@@ -171,15 +171,12 @@ class Shape:
 
     def job(self, labels: Labels, kinds: tuple[Kind, ...]) -> dict[str, Any]:
         """The shape as the worker reads it: the first label of each slot and the atoms of all, facts and sentences."""
-        slots = []
-        for kind, slot in zip(self.kinds(kinds), map(slot_of, self.slots), strict=True):
-            slots.append({"start": kind.start, "atoms": [slot.atom(term(label)) for label in labels[kind.name]]})
+        start = {kind.name: kind.start for kind in kinds}
+        slots = [
+            {"start": start[slot.kind], "atoms": [slot.atom(term(label)) for label in labels[slot.kind]]}
+            for slot in map(slot_of, self.slots)
+        ]
         return {"slots": slots, "facts": self.facts, "sentences": self.sentences}
-
-    def kinds(self, kinds: tuple[Kind, ...]) -> list[Kind]:
-        """The kind of each slot."""
-        by_name = {kind.name: kind for kind in kinds}
-        return [by_name[slot_of(text).kind] for text in self.slots]
 
     def where(self, line: int) -> str | None:
         """What stands in a line of the worker's text, counted from 1: slots, facts, sentences; None past these."""
@@ -269,47 +266,23 @@ def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], ti
         if done.returncode:
             last = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
             raise SolverError(f"clingo's process ended with exit code {done.returncode} and without an answer: {last}")
-    return {(frame["group"], frame["sentence"]): _rows(frame, codes, shapes, job) for frame, codes in frames
-            if "rows" in frame}  # fmt: skip
+    found = [(frame, codes, shapes[frame["group"]]) for frame, codes in frames if "rows" in frame]
+    return {(frame["group"], frame["sentence"]): _rows(frame, codes, shape, job) for frame, codes, shape in found}
 
 
-def _rows(frame: dict[str, Any], codes: np.ndarray, shapes: Sequence[Shape], job: dict[str, Any]) -> np.ndarray:
-    """The labels in an answer, `(rows, slots)`, or for "brave" slot and label, `(rows, 2)`; checked, each row once."""
-    slots = job["groups"][frame["group"]]["slots"]
-    brave = job["mode"] == "brave"
-    rows = codes.reshape(-1, 1 if brave else len(slots))
-    slot, label = np.divmod(rows, job["classes"])
-    start = np.array([own["start"] for own in slots])
-    stop = start + np.array([len(own["atoms"]) for own in slots])
-    fits = (slot >= 0) & (slot < len(slots))
-    if not brave:
-        fits &= slot == np.arange(len(slots))
-    if bool(fits.all()):
-        fits &= (start[slot] <= label) & (label < stop[slot])
-    differ = rows[1:] != rows[:-1]
-    first = differ.argmax(1) if len(rows) > 1 else np.zeros(0, int)  # rows come sorted: where they differ, they grow
-    place = np.arange(len(first))
-    grows = differ.any(1) & (rows[1:][place, first] > rows[:-1][place, first])
-    if not (bool(fits.all()) and bool(grows.all())):
-        raise SolverError(
-            f"{shapes[frame['group']].name(frame['sentence'])}: clingo's answer is not one label per slot"
-        )
+def _rows(frame: dict[str, Any], codes: np.ndarray, shape: Shape, job: dict[str, Any]) -> np.ndarray:
+    """The labels in an answer, `(rows, slots)`, or for "brave" slot and label, `(rows, 2)`."""
+    brave, slots = job["mode"] == "brave", len(shape.slots)
+    slot, label = np.divmod(codes.reshape(-1, 1 if brave else slots), job["classes"])
+    if not brave and (slot != np.arange(slots)).any():
+        raise SolverError(f"{shape.name(frame['sentence'])}: clingo's answer is not one label per slot")
     return np.concatenate([slot, label], 1) if brave else label
 
 
 def _file_of(theory: str | Path, folder: Path) -> tuple[Path, str | None]:
     """The file of a theory, and the folder whose files it may include."""
     if isinstance(theory, Path):
-        if not theory.is_file():
-            raise FileError(f"the theory {theory} is no file; pass the text itself as str, or the path of a file")
-        try:
-            readable(theory.read_text(encoding="utf-8"), f"the theory {theory}", includes=True)
-        except UnicodeDecodeError as error:
-            raise FileError(
-                f"the theory {theory} is no text in UTF-8 ({error.reason} at byte {error.start})"
-            ) from error
-        except OSError as error:
-            raise FileError(f"cannot read the theory {theory} ({error.strerror})") from error
+        readable(read_text(theory, "the theory"), f"the theory {theory}", includes=True)
         path = theory.resolve()
         return path, str(path.parent)
     path = folder / "theory.lp"
@@ -450,10 +423,8 @@ class Program:
             readable(self.theory, "a theory")
         object.__setattr__(self, "labels", _checked(self.labels))
         object.__setattr__(self, "slots", readable_slots(self.slots))
-        limit = self.time_limit
-        if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
-            raise InputError(f"expected a positive time limit in seconds, got {shown(limit)}")
-        object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else float(limit))
+        limit = real_number(self.time_limit, "the time limit in seconds", above=0, finite=False)
+        object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else limit)
 
     def candidates(
         self,

@@ -269,7 +269,8 @@ def only(graph: StateGraph, templates: Tensor) -> StateGraph:
 
     Examples:
         >>> from clipper.candidates.graph_building import expand
-        >>> graph = expand(0, lambda a, b: a + b, lambda a: a, [(2, 0), (2, 1), (2, 4)], [range(3)] * 2, 3)
+        >>> from clipper.candidates.rules import SUM
+        >>> graph = expand(SUM, [(2, 0), (2, 1), (2, 4)], [range(3)] * 2, 3)
         >>> graph.sizes, only(graph, torch.tensor([1])).sizes
         ((1, 3, 3), (1, 2, 1))
     """

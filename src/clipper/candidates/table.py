@@ -29,7 +29,6 @@ from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.base import (
     CandidateSet,
     allowed_by_slot,
-    check_any_log_probs,
     check_log_probs,
     check_nonempty,
     gold_labels,
@@ -408,7 +407,7 @@ class Candidates(CandidateSet):
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         return segment_sum(cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
