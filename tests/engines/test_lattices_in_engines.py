@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from clipper.candidates.machines import MAX, SUM, run
+from clipper.candidates.rules import MAX, SUM, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
