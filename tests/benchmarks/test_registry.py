@@ -49,7 +49,7 @@ def test_every_engine_learns_from_a_file(task: Path, engine: str) -> None:
 
 
 def test_a_file_has_the_benchmarks_encoder_for_joint_inference(task: Path) -> None:
-    record = run(RunConfig(rule=f"{task}:product7", slots=2, samples=60, epochs=1, objective="joint"))
+    record = run(RunConfig(rule=f"{task}:product7", slots=2, samples=16, epochs=1, objective="joint"))
     assert record.last.gold is not None
 
 
