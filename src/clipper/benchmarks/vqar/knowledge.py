@@ -14,7 +14,7 @@ from clipper.benchmarks.data.reading import read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Source, find, not_found, published
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.candidates import Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError, InputError
 
 CRIC = Source(
