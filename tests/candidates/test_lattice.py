@@ -256,7 +256,7 @@ def _answers(lattice: Lattice, log_probs: Tensor) -> list[Tensor]:
     listed, best = lattice.to_candidates(), lattice.top_k(log_probs, 4)
     return [
         listed.labels, listed.offsets, best.labels, best.offsets, lattice.support, lattice.possible(),
-        lattice.count_words(), lattice.log_probability(log_probs), lattice.marginals(log_probs),
+        torch.tensor(lattice.counts), lattice.log_probability(log_probs), lattice.marginals(log_probs),
         lattice.entropy(log_probs), lattice.output_probabilities(log_probs),
     ]  # fmt: skip
 

@@ -72,12 +72,7 @@ _CELLS = 1 << 23
 
 
 def draw(
-    graph: StateGraph,
-    template: Tensor,
-    logs: Tensor,
-    behind: list[Tensor],
-    column: Tensor,
-    generator: torch.Generator,
+    graph: StateGraph, template: Tensor, logs: Tensor, behind: list[Tensor], column: Tensor, generator: torch.Generator
 ) -> Tensor:
     """One candidate for each entry of `column (d,)`, with probability ∝ the product of its weights, `(d, m)`.
 

@@ -46,14 +46,16 @@ class Sentence:
     Examples:
         >>> Sentence("name(o1, animal), rel(on, o1, O2), not name(O2, dog)", slots=["name(o1, _)", "rel(_, o1, o2)"])
         Sentence(text='name(o1, animal), rel(on, o1, O2), not name(O2, dog)', facts='', slots=('name(o1, _)', 'rel(_, o1, o2)'))
+
+    Attributes:
+        text: the body of a rule in clingo's language; free variables are existential, "not" negates.
+        facts: facts, or rules, that hold for this sample only.
+        slots: the label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share.
     """  # noqa: E501
 
     text: str
-    """The body of a rule in clingo's language; free variables are existential, "not" negates."""
     facts: str = ""
-    """Facts, or rules, that hold for this sample only."""
     slots: Sequence[str] = ()
-    """The label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share."""
 
     def __post_init__(self) -> None:
         readable(self.text, "a sentence")
@@ -63,14 +65,17 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Slot:
-    """A label atom whose label is open."""
+    """A label atom whose label is open.
+
+    Attributes:
+        kind: the predicate, which is also the kind of label.
+        before: the arguments before the label, with their commas.
+        after: those after it.
+    """
 
     kind: str
-    """The predicate, which is also the kind of label."""
     before: str
-    """The arguments before the label, with their commas."""
     after: str
-    """Those after it."""
 
     def atom(self, label: str) -> str:
         """The atom with a label.
@@ -160,14 +165,17 @@ Labels = Mapping[str, Sequence[str | int]]
 
 @dataclass(eq=False)
 class Shape:
-    """Samples with the same slots and facts: they are grounded together."""
+    """Samples with the same slots and facts: they are grounded together.
+
+    Attributes:
+        sentences: the distinct ones.
+        samples: the first sample of each sentence.
+    """
 
     slots: tuple[str, ...]
     facts: str
     sentences: list[str] = field(default_factory=list)
-    """The distinct ones."""
     samples: list[int] = field(default_factory=list)
-    """The first sample of each sentence."""
 
     def job(self, labels: Labels, kinds: tuple[Kind, ...]) -> dict[str, Any]:
         """The shape as the worker reads it: the first label of each slot and the atoms of all, facts and sentences."""
@@ -407,16 +415,19 @@ class Program:
         Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
         >>> program.support(["total(2)"])[0].nonzero().flatten()
         tensor([0, 1, 2])
+
+    Attributes:
+        theory: the program's text, or the path of its file.
+        labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its
+            place.
+        slots: the slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`.
+        time_limit: seconds, for each call; infinite for none.
     """
 
     theory: str | Path
-    """The program's text, or the path of its file."""
     labels: Labels
-    """The labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its place."""
     slots: Sequence[str] = ()
-    """The slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`."""
     time_limit: float = TIME_LIMIT
-    """Seconds, for each call; infinite for none."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.theory, Path):
@@ -427,12 +438,7 @@ class Program:
         object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else limit)
 
     def candidates(
-        self,
-        samples: Sequence[Sentence | str],
-        *,
-        budget: int = BUDGET,
-        per_sample: int | None = None,
-        seed: int = 0,
+        self, samples: Sequence[Sentence | str], *, budget: int = BUDGET, per_sample: int | None = None, seed: int = 0
     ) -> Candidates:
         """The projections on the label atoms of all answer sets in which each sample's sentence holds.
 

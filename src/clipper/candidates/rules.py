@@ -17,14 +17,17 @@ Accept = Callable[[Any], Hashable]
 
 
 class Machine(NamedTuple):
-    """A rule that reads labels one after the other; unpack it into `Lattice.from_rule(*machine, targets, …)`."""
+    """A rule that reads labels one after the other; unpack it into `Lattice.from_rule(*machine, targets, …)`.
+
+    Attributes:
+        start: the state before the first label.
+        step: from a state and a label to the next state; None where the label cannot follow.
+        accept: from a state to the target of a sample that ends there; None where none can.
+    """
 
     start: Hashable
-    """The state before the first label."""
     step: Step
-    """From a state and a label to the next state; None where the label cannot follow."""
     accept: Accept
-    """From a state to the target of a sample that ends there; None where none can."""
 
 
 def run(machine: Machine, labels: Sequence[int]) -> Hashable:
