@@ -195,8 +195,8 @@ def test_an_emptied_sample_is_named() -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (lambda: Lattice.from_rule(0, lambda s, _: s + "x", lambda s: s, [1], 2, 3), "step failed on state 0 and lab"),
-        (lambda: Lattice.from_rule(0, lambda s, x: s + x, lambda s: [s], [1], 2, 3), "accept failed on state"),
+        (lambda: Lattice.from_rule(0, lambda s, _: s + "x", lambda s: s, [1], 2, 3), "step failed on 0 and 0"),
+        (lambda: Lattice.from_rule(0, lambda s, x: s + x, lambda s: [s], [1], 2, 3), "accept failed on"),
         (lambda: Lattice.from_rule(*SUM, [1], 2, 3, domains=[[0]]), "non-empty domain"),
         (lambda: Lattice.from_rule(*SUM, [1], 1, 3, domains=[[5]]), "labels 0 … 2 in the domain of slot 0"),
         (lambda: Lattice.from_rule(*SUM, [1, 2], [1], 3), "one positive number of slots per target"),

@@ -95,6 +95,13 @@ class Lattice(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: arcs to follow at most; equal states are followed once.
+
+        Returns:
+            The lattice of all samples.
+
+        Raises:
+            InputError: if nothing gives a sample's target, or `step` or `accept` fails.
+            BudgetError: if the machine has more arcs than the budget.
         """
         kinds = kinds_of(classes)
         if isinstance(start, Tensor) or not isinstance(start, Hashable):
@@ -110,6 +117,9 @@ class Lattice(TemplateSet):
 
         For rules that nobody wrote as a state machine. Samples may list the same candidates, in the same order, as
         they do where they have the same target; other samples must not share any. Targets are numbers from 0 on.
+
+        Raises:
+            InputError: if a candidate comes twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))

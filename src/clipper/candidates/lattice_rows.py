@@ -15,6 +15,9 @@ from clipper.candidates.state_graph import StateGraph, viable
 if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
 
+_CELLS = 1 << 23
+"""Draws times labels held at a time."""
+
 
 def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The labels of each sample's `k` best candidates, `(n, k, m)`, best first, and which there are, `(n, k)` bool.
@@ -65,10 +68,6 @@ def _traced(graph: StateGraph, template: Tensor, choices: list[Tensor], k: int) 
         labels.append(torch.where(depth < length, layer.labels[arc], -1))
         state = layer.next[state, arc].clamp(max=graph.sizes[depth + 1] - 1)  # past the end, any state will do
     return torch.stack(labels, dim=2)
-
-
-_CELLS = 1 << 23
-"""Draws times labels held at a time."""
 
 
 def draw(

@@ -104,6 +104,13 @@ class Candidates(CandidateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: label combinations to try at most.
+
+        Returns:
+            The candidates of all samples, in lexicographic order.
+
+        Raises:
+            InputError: if nothing gives a sample's target, or the rule fails.
+            BudgetError: if there are more combinations than the budget.
         """
         kinds = kinds_of(classes)
         labels, counts, shared = templates(rule, targets, slots, kinds[-1].stop, domains, budget)
@@ -138,6 +145,13 @@ class Candidates(CandidateSet):
             per_sample: draw so many candidates of each sample uniformly, where there are more.
             seed: of these draws.
 
+        Returns:
+            The candidates of all samples.
+
+        Raises:
+            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
+            BudgetError: if listing them would pass the budget, or the time limit.
+
         Examples:
             >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
             >>> slots = ["digit(x1, _)", "digit(x2, _)"]
@@ -168,7 +182,20 @@ class Candidates(CandidateSet):
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:
-        """Candidates as `labels (Ω, m)` and `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
+        """Candidates as tensors.
+
+        Args:
+            labels: `(Ω, m)`, a candidate each; -1 in unused slots.
+            sample: `(Ω,)`, the sample of each candidate, ascending from 0 without gaps.
+            classes: how many labels there are, or a mapping from kind to number.
+            samples: how many samples there must be, if given.
+
+        Returns:
+            The candidates, copied into the smallest type that fits.
+
+        Raises:
+            InputError: if shapes, ids or labels do not fit together.
+        """
         kinds = kinds_of(classes)
         labels, sample = whole_numbers(labels, "labels"), whole_numbers(sample, "sample ids").long()
         if labels.ndim != 2 or not labels.numel():
@@ -191,7 +218,12 @@ class Candidates(CandidateSet):
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
-        """Read what `write` wrote; `classes` only for Parquet files from elsewhere."""
+        """Read what `write` wrote; `classes` only for Parquet files from elsewhere.
+
+        Raises:
+            FileError: if the file is missing, damaged or of another format.
+            InputError: if what it holds are no candidates.
+        """
         from clipper.candidates.storage import read_candidates
 
         return read_candidates(path, classes)
@@ -323,7 +355,11 @@ class Candidates(CandidateSet):
         return start.to(torch.int32 if small else torch.int64).index_select(0, self.sample)
 
     def subset(self, keep: Tensor) -> Candidates:
-        """The candidates where `keep (Ω,)` is true; every sample must keep one."""
+        """The candidates where `keep (Ω,)` is true.
+
+        Raises:
+            InputError: if a sample would lose its last candidate.
+        """
         keep = as_tensor(keep, "keep").to(self.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
