@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clipper.benchmarks.tasks import hwf
+from clipper.benchmarks import hwf
 from clipper.candidates import Candidates, Formula, Lattice, Proposition, all_of, any_of, has_label
 from clipper.candidates.rules import HWF, MAX, SUM, Machine
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import (
     TABLES,
     Cell,
@@ -20,21 +21,20 @@ from clipper.benchmarks.tables import (
     deviations,
     gather,
     grid,
+    layout,
     summarise,
     table_named,
 )
-from clipper.benchmarks.tables.ablation import ABLATION
+from clipper.benchmarks.tables.catalogue import ABLATION, JOINT, SUM
 from clipper.benchmarks.tables.grid import run_cells
-from clipper.benchmarks.tables.pool import POOL
-from clipper.benchmarks.tables.total import SUM
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
-from clipper.training import EpochMetrics, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 
 TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
 
 
-def record_of(config: TrainConfig, accuracy: float = 0.5) -> Record:
+def record_of(config: RunConfig, accuracy: float = 0.5) -> Record:
     epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), EpochMetrics(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
     return Record(config, epochs, {"torch": "2"})
 
@@ -45,6 +45,11 @@ def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
     assert len({repr(place.config) for place in places}) == len(places)
     known = {(place.row.name, place.column.name) for place in places}
     assert set(table.published) <= known
+    assert {measure for figures in table.published.values() for measure in figures} <= set(table.measures)
+
+
+def test_every_published_figure_belongs_to_a_table():
+    assert set(layout._published()) == set(TABLES) - {"joint", "demo"}
 
 
 def test_the_ablation_shares_its_runs_with_the_first_table():
@@ -88,7 +93,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
 
 
 def test_a_quick_table_of_scenes_says_that_they_are_generated():
-    quick = Selection(quick=True).of(TABLES["vqar"])
+    quick = Selection(quick=True).of(table_named("vqar", "no-such-folder"))
     assert [column.name for column in quick.columns] == [
         f"generated scenes, {names} names, n=100" for names in (50, 100)
     ]
@@ -98,26 +103,26 @@ def test_a_quick_table_of_scenes_says_that_they_are_generated():
 
 def test_a_ledger_gives_back_what_was_noted(tmp_path):
     ledger = Ledger(tmp_path / "deep" / "records.jsonl")
-    records = [record_of(TrainConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
+    records = [record_of(RunConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
     for record in records:
         ledger.add(record)
     again = Ledger(ledger.path)
     assert [again.find(record.config) for record in records] == records
-    assert again.find(TrainConfig(seed=0)) is None
+    assert again.find(RunConfig(seed=0)) is None
 
 
 @pytest.mark.parametrize("cut", [1, 20, 300])
 def test_a_line_that_was_cut_off_costs_that_run_and_no_other(tmp_path, cut):
     ledger = Ledger(tmp_path / "records.jsonl")
     for seed in range(3):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
     ledger.path.write_bytes(ledger.path.read_bytes()[:-cut])
     after = Ledger(ledger.path)
-    assert [after.find(TrainConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
-    after.add(record_of(TrainConfig(seed=2), accuracy=0.7))
+    assert [after.find(RunConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
+    after.add(record_of(RunConfig(seed=2), accuracy=0.7))
     last = Ledger(ledger.path)
     assert len(last) == 3
-    assert last.find(TrainConfig(seed=2)).last.accuracy == 0.7
+    assert last.find(RunConfig(seed=2)).last.accuracy == 0.7
 
 
 def test_a_line_that_is_no_record_is_named(tmp_path):
@@ -130,7 +135,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path):
 def _add_many(path, first):
     ledger = Ledger(path)
     for seed in range(first, first + 40):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
 
 
 @pytest.mark.slow
@@ -276,11 +281,11 @@ def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
 
 
 def test_a_place_is_filled_with_fewer_samples_but_never_with_more(tmp_path: Path) -> None:
-    place = next(place for place in POOL.places() if place.column.name == "MNIST SUM-3, n=1,000")
+    place = next(place for place in JOINT.places() if place.column.name == "MNIST SUM-3, n=1,000")
     ledger = Ledger(tmp_path / "records.jsonl")
     for samples in (20_000, 1_500):
         ledger.add(record_of(replace(place.config, samples=samples, evaluate_every=1)))
-    entries = {entry.place.column.name: entry for entry in gather(POOL, ledger) if entry.place.row == place.row}
+    entries = {entry.place.column.name: entry for entry in gather(JOINT, ledger) if entry.place.row == place.row}
     assert not entries["MNIST SUM-3, n=1,000"].records
     many = next(entry for entry in gather(SUM, ledger) if entry.records)
     assert many.place.column.name == "MNIST SUM-3, all"

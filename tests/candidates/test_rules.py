@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from clipper.benchmarks.tasks import MACHINES, RULES
-from clipper.benchmarks.tasks import hwf as formulas
+from clipper.benchmarks import hwf as formulas
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.rules import HWF, Machine, alignment, run
+from clipper.candidates.rules import HWF, MAX, SUM, Machine, alignment, run
 from clipper.errors import InputError
 
 
-@pytest.mark.parametrize("name", ["sum", "max"])
-def test_a_machine_gives_what_its_rule_gives(name: str) -> None:
+@pytest.mark.parametrize(("machine", "rule"), [(SUM, sum), (MAX, max)])
+def test_a_machine_gives_what_its_rule_gives(machine: Machine, rule: Callable[..., int]) -> None:
     for row in itertools.product(range(4), repeat=3):
-        assert run(MACHINES[name], row) == RULES[name](row)
+        assert run(machine, row) == rule(row)
 
 
 @pytest.mark.parametrize("slots", [1, 3])

@@ -21,8 +21,9 @@ import pytest
 import torch
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Ledger
-from clipper.training import EpochMetrics, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 from tests.hardening.attack import EFFORT, ROOT, listing
 
 pytestmark = [
@@ -204,7 +205,7 @@ def test_a_killed_report_is_the_older_one_or_the_new_one(nursery, tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
     for seed in range(10):
         epochs = [EpochMetrics(i + 1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02) for i in range(50)]
-        ledger.add(Record(TrainConfig(data="mnist", seed=seed, evaluate_every=25), epochs, {"torch": "2"}))
+        ledger.add(Record(RunConfig(data="mnist", seed=seed, evaluate_every=25), epochs, {"torch": "2"}))
     command, path = ("results", "--records", tmp_path, "--to"), tmp_path / "results.md"
     seconds = nursery.run(*command, tmp_path / "whole.md")
     expected = (tmp_path / "whole.md").read_bytes()

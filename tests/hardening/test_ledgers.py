@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Ledger
 from clipper.errors import ClipperError, FileError
-from clipper.training import EpochMetrics, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 from tests.hardening.attack import EFFORT, ROOT, Clippers, answered, damaged, listing
 
 QUICK = ("table", "sum", "--quick", "--engine", "semantic", "--column", "SUM-3, n=100", "--variant", "none")
@@ -28,7 +29,7 @@ NESTED = b"[" * 100_000
 def record_of(seed: int, epochs: int = 3) -> Record:
     draws = random.Random(seed)
     figures = [EpochMetrics(i + 1, 3 * draws.random(), draws.random(), 0.5, 1.0, 1.0, 0.02) for i in range(epochs)]
-    return Record(TrainConfig(seed=seed, epochs=epochs), figures, {"torch": "2"})
+    return Record(RunConfig(seed=seed, epochs=epochs), figures, {"torch": "2"})
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +155,7 @@ def test_records_are_shown_without_their_data(clippers: Clippers, tmp_path):
 
 def test_runs_on_vqars_own_scenes_are_on_the_results_page(clippers: Clippers, tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
-    config = TrainConfig(
-        rule="vqar", data="vqar", names=50, samples=1000, epochs=30, evaluate_every=10, objective="none"
-    )
+    config = RunConfig(rule="vqar", data="vqar", names=50, samples=1000, epochs=30, evaluate_every=10, objective="none")
     epochs = [replace(record_of(0).last, epoch=i + 1, accuracy=0.4321) for i in range(30)]
     ledger.add(Record(config, epochs, {"torch": "2"}))
     ran = clippers.run("results", "--records", tmp_path, "--to", tmp_path / "results.md")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.engines import SemanticLoss
 from clipper.errors import ClipperError
 from clipper.training import (
@@ -23,7 +24,6 @@ from clipper.training import (
     Packing,
     Record,
     Samples,
-    TrainConfig,
     accuracy,
     train,
     train_iterated,
@@ -307,9 +307,9 @@ def test_the_smaller_parts_refuse_in_words_too(tmp_path):
         ("no record", lambda: Record.read(tmp_path / "none.json")),
         ("a folder", lambda: Record.read(tmp_path)),
         ("a bomb", lambda: Record.read(bad)),
-        ("a record to a folder", lambda: Record(TrainConfig(), [figures]).write(tmp_path)),
-        ("a record nowhere", lambda: Record(TrainConfig(), [figures]).write(tmp_path / "no" / "r.json")),
-        ("a long name", lambda: Record(TrainConfig(), [figures]).write(tmp_path / ("x" * 400))),
+        ("a record to a folder", lambda: Record(RunConfig(), [figures]).write(tmp_path)),
+        ("a record nowhere", lambda: Record(RunConfig(), [figures]).write(tmp_path / "no" / "r.json")),
+        ("a long name", lambda: Record(RunConfig(), [figures]).write(tmp_path / ("x" * 400))),
         ("figures of nothing", lambda: EpochMetrics.from_dict({"epoch": 1, "loss": NAN})),
     ]
     check_all_refused(calls)

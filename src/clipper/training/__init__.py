@@ -1,7 +1,6 @@
 """Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
 
 from clipper.training.adapters import Classifiers, Encoders, Packing
-from clipper.training.config import TrainConfig
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.iterated import Pass, train_iterated
 from clipper.training.loop import History, train
@@ -15,6 +14,6 @@ from clipper.training.trainer import Callback, Progress
 
 __all__ = [
     "Callback", "Classifiers", "Encoders", "EpochMetrics", "Evaluator", "History", "Inspection", "Inspector",
-    "MemoryBank", "Packing", "Pass", "Progress", "PruningSchedule", "Record", "Samples", "TrainConfig", "accuracy",
+    "MemoryBank", "Packing", "Pass", "Progress", "PruningSchedule", "Record", "Samples", "accuracy",
     "tensorboard", "train", "train_iterated",
 ]  # fmt: skip

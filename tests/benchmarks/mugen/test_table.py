@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Cell, Ledger, Selection, summarise, table_named
 from clipper.benchmarks.tables.summary import NAMES
 from clipper.report.run_page import last_rows
 from clipper.report.table_text import markdown
-from clipper.training import EpochMetrics, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 
 SMALL = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("n=500",))
 
@@ -47,16 +48,16 @@ def test_the_chance_level_and_the_paper_stand_beside_the_figures(tmp_path: Path)
 
 
 def test_a_runs_last_rows_name_the_chance_level() -> None:
-    record = Record(TrainConfig(), [EpochMetrics(1, 2.0, 0.75, 0.3, 0.9, 1.0, 0.1, {"vtr3": 0.5})], {})
+    record = Record(RunConfig(), [EpochMetrics(1, 2.0, 0.75, 0.3, 0.9, 1.0, 0.1, {"vtr3": 0.5})], {})
     assert ["video → text of 3, % (chance 33.3)", "50.0 %"] in last_rows(record)
 
 
 def test_records_without_retrieval_stay_as_they_are(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "records.jsonl")
-    record = Record(TrainConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)], {})
+    record = Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)], {})
     ledger.add(record)
     assert "scores" not in json.loads((tmp_path / "records.jsonl").read_text())["epochs"]
-    assert Ledger(tmp_path / "records.jsonl").find(TrainConfig()) == record
+    assert Ledger(tmp_path / "records.jsonl").find(RunConfig()) == record
 
 
 def test_every_engine_is_tried_with_every_pruning_and_both_sizes() -> None:

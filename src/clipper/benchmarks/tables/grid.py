@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -22,11 +22,13 @@ from pathlib import Path
 
 import torch
 
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.benchmarks.runs import run
-from clipper.benchmarks.tables.layout import Cell
+from clipper.benchmarks.tables.layout import Cell, Place
 from clipper.benchmarks.tables.ledger import Ledger
+from clipper.benchmarks.tables.summary import Entry
 from clipper.files import claimed, make_folder
-from clipper.training import Record, TrainConfig
+from clipper.training import Inspection, Record
 
 LONG = 2_000
 """Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
@@ -36,12 +38,17 @@ PATIENCE = 0.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """A cell that has come to an end."""
+    """A cell that has come to an end.
+
+    Attributes:
+        cell: the run.
+        record: what came out; None if it could not be run.
+        problem: why there is no record.
+    """
 
     cell: Cell
     record: Record | None
     problem: str | None = None
-    """Why there is no record."""
 
 
 def run_cells(
@@ -54,6 +61,8 @@ def run_cells(
 ) -> list[Outcome]:
     """Run the cells that the ledger does not have, several at a time; return those that could not be run.
 
+    The first seed of each of the `inspected_places` writes what the pruning inspector shows beside the ledger.
+
     Args:
         cells: the runs of a table; the same configuration is run once.
         ledger: where finished runs are noted.
@@ -62,7 +71,9 @@ def run_cells(
         watch: told of every cell that ends.
     """
     ledger.refresh()
-    grid = _Grid(ledger, jobs, data_root, watch)
+    cells = list(cells)
+    inspected = [(place, place.row.first_seed) for place in inspected_places(cell.place for cell in cells)]
+    grid = _Grid(ledger, jobs, data_root, watch, inspected)
     grid.waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
     with grid.stopped_at_once():
         while grid.waiting or grid.running:
@@ -89,6 +100,7 @@ class _Grid:
     jobs: int
     data_root: str | Path | None
     watch: Callable[[Outcome], None]
+    inspected: list[tuple[Place, int]]
     waiting: dict[str, Cell] = field(default_factory=dict)
     workers: list[_Worker] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
@@ -132,7 +144,7 @@ class _Grid:
         free = next((worker for worker in self.workers if worker.cell is None), None)
         worker = free or self._hired()
         worker.cell, worker.claim = cell, claim
-        worker.answers.send(cell.config)
+        worker.answers.send((cell.config, (cell.place, cell.seed) in self.inspected))
 
     def _hired(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -185,30 +197,58 @@ def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> No
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
     while True:
-        answers.send(_run(answers.recv(), data_root, folder))
+        config, inspected = answers.recv()
+        answers.send(_run(config, inspected, data_root, folder))
 
 
-def _run(config: TrainConfig, data_root: str | Path | None, folder: Path) -> Record | str:
+def _run(config: RunConfig, inspected: bool, data_root: str | Path | None, folder: Path) -> Record | str:
     """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
+    inspection = _inspection_of(config, folder) if inspected else None
     try:
-        if checkpoint is not None:
-            make_folder(checkpoint.parent)
-        return run(config, data_root=data_root, checkpoint=checkpoint)
+        for file in (checkpoint, inspection):
+            if file is not None:
+                make_folder(file.parent)
+        return run(config, data_root=data_root, checkpoint=checkpoint, inspection=inspection)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
 
-def _claim_of(config: TrainConfig, ledger: Path) -> Path:
+def _claim_of(config: RunConfig, ledger: Path) -> Path:
     """The lock of a run, beside the ledger."""
     return ledger.parent / f".{ledger.name}.{_short_name(config)}.claim"
 
 
-def checkpoint_of(config: TrainConfig, folder: Path) -> Path:
+def checkpoint_of(config: RunConfig, folder: Path) -> Path:
     """Where a long run keeps its state until it is finished."""
     return folder / "checkpoints" / f"{_short_name(config)}.pt"
 
 
-def _short_name(config: TrainConfig) -> str:
+def _inspection_of(config: RunConfig, folder: Path) -> Path:
+    """Where a run leaves what the pruning inspector shows."""
+    return folder / "inspections" / f"{_short_name(config)}.json"
+
+
+def inspected_places(places: Iterable[Place]) -> list[Place]:
+    """The places whose pruning the page of a table looks into: the first exact one, or else the first; and joint."""
+    pruned = [place for place in places if place.config.objective not in ("none", "gold")]
+    exact = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
+    joint = [place for place in pruned if place.config.objective == "joint"][:1]
+    return exact + [place for place in joint if place not in exact]
+
+
+def inspections_of(entries: Sequence[Entry], folder: Path) -> dict[str, Inspection]:
+    """What the runs of a table left for the pruning inspector, by what it is of."""
+    done = {f"{e.place.row.name}, {e.place.column.name}": e for e in entries if e.records}
+    shown = inspected_places(entry.place for entry in done.values())
+    files = {
+        f"{name}, seed {entry.records[0].config['seed']}": _inspection_of(config_of(entry.records[0]), folder)
+        for name, entry in done.items()
+        if entry.place in shown
+    }
+    return {whose: Inspection.read(file) for whose, file in files.items() if file.exists()}
+
+
+def _short_name(config: RunConfig) -> str:
     return blake2b(repr(config).encode(), digest_size=8).hexdigest()

@@ -12,10 +12,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
-from clipper.training import EpochMetrics, Record, TrainConfig
-from clipper.training.config import config_of
+from clipper.training import EpochMetrics, Record
 from clipper.training.record import from_parts
 
 FORMAT = "clipper ledger 2"
@@ -35,11 +35,11 @@ class Ledger:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> record = Record(TrainConfig(seed=3), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+        >>> record = Record(RunConfig(seed=3), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
         >>> with TemporaryDirectory() as folder:
         ...     Ledger(Path(folder) / "runs.jsonl").add(record)
         ...     again = Ledger(Path(folder) / "runs.jsonl")
-        ...     again.find(TrainConfig(seed=3)) == record, again.find(TrainConfig(seed=4))
+        ...     again.find(RunConfig(seed=3)) == record, again.find(RunConfig(seed=4))
         (True, None)
     """
 
@@ -72,7 +72,7 @@ class Ledger:
         except OSError as error:
             raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
-    def find(self, config: TrainConfig | Mapping[str, Any]) -> Record | None:
+    def find(self, config: RunConfig | Mapping[str, Any]) -> Record | None:
         """The record of a run, if it is finished."""
         return self._records.get(_key(config))
 
@@ -102,7 +102,7 @@ def _is_cut_off(line: bytes) -> bool:
     return bool(line) and not whole and line[: len(start)] == start[: len(line)]
 
 
-def _key(config: TrainConfig | Mapping[str, Any]) -> str:
+def _key(config: RunConfig | Mapping[str, Any]) -> str:
     return json.dumps(dict(config) if isinstance(config, Mapping) else config.as_dict(), sort_keys=True)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables.layout import Column, Row, Table
-from clipper.benchmarks.tables.vqar import column_name
 from clipper.errors import InputError
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
-from clipper.training import TrainConfig
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
 
@@ -20,7 +20,7 @@ class Selection:
     """Everything by default; names select, numbers change.
 
     Examples:
-        >>> from clipper.benchmarks.tables.total import SUM
+        >>> from clipper.benchmarks.tables.catalogue import SUM
         >>> small = Selection(engines=("dolphin",), variants=("none", "exact"), columns=("SUM-3, n=100",), seeds=2)
         >>> len(list(small.of(SUM).cells()))
         4
@@ -69,24 +69,23 @@ class Selection:
         return replace(column, base=base, options=options)
 
 
-def _quick(base: TrainConfig) -> TrainConfig:
-    """The same task on the embedded digits, as far as 1,198 of them go; others have their own data."""
-    data: Any = base.data if base.rule in ("hwf", "align", "vqar") else "digits"
-    samples = min(base.samples, 100, 1_198 // base.slots if data == "digits" else 100)
-    return replace(base, data=data, samples=samples, epochs=QUICK_EPOCHS, evaluate_every=1)
+def _quick(base: RunConfig) -> RunConfig:
+    small = benchmark_named(base.rule).quick(base)
+    return replace(small, epochs=QUICK_EPOCHS, evaluate_every=1)
 
 
 def _distinct(columns: list[Column]) -> list[Column]:
-    """Columns that became the same task are one."""
+    """Columns that became the same task are one, and are called by it."""
     first: dict[str, Column] = {}
     for column in columns:
         first.setdefault(repr(column.base), column)
-    return [replace(column, name=_task(column.base)) for column in first.values()]
+    return [replace(column, name=_task(column)) for column in first.values()]
 
 
-def _task(config: TrainConfig) -> str:
-    if config.rule == "vqar":
-        return column_name(config)
+def _task(column: Column) -> str:
+    config, (task, size, _) = column.base, column.name.partition(", n=")
+    if size and config.data != "digits":  # the same task on fewer samples
+        return f"{task}, n={config.samples}"
     batch = "" if config.batch == 64 else f", batch {config.batch}"
     return f"{config.data} {config.rule.upper()}-{config.slots}, n={config.samples}{batch}"
 
