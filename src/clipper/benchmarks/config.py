@@ -101,7 +101,7 @@ class RunConfig:
             hint, value, limits = hints[entry.name], getattr(self, entry.name), entry.metadata
             if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
                 raise InputError(f"expected {entry.name} to be one of {', '.join(get_args(hint))}, got {value!r}")
-            if hint is str and not (isinstance(value, str) and value):
+            if hint is str and not isinstance(value, str):
                 raise InputError(f"expected {entry.name} to be a name, got {value!r}")
             if hint is int or (hint == int | None and value is not None):
                 whole = whole_number(value, entry.name, limits.get("least", 1), limits.get("most", MOST))

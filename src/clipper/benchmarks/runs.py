@@ -17,11 +17,12 @@ from clipper.candidates import Candidates
 from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
+from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
 from clipper.pruning.joint import NEIGHBOURS
-from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
+from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -50,7 +51,7 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
-        inspection: where to write what the pruning inspector shows; a run that prunes nothing writes none.
+        inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
     Examples:
         >>> record = run(RunConfig(samples=20, slots=2, epochs=2, objective="exact"))
@@ -66,29 +67,31 @@ def run(
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
     options |= {"held_out": benchmark.evaluate, "watch": watch}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
+    if config.objective != "gold" and (inspection or checkpoint):  # a page may be asked for later
+        told, names = benchmark.target_names, benchmark.label_names
+        options["inspect"] = Inspector(names=names, slot=benchmark.slot, targets=told, pictures=benchmark.pictures)
     samples = samples_of(config, benchmark)
-    if inspection is not None and clip is not None:
-        options["inspect"] = Inspector(
-            names=benchmark.label_names,
-            slot=benchmark.slot,
-            targets=benchmark.target_names,
-            pictures=benchmark.pictures,
-        )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
-        history = train_iterated(
+        passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
-        )[-1].history
-    else:
-        once = clip is not None and (config.when == "once" or config.objective == "joint")
-        bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
-        history = train(
-            network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser,
-            **options,
-        )  # fmt: skip
-    if inspection is not None and history.inspection is not None:
-        history.inspection.write(inspection)
-    return history.record(config)
+        )
+        return _recorded(config, benchmark, passes[-1].history, inspection)
+    once = clip is not None and (config.when == "once" or config.objective == "joint")
+    bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
+    history = train(
+        network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
+    )
+    return _recorded(config, benchmark, history, inspection)
+
+
+def _recorded(config: RunConfig, benchmark: Benchmark, history: History, inspection: str | Path | None) -> Record:
+    """The run's record; what the inspector shows of it is written where it is asked for."""
+    seen = history.inspection
+    if inspection is not None and seen is not None:
+        make_folder(Path(inspection).parent)
+        replace(seen, notes=[*seen.notes, *filter(None, [benchmark.note])]).write(inspection)
+    return Record(config.as_dict(), history)
 
 
 def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:

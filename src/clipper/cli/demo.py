@@ -36,7 +36,7 @@ def demo(
         failed = run_missing(table, ledger)
         entries = summarise(table, ledger)
         with errors.status("writing the report"):
-            write_table_page(table, entries, page, inspections_of(entries, out))
+            write_table_page(table, entries, page, inspections_of(table, out))
     print_table(table, entries)
     output.print(f"report: {page}", soft_wrap=True)
     report_failed(failed)

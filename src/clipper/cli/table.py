@@ -23,6 +23,7 @@ from clipper.benchmarks.tables import (
     table_shown,
 )
 from clipper.benchmarks.tables.grid import Outcome, inspections_of, run_cells
+from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
 from clipper.cli.options import MOST, DataRoot, writable
@@ -30,9 +31,6 @@ from clipper.errors import InputError, require
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
-
-LEDGER = "records.jsonl"
-"""The finished runs of all tables, in their folder."""
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +80,7 @@ def table(
         failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
-            written = write_table(chosen, entries, out, inspections_of(entries, out))
+            written = write_table(chosen, entries, out, inspections_of(chosen, out))
     if json:
         print_json(written.document)
     else:
@@ -94,7 +92,7 @@ def table(
 def opened(folder: Path) -> Ledger:
     """The folder's ledger; says which lines were cut off, and before the work what intervals will need."""
     require("scipy.special", extra="benchmarks")
-    ledger = Ledger(folder / LEDGER)
+    ledger = Ledger(folder / RECORDS)
     if ledger.cut_off:
         errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
     return ledger
@@ -111,7 +109,8 @@ def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_roo
 
         watch(None)
         try:
-            return run_cells(cells, ledger, jobs=jobs or os.cpu_count() or 1, data_root=data_root, watch=watch)
+            processes, inspected = jobs or os.cpu_count() or 1, chosen.inspected()
+            return run_cells(cells, ledger, jobs=processes, data_root=data_root, watch=watch, inspected=inspected)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",

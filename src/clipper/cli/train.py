@@ -7,7 +7,6 @@ import json as jsonlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -70,13 +69,13 @@ def train(
     options["engine_options"] = _engine_options(options["engine_options"])
     config = RunConfig(**options, data_root=data_root)
     path = out or Path("runs") / f"{_name(config)}.json"
-    inspection = path.with_suffix(".inspection.json")
+    inspection = path.with_suffix(".inspection.json") if report else None
     with writable(*_checked(path, report, tensorboard_folder)):  # before the hours of training, not after them
         record = _run(config, path, inspection, checkpoint_steps, tensorboard_folder)
     written = {"output": str(path)}
     if report is not None:
         with errors.status("writing the report"):
-            write_run_page(record, report, Inspection.read(inspection) if inspection.exists() else None)
+            write_run_page(record, report, Inspection.read(inspection) if inspection and inspection.exists() else None)
         written["report"] = str(report)
     if json:
         print_json({**written, **record.as_dict()})
@@ -85,7 +84,11 @@ def train(
 
 
 def _run(
-    config: RunConfig, path: Path, inspection: Path, checkpoint_steps: int | None, tensorboard_folder: Path | None
+    config: RunConfig,
+    path: Path,
+    inspection: Path | None,
+    checkpoint_steps: int | None,
+    tensorboard_folder: Path | None,
 ) -> Record:
     check_record(path, config)
     checkpoint = path.with_suffix(".pt")
@@ -104,7 +107,7 @@ def _run(
                 checkpoint=checkpoint,
                 checkpoint_steps=checkpoint_steps,
                 watch=watch,
-                inspection=inspection if find_spec("PIL") else None,  # so that a page can be made of it later, too
+                inspection=inspection,
             )
         except KeyboardInterrupt:
             errors.print(f"interrupted; the same command goes on from {checkpoint}", soft_wrap=True)
@@ -122,7 +125,7 @@ def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -
         if report.suffix != ".html":
             raise InputError(f"expected --report to end in .html, got {report}")
         require("matplotlib", extra="report")
-        files.append(report)
+        files += [report, path.with_suffix(".inspection.json")]
     if tensorboard_folder is not None:
         files.append(tensorboard_folder / "events")
     return files

@@ -32,8 +32,8 @@ def write_inspector(inspection: Inspection, path: str | Path, title: str = "What
 def idea(inspection: Inspection) -> str:
     """How pruning works, in a reader's words."""
     return (
-        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour contradicts "
-        "the candidates whose label that neighbour could not have; the chosen edges strike them out."
+        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour "
+        "contradicts the candidates whose label that neighbour could not have; the chosen edges strike them out."
     )
 
 

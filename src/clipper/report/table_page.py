@@ -106,7 +106,7 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
     done = [
         column.name
         for column in table.columns
-        if any(entry.place.column == column and entry.records for entry in entries)
+        if any(entry.place.column.name == column.name and entry.records for entry in entries)
     ]
     if len(table.measures) > 1:
         heads = [NAMES[measure] for measure in table.measures]

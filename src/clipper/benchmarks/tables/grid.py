@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -22,11 +22,10 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.config import RunConfig, config_of
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
-from clipper.benchmarks.tables.layout import Cell, Place
+from clipper.benchmarks.tables.layout import Cell, Table
 from clipper.benchmarks.tables.ledger import Ledger
-from clipper.benchmarks.tables.summary import Entry
 from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
 
@@ -58,10 +57,9 @@ def run_cells(
     jobs: int,
     data_root: str | Path | None = None,
     watch: Callable[[Outcome], None] = lambda _: None,
+    inspected: Iterable[Cell] = (),
 ) -> list[Outcome]:
     """Run the cells that the ledger does not have, several at a time; return those that could not be run.
-
-    The first seed of each of the `inspected_places` writes what the pruning inspector shows beside the ledger.
 
     Args:
         cells: the runs of a table; the same configuration is run once.
@@ -69,11 +67,10 @@ def run_cells(
         jobs: processes; each computes with one thread.
         data_root: the folder with the data sets, if not in the usual places.
         watch: told of every cell that ends.
+        inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
     """
     ledger.refresh()
-    cells = list(cells)
-    inspected = [(place, place.row.first_seed) for place in inspected_places(cell.place for cell in cells)]
-    grid = _Grid(ledger, jobs, data_root, watch, inspected)
+    grid = _Grid(ledger, jobs, data_root, watch, {repr(cell.config) for cell in inspected})
     grid.waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
     with grid.stopped_at_once():
         while grid.waiting or grid.running:
@@ -100,7 +97,7 @@ class _Grid:
     jobs: int
     data_root: str | Path | None
     watch: Callable[[Outcome], None]
-    inspected: list[tuple[Place, int]]
+    inspected: set[str]
     waiting: dict[str, Cell] = field(default_factory=dict)
     workers: list[_Worker] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
@@ -144,7 +141,7 @@ class _Grid:
         free = next((worker for worker in self.workers if worker.cell is None), None)
         worker = free or self._hired()
         worker.cell, worker.claim = cell, claim
-        worker.answers.send((cell.config, (cell.place, cell.seed) in self.inspected))
+        worker.answers.send((cell.config, repr(cell.config) in self.inspected))
 
     def _hired(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -197,19 +194,18 @@ def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> No
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
     while True:
-        config, inspected = answers.recv()
-        answers.send(_run(config, inspected, data_root, folder))
+        config, inspect = answers.recv()
+        answers.send(_run(config, inspect, data_root, folder))
 
 
-def _run(config: RunConfig, inspected: bool, data_root: str | Path | None, folder: Path) -> Record | str:
+def _run(config: RunConfig, inspect: bool, data_root: str | Path | None, folder: Path) -> Record | str:
     """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
-    inspection = _inspection_of(config, folder) if inspected else None
     try:
-        for file in (checkpoint, inspection):
-            if file is not None:
-                make_folder(file.parent)
+        if checkpoint is not None:
+            make_folder(checkpoint.parent)
+        inspection = inspection_of(config, folder) if inspect else None
         return run(config, data_root=data_root, checkpoint=checkpoint, inspection=inspection)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -225,29 +221,19 @@ def checkpoint_of(config: RunConfig, folder: Path) -> Path:
     return folder / "checkpoints" / f"{_short_name(config)}.pt"
 
 
-def _inspection_of(config: RunConfig, folder: Path) -> Path:
-    """Where a run leaves what the pruning inspector shows."""
+def inspection_of(config: RunConfig, folder: Path) -> Path:
+    """Where a run keeps what the pruning inspector shows."""
     return folder / "inspections" / f"{_short_name(config)}.json"
 
 
-def inspected_places(places: Iterable[Place]) -> list[Place]:
-    """The places whose pruning the page of a table looks into: the first exact one, or else the first; and joint."""
-    pruned = [place for place in places if place.config.objective not in ("none", "gold")]
-    exact = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
-    joint = [place for place in pruned if place.config.objective == "joint"][:1]
-    return exact + [place for place in joint if place not in exact]
-
-
-def inspections_of(entries: Sequence[Entry], folder: Path) -> dict[str, Inspection]:
-    """What the runs of a table left for the pruning inspector, by what it is of."""
-    done = {f"{e.place.row.name}, {e.place.column.name}": e for e in entries if e.records}
-    shown = inspected_places(entry.place for entry in done.values())
-    files = {
-        f"{name}, seed {entry.records[0].config['seed']}": _inspection_of(config_of(entry.records[0]), folder)
-        for name, entry in done.items()
-        if entry.place in shown
-    }
-    return {whose: Inspection.read(file) for whose, file in files.items() if file.exists()}
+def inspections_of(table: Table, folder: Path) -> dict[str, Inspection]:
+    """What the runs of a table wrote for the pruning inspector, by what they are of; empty where none was run here."""
+    found = {}
+    for cell in table.inspected():
+        path = inspection_of(cell.config, folder)
+        if path.exists():
+            found[f"{cell.place.row.name}, {cell.place.column.name}, seed {cell.seed}"] = Inspection.read(path)
+    return found
 
 
 def _short_name(config: RunConfig) -> str:

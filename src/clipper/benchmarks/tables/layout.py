@@ -162,6 +162,13 @@ class Table:
                 if (row.name, column.name) not in self.absent:
                     yield Place(row, column)
 
+    def inspected(self) -> list[Cell]:
+        """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
+        pruned = [place for place in self.places() if place.config.objective not in ("none", "gold")]
+        first = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
+        joint = [place for place in pruned if place.config.objective == "joint" and place not in first][:1]
+        return [Cell(place, place.row.first_seed) for place in first + joint]
+
     def cells(self) -> Iterator[Cell]:
         """Seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
