@@ -15,7 +15,7 @@ from clipper.benchmarks.tasks import DOMAINS, RULES, Task, draw, draw_lattice, l
 from clipper.benchmarks.tasks.formulas import UNIT
 from clipper.benchmarks.tasks.formulas import value as published_value
 from clipper.benchmarks.tasks.hwf import NO_FORMULA, domains, value
-from clipper.candidates.columns import run_on_columns
+from clipper.candidates.abduction import run_on_columns
 from clipper.errors import BudgetError, ClipperError
 from tests.benchmarks.published import needs
 

@@ -19,7 +19,7 @@ from clipper.benchmarks.vqar.scenes import geometry
 from clipper.benchmarks.vqar.sentences import tell
 from clipper.benchmarks.vqar.task import draw_scenes
 from clipper.candidates import Candidates, Program, Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError, InputError
 from clipper.report.scenes import pictures
 from clipper.training import TrainConfig

@@ -16,7 +16,7 @@ from torch import Tensor
 from clipper.benchmarks.mugen.actions import ACTIONS
 from clipper.benchmarks.speed import Progress
 from clipper.candidates import Alignments, Lattice
-from clipper.candidates.machines import alignment
+from clipper.candidates.rules import alignment
 from clipper.engines import SemanticLoss
 
 CLASSES = len(ACTIONS)

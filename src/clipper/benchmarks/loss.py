@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clipper.benchmarks.speed import Progress
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.engines import SemanticLoss
 from clipper.errors import require
 

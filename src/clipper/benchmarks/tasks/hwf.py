@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clipper.benchmarks.tasks.registry import register
-from clipper.candidates.machines import HWF
+from clipper.candidates.rules import HWF
 from clipper.errors import InputError
 
 NO_FORMULA = 10**17

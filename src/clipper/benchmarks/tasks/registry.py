@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clipper.candidates.machines import Machine
+from clipper.candidates.rules import Machine
 from clipper.errors import InputError
 
 Rule = Callable[..., Any]

@@ -1,6 +1,6 @@
 """SUM-M: the sum of M digits."""
 
 from clipper.benchmarks.tasks.registry import register
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 
 register("sum", sum, machine=SUM)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clipper.benchmarks.data.reading import read_bytes, read_json
 from clipper.benchmarks.data.sources import Form, Source, find, not_found
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError
 
 VQAR = Source(

@@ -10,7 +10,7 @@ from torch import Tensor
 from clipper.benchmarks.vqar.knowledge import Knowledge
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.candidates import Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import InputError
 
 

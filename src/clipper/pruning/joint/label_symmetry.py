@@ -1,4 +1,4 @@
-"""Renaming: who is near whom does not say what a group of instances is called; the formulas do, if anything does.
+"""Label symmetry: who is near whom does not say what a group of instances is called; the formulas do, if anything does.
 
 Two labels that change places everywhere cut no other pair. If the formulas are the better for it, the labels should; if
 they do not care, nobody can tell, and the posterior must not pretend to.
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from clipper.pruning.joint.factors import Factor
+from clipper.pruning.joint.fitting import FittedState, fit_states
 from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.orders import Pair, all_orders, exchanges, wandered
-from clipper.pruning.joint.settling import Settled, settle
+from clipper.pruning.joint.permutations import Pair, all_orders, exchanges, random_walk
 
 _SCREENED = 256
 """Samples that judge all exchanges of two labels before the whole pool judges those that are left."""
@@ -43,29 +43,29 @@ class Readings:
     """Whether the first one is how the search named them."""
 
 
-def named(model: Model, settled: Settled) -> tuple[Settled, Readings]:
+def correct_names(model: Model, fitted: FittedState) -> tuple[FittedState, Readings]:
     """Correct the names as far as the formulas ask for it, then weigh those that are left."""
-    readings = weighed(model, settled.field)
+    readings = weigh_namings(model, fitted.field)
     for _ in range(_CORRECTIONS):
         if readings.as_found:
             break
-        again = settle(model, settled.trust, model.factor.best(readings.field[:, :, :1].contiguous()))
-        if again.verification.gain <= settled.verification.gain:
+        again = fit_states(model, fitted.trust, model.factor.best(readings.field[:, :, :1].contiguous()))
+        if again.verification.gain <= fitted.verification.gain:
             break
-        settled, readings = again, weighed(model, again.field)
-    return settled, readings
+        fitted, readings = again, weigh_namings(model, again.field)
+    return fitted, readings
 
 
-def weighed(model: Model, field: Tensor) -> Readings:
+def weigh_namings(model: Model, field: Tensor) -> Readings:
     """How probable each way to name the labels is, given `field (n*m, c, 1)`."""
-    hearing = Hearing(model.factor, model.unary, field - model.unary)
+    hearing = NamingEvidence(model.factor, model.unary, field - model.unary)
     classes = field.shape[1]
     pairs = _open_pairs(hearing)
     orders = all_orders(pairs, classes, _MOST_WAYS)
     if orders is not None:
         chance = hearing.evidence(orders).softmax(0)
     else:
-        walked = wandered(pairs, classes, hearing.evidence, _WALKERS)
+        walked = random_walk(pairs, classes, hearing.evidence, _WALKERS)
         orders, count = torch.unique(walked, dim=0, return_counts=True)
         chance = count.double() / count.sum()
     first = hearing.evidence(orders).argsort(descending=True, stable=True)
@@ -76,7 +76,7 @@ def weighed(model: Model, field: Tensor) -> Readings:
 
 
 @dataclass(frozen=True, eq=False)
-class Hearing:
+class NamingEvidence:
     """What instances know and hear, and the formulas that judge it."""
 
     factor: Factor
@@ -95,14 +95,14 @@ class Hearing:
         parts = [self.factor.evidence(self.readings(some)).double().sum(0) for some in torch.split(orders, together)]
         return torch.cat(parts).cpu()
 
-    def part(self, samples: Tensor) -> Hearing:
+    def part(self, samples: Tensor) -> NamingEvidence:
         """The same of some samples."""
         n, m, c = self.factor.shape
         unary, heard = (values.view(n, m, c, 1)[samples].flatten(0, 1) for values in (self.unary, self.heard))
-        return Hearing(self.factor.part(samples), unary, heard)
+        return NamingEvidence(self.factor.part(samples), unary, heard)
 
 
-def _open_pairs(hearing: Hearing) -> list[Pair]:
+def _open_pairs(hearing: NamingEvidence) -> list[Pair]:
     """The pairs of labels that may change places, as far as the formulas can tell."""
     pairs = _fitting_pairs(hearing)
     samples = hearing.factor.shape[0]
@@ -112,7 +112,7 @@ def _open_pairs(hearing: Hearing) -> list[Pair]:
     return _not_refuted(hearing, pairs)
 
 
-def _fitting_pairs(hearing: Hearing) -> list[Pair]:
+def _fitting_pairs(hearing: NamingEvidence) -> list[Pair]:
     """Pairs of labels such that the formulas of the instances of either allow the other one too, as often as may be."""
     belief = hearing.factor.marginals(hearing.unary + hearing.heard)[:, :, 0]  # (n*m, c)
     support = hearing.factor.support.to(belief)  # (n*m, c)
@@ -123,7 +123,7 @@ def _fitting_pairs(hearing: Hearing) -> list[Pair]:
     return [(pair // len(both), pair % len(both)) for pair in chosen.tolist()]
 
 
-def _not_refuted(hearing: Hearing, pairs: list[Pair]) -> list[Pair]:
+def _not_refuted(hearing: NamingEvidence, pairs: list[Pair]) -> list[Pair]:
     evidence = hearing.evidence(exchanges(pairs, hearing.heard.shape[1]))
     worse = (evidence[0] - evidence[1:]).tolist()
     return [pair for pair, loss in zip(pairs, worse, strict=True) if loss < _IMPROBABLE]

@@ -1,27 +1,43 @@
-"""Equation (1) and Problem 3.6 as integer programs, free of any solver.
+"""Equation (1) and Problem 3.6 as integer programs, and the solvers that check the closed forms with them.
 
 The columns are I (one per candidate: it survives) and E (one per edge: it is chosen). The paper's I′ is 1 − I and
 needs no column: maximising ΣI′ is minimising ΣI. Every pair of an edge and a candidate of its source sample is
 looked at by itself, deliberately unlike the bit masks of the closed forms, which these programs are there to check.
+
+The only importer of HiGHS and CP-SAT. Each gets the whole program in one piece and answers with a proven optimum, or
+an error is raised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates
+from clipper.errors import InputError, SolverError, require
 from clipper.proximity import ProximityGraph
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """Minimise cost · x with lower ≤ x ≤ upper whole and row_lower ≤ matrix · x ≤ row_upper; the matrix is sparse."""
+class IntegerProgram:
+    """Minimise cost · x with lower ≤ x ≤ upper whole and row_lower ≤ matrix · x ≤ row_upper; the matrix is sparse.
+
+    Attributes:
+        cost: of each column.
+        lower: the least value of each column.
+        upper: the greatest.
+        row_lower: the least value of each row of matrix · x.
+        row_upper: the greatest.
+        start: where each row's entries begin, one more than there are rows.
+        column: the column of each entry; every entry's coefficient is 1.
+    """
 
     cost: Array
     lower: Array
@@ -29,12 +45,10 @@ class Program:
     row_lower: Array
     row_upper: Array
     start: Array
-    """Where each row's entries begin, one more than there are rows."""
     column: Array
-    """The column of each entry; every entry's coefficient is 1."""
 
 
-def program(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, objective: str) -> Program:
+def integer_program(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, objective: str) -> IntegerProgram:
     """The integer program of a pruning; `rejects (E, c)` as from `edge_rejects`."""
     candidate, edge = inconsistent_pairs(candidates, graph, rejects)
     omega, edges = len(candidates), len(graph)
@@ -51,7 +65,7 @@ def program(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, obje
             _at_least_one(candidate, omega + edge, conflicted),  # I ≥ 1 − ΣE
         ]
     row_lower, row_upper, start, column = _stacked(blocks)
-    return Program(
+    return IntegerProgram(
         cost=np.concatenate([np.ones(omega), np.zeros(edges)]),
         lower=np.concatenate([~conflicted, np.zeros(edges)]).astype(float),  # globally consistent: I = 1
         upper=np.ones(omega + edges),
@@ -98,3 +112,53 @@ def _stacked(blocks: list[_Block]) -> tuple[Array, Array, Array, Array]:
     upper = np.concatenate([np.full(len(block[0]), block[3]) for block in blocks])
     column = np.concatenate([block[1] for block in blocks]).astype(np.int32)
     return lower, upper, np.concatenate([[0], sizes.cumsum()]).astype(np.int32), column
+
+
+def solve(program: IntegerProgram, solver: str) -> Array:
+    """The optimal x of a program, as bool."""
+    if solver not in SOLVERS:
+        raise InputError(f'expected the solver "closed-form", {", ".join(map(repr, SOLVERS))}, got {solver!r}')
+    return SOLVERS[solver](program) > 0.5
+
+
+def highs(program: IntegerProgram) -> Array:
+    """Solve with HiGHS."""
+    highspy: Any = require("highspy", extra="solvers")
+    columns, rows = len(program.cost), len(program.row_lower)
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    row_wise, minimise = int(highspy.MatrixFormat.kRowwise), int(highspy.ObjSense.kMinimize)
+    solver.passModel(
+        columns, rows, len(program.column), row_wise, minimise, 0.0,
+        program.cost, program.lower, program.upper, program.row_lower, program.row_upper,
+        program.start[:-1], program.column, np.ones(len(program.column)),
+        np.full(columns, int(highspy.HighsVarType.kInteger), dtype=np.int32),
+    )  # fmt: skip
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(f"HiGHS proved no optimum: {solver.modelStatusToString(solver.getModelStatus())}")
+    return np.asarray(solver.getSolution().col_value)
+
+
+def cp_sat(program: IntegerProgram) -> Array:
+    """Solve with CP-SAT."""
+    helper: Any = require("ortools.linear_solver.python.model_builder_helper", extra="solvers")
+    sparse: Any = require("scipy.sparse", extra="solvers")
+    shape = (len(program.row_lower), len(program.cost))
+    matrix = sparse.csr_matrix((np.ones(len(program.column)), program.column, program.start), shape=shape)
+    model = helper.ModelBuilderHelper()
+    model.fill_model_from_sparse_data(
+        program.lower, program.upper, program.cost, program.row_lower, program.row_upper, matrix
+    )
+    for column in range(shape[1]):
+        model.set_var_integrality(column, True)
+    solver = helper.ModelSolverHelper("sat")
+    solver.enable_output(False)
+    solver.solve(model)
+    if solver.status() != helper.SolveStatus.OPTIMAL:
+        raise SolverError(f"CP-SAT proved no optimum: {solver.status_string() or solver.status()}")
+    return np.asarray(solver.variable_values())
+
+
+SOLVERS: dict[str, Callable[[IntegerProgram], Array]] = {"highs": highs, "cp-sat": cp_sat}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clipper.arguments import as_list, shown, whole_number
-from clipper.errors import FileError, InputError
+from clipper.errors import InputError
+from clipper.files import read_text
 
 _DIGITS = 18
 _NUMBER = re.compile(rf"-?[0-9]{{1,{_DIGITS}}}")
@@ -204,7 +205,8 @@ def read_dimacs(source: str | Path) -> tuple[list[list[int]], int]:
         >>> read_dimacs("c at least one\\np cnf 2 1\\n1 -2 0\\n")
         ([[1, -2]], 2)
     """
-    lines = [line.strip() for line in re.split(r"\r\n|\n|\r", _text(source))]
+    text = read_text(source, "the formula") if isinstance(source, Path) else source
+    lines = [line.strip() for line in re.split(r"\r\n|\n|\r", text)]
     end = next((i for i, line in enumerate(lines) if line.startswith("%")), len(lines))  # as in SATLIB's files
     told = [line for line in lines[:end] if line and not line.startswith("c")]
     if not told or _HEAD.fullmatch(told[0]) is None:
@@ -242,16 +244,3 @@ def _clauses(numbers: Iterable[int]) -> list[list[int]]:
     if open_:
         raise InputError(f"expected a 0 at the end of each clause, but the last one ends with {open_[-1]}")
     return clauses
-
-
-def _text(source: str | Path) -> str:
-    if not isinstance(source, Path):
-        return source
-    if not source.is_file():
-        raise FileError(f"cannot read the formula in {source} (no file)")
-    try:
-        return source.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise FileError(f"the formula in {source} is no text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise FileError(f"cannot read the formula in {source} ({error.strerror})") from error

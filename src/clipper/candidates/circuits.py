@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.candidates.formulas.writing import Proposition
+from clipper.candidates.propositions import Proposition
 from clipper.errors import BudgetError, require
 
 _Block = TypeVar("_Block")

@@ -11,7 +11,7 @@ import torch
 from clipper.benchmarks.tasks import MACHINES, RULES
 from clipper.benchmarks.tasks import hwf as formulas
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.machines import HWF, Machine, alignment, run
+from clipper.candidates.rules import HWF, Machine, alignment, run
 from clipper.errors import InputError
 
 

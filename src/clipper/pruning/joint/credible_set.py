@@ -1,4 +1,4 @@
-"""Mass: few candidates that hold a share of the probability."""
+"""Credible sets: the fewest candidates that hold a share of the probability."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOWEST = 1e-9
 """A label less probable than this is kept only if nothing may go."""
 
 
-def mixed(conclude: Callable[[Tensor], Tensor], field: Tensor, weight: Tensor) -> Tensor:
+def averaged(conclude: Callable[[Tensor], Tensor], field: Tensor, weight: Tensor) -> Tensor:
     """What follows from each reading of `field (n*m, c, ways)`, `(…, 1)` each, averaged by `weight (ways,)`, `(…)`.
 
     One reading after the other, so that memory does not grow with them.
@@ -27,7 +27,7 @@ def mixed(conclude: Callable[[Tensor], Tensor], field: Tensor, weight: Tensor) -
     return total
 
 
-def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:
+def smallest_credible_set(candidates: Candidates, probability: Tensor, mass: float) -> Tensor:
     """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all that equal the last of them.
 
     To choose among equals by their place would be to decide what nobody knows: where two names are a toss-up, the more
@@ -35,7 +35,7 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
 
     Examples:
         >>> candidates = Candidates.from_lists([[(0,), (1,), (2,)], [(1,)]], classes=3)
-        >>> heaviest(candidates, torch.tensor([0.1, 0.3, 0.6, 1.0]), mass=0.8).tolist()
+        >>> smallest_credible_set(candidates, torch.tensor([0.1, 0.3, 0.6, 1.0]), mass=0.8).tolist()
         [False, True, True, True]
     """
     order = probability.argsort(descending=True, stable=True)
@@ -50,7 +50,7 @@ def heaviest(candidates: Candidates, probability: Tensor, mass: float) -> Tensor
     return probability.double() >= (1 - _EQUAL) * lowest[candidates.sample]
 
 
-def heaviest_labels(
+def credible_labels(
     lattice: CandidateSet, log_odds: Tensor, weight: Tensor, marginals: Tensor, best: Tensor, mass: float
 ) -> Tensor:
     """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
@@ -68,11 +68,11 @@ def heaviest_labels(
 
     Examples:
         >>> from clipper import Lattice
-        >>> from clipper.candidates.machines import SUM
+        >>> from clipper.candidates.rules import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[2], slots=2, classes=3)
         >>> log_odds = torch.tensor([[[0.1, 0.3, 0.6], [1.0, 1.0, 1.0]]]).log()
         >>> marginals, best = lattice.marginals(log_odds), torch.tensor([[2, 0]])
-        >>> kept = heaviest_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass=0.8)
+        >>> kept = credible_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass=0.8)
         >>> lattice.restrict(kept).to_candidates().labels.tolist()
         [[1, 1], [2, 0]]
     """

@@ -1,4 +1,4 @@
-"""Scope: from how many starts a pool is searched, and along which pairs, so that time and memory stay bounded."""
+"""Schedule: from how many starts a pool is searched, and along which pairs, so that time and memory stay bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE = 100
 """Offspring without a better state before the search ends; three generations at least."""
 
 
-def plan_of(model: Model, starts: int | None) -> Plan:
+def search_plan(model: Model, starts: int | None) -> Plan:
     """As many starts as asked for, or as the pool's size suggests."""
     if starts is not None and starts < 1:
         raise InputError(f"expected at least one start, got {starts}")

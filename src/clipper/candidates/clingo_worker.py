@@ -234,7 +234,7 @@ def _codes(model: Any) -> list[int]:
     return [symbol.number for symbol in model.symbols(terms=True)]
 
 
-class Answers:
+class AnswerWriter:
     """Where the answers go."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -302,7 +302,7 @@ def _bound(memory: int) -> None:
 
 def main() -> None:
     """Answer the job on standard input."""
-    answers = Answers(os.fdopen(os.dup(1), "wb"))
+    answers = AnswerWriter(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # whatever is printed must not mix with the answers
     clingo = importlib.import_module("clingo")
     job = json.load(sys.stdin)

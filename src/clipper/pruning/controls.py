@@ -31,7 +31,7 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
     return keep
 
 
-def scattered(
+def random_edges(
     graph: ProximityGraph, slots: int, seed: int = 0, *, place: Tensor | None = None, kind: Tensor | None = None
 ) -> ProximityGraph:
     """As many edges from each instance, to instances drawn at random among those that edges lead to.
@@ -42,7 +42,7 @@ def scattered(
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
-        >>> torch.equal(scattered(graph, slots=2).source, graph.source)
+        >>> torch.equal(random_edges(graph, slots=2).source, graph.source)
         True
     """
     generator = torch.Generator().manual_seed(seed)

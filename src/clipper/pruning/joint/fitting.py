@@ -1,4 +1,4 @@
-"""Settling: from the labellings that a search found to one posterior, with trust fitted and confidence set right."""
+"""Fitting: from the labellings that a search found to one posterior, with trust fitted and confidence set right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipper.pruning.joint.disagreement import confusion, disagreements
 from clipper.pruning.joint.edges import one_hot
-from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
+from clipper.pruning.joint.messages import Model, cavity_beliefs, round_of_messages
 from clipper.pruning.joint.trust import Trust
 
 _ROUNDS = 60
@@ -31,7 +31,7 @@ _SHARPNESS = (0.0, *torch.logspace(-1.3, 0.3, 33).tolist())
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class FittedState:
     """The state that won."""
 
     field: Tensor
@@ -62,7 +62,7 @@ class Verification:
     """The gain in standard errors; nothing to speak of below 3."""
 
 
-def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> Settled:
+def fit_states(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> FittedState:
     """Let the finalists `(n*m, states)` compete on all pairs; fit trust to the winner, then its confidence.
 
     Args:
@@ -81,28 +81,28 @@ def settle(model: Model, trust: Trust, finalists: Tensor, fit: bool = True) -> S
     return _at_rest(model, trust, messages, fit)
 
 
-def told_apart(model: Model, settled: Settled) -> Settled:
+def with_confusion(model: Model, fitted: FittedState) -> FittedState:
     """Go on from there, and learn which labels lie beside one another.
 
-    So many numbers follow the noise, too, where there is nothing but noise: whether to believe the pool at all, the
-    formulas say before, and what they said then stands.
+    With this many free parameters the fit also follows pure noise: so the formulas decide before whether to believe the
+    pool at all, and that decision stands.
     """
-    trust, messages = settled.trust, settled.messages
+    trust, messages = fitted.trust, fitted.messages
     for _ in range(_FITS):
         confused, trust = _refitted(model, trust, messages)
         model = replace(model, confused=confused)
         messages, _ = _continued(model, trust, messages, 20)
     told = _at_rest(model, trust, messages)
-    return replace(told, verification=replace(settled.verification, sharpness=told.verification.sharpness))
+    return replace(told, verification=replace(fitted.verification, sharpness=told.verification.sharpness))
 
 
-def _at_rest(model: Model, trust: Trust, messages: Tensor, fit: bool = True) -> Settled:
+def _at_rest(model: Model, trust: Trust, messages: Tensor, fit: bool = True) -> FittedState:
     messages, still = _continued(model, trust, messages, _LAST)
     heard = model.field(messages) - model.unary
     verification = verified(model, heard)
     sharpness = verification.sharpness if fit else 1.0  # who says how far to trust is taken at their word
     field, weight = model.unary + heard * sharpness, model.weight(errors(model, trust))
-    return Settled(field, messages, weight, trust, model.confused, verification, still)
+    return FittedState(field, messages, weight, trust, model.confused, verification, still)
 
 
 def errors(model: Model, trust: Trust) -> Tensor:
@@ -114,8 +114,8 @@ def errors(model: Model, trust: Trust) -> Tensor:
 def verified(model: Model, heard: Tensor) -> Verification:
     """Hold what was heard, `(n*m, c, 1)`, beside what was known beforehand, against the samples' own formulas.
 
-    What a sample's neighbours say about it, they say without knowing its formula: so the formula can judge them, and
-    say how sure of themselves they should be. Pairs that share neighbours repeat one another, so that propagated
+    Each neighbour's message leaves out this sample's formula (true on trees only): so the formula can judge the
+    messages, and say how sure of themselves they should be. Pairs that share neighbours repeat one another, so that propagated
     beliefs are too sure by far.
     """
     trials = torch.tensor(_SHARPNESS).to(heard)
@@ -146,7 +146,7 @@ def _log_odds(model: Model, field: Tensor) -> Tensor:
 def _from_labels(model: Model, trust: Trust, labels: Tensor) -> Tensor:
     error = errors(model, trust)
     hint = one_hot(labels, model.unary.shape[1]).mul_(_HINT)
-    messages = model.silence(labels.shape[1])
+    messages = model.zero_messages(labels.shape[1])
     for step in range(_ROUNDS):
         left = max(0.0, 1 - step / _FADING)
         messages = round_of_messages(model, messages, error, 0.5, hint * left if left else None)
@@ -169,7 +169,7 @@ def _continued(model: Model, trust: Trust, messages: Tensor, rounds: int) -> tup
 def _refitted(model: Model, trust: Trust, messages: Tensor) -> tuple[Tensor, Trust]:
     """On which labels pairs disagree, `(c, c)`, and how often, by what the messages `(2P, c, 1)` make of them."""
     belief = model.factor.marginals(model.field(messages))
-    believed = without_reply(model, messages, belief)[:, :, 0]
+    believed = cavity_beliefs(model, messages, belief)[:, :, 0]
     worth = model.rarity(belief)[:, 0]
     differs, met = disagreements(believed, errors(model, trust), model.others, worth, model.confused)
-    return confusion(met, belief.sum((0, 2)) + 1, model.akin), Trust.fitted(model.edges.length, differs)
+    return confusion(met, belief.sum((0, 2)) + 1, model.same_kind), Trust.fitted(model.edges.length, differs)

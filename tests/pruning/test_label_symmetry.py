@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from clipper import Candidates, Lattice, ProximityGraph, infer
-from clipper.candidates.machines import MAX
+from clipper.candidates.rules import MAX
 from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of
+from clipper.pruning.joint.label_symmetry import weigh_namings
 from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.orders import wandered
-from clipper.pruning.joint.renaming import weighed
+from clipper.pruning.joint.permutations import random_walk
 from tests.pruning.pools import clustered
 
 
@@ -54,7 +54,7 @@ def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
     rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
     candidates = Candidates.from_lists([rows] * 30, classes=3)  # all that is known: the two differ
     gold = torch.tensor(rows * 5)
-    readings = weighed(model(candidates, points(gold)), 3 * one_hot(gold.view(-1, 1), 3))
+    readings = weigh_namings(model(candidates, points(gold)), 3 * one_hot(gold.view(-1, 1), 3))
     assert readings.weight.tolist() == pytest.approx([1 / 6] * 6)
     said = {tuple(readings.field[:, :, way].argmax(1).tolist()) for way in range(6)}
     assert said == {tuple(torch.tensor(names)[gold.flatten()].tolist()) for names in itertools.permutations(range(3))}
@@ -64,7 +64,7 @@ def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
 def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
     candidates, embeddings, gold = clustered(6, slots=2, classes=classes, seed=2)
     pool, field = model(candidates, embeddings), 0.3 * one_hot(gold.view(-1, 1), classes)
-    readings = weighed(pool, field)
+    readings = weigh_namings(pool, field)
     found = pool.factor.evidence(readings.field).sum(0)
     expected = [
         total_evidence(candidates, field[:, list(names), 0]) for names in itertools.permutations(range(classes))
@@ -81,7 +81,7 @@ def test_a_walk_reaches_orders_as_often_as_they_are_probable(scores: list[float]
     def score(orders: Tensor) -> Tensor:
         return torch.tensor([table[tuple(order)] for order in orders.tolist()], dtype=torch.float64)
 
-    walked = wandered([(0, 1), (1, 2)], 3, score, walkers=4000)
+    walked = random_walk([(0, 1), (1, 2)], 3, score, walkers=4000)
     seen = torch.tensor([sum(tuple(order) == way for order in walked.tolist()) for way in ways]) / 4000
     assert torch.allclose(seen, torch.tensor(scores).softmax(0), atol=0.04)
 
@@ -90,7 +90,7 @@ def test_of_many_exchangeable_names_each_is_as_probable_as_the_others() -> None:
     rows = [list(pair) for pair in itertools.permutations(range(6), 2)]
     gold = torch.tensor(rows * 2)
     candidates = Candidates.from_lists([rows] * len(gold), classes=6)
-    readings = weighed(model(candidates, points(gold)), 4 * one_hot(gold.view(-1, 1), 6))
+    readings = weigh_namings(model(candidates, points(gold)), 4 * one_hot(gold.view(-1, 1), 6))
     assert len(readings.weight) > 20
     chance = readings.field.softmax(1) @ readings.weight  # (n*m, c)
     assert chance.max() < 0.5
@@ -100,7 +100,7 @@ def test_of_many_exchangeable_names_each_is_as_probable_as_the_others() -> None:
 def test_exchanged_names_are_put_right() -> None:
     candidates, embeddings, gold = clustered(60, slots=2, classes=5)
     wrong = torch.tensor([0, 3, 2, 1, 4])[gold]
-    readings = weighed(model(candidates, embeddings), 3 * one_hot(wrong.view(-1, 1), 5))
+    readings = weigh_namings(model(candidates, embeddings), 3 * one_hot(wrong.view(-1, 1), 5))
     assert not readings.as_found
     assert torch.equal(readings.field[:, :, 0].argmax(1), gold.flatten())
     assert float(readings.weight[0]) > 0.99
@@ -110,9 +110,9 @@ def test_what_a_classifier_knows_beforehand_keeps_its_names() -> None:
     gold = maxima()
     pool = model(Candidates.from_rule(max, gold.amax(1), 3, 4), points(gold))
     field = 3 * one_hot(gold.view(-1, 1), 4)
-    assert weighed(pool, field).weight.tolist() == pytest.approx([0.5, 0.5], abs=0.1)
+    assert weigh_namings(pool, field).weight.tolist() == pytest.approx([0.5, 0.5], abs=0.1)
     told = replace(pool, unary=field / 3)
-    assert float(weighed(told, field + told.unary).weight[0]) > 0.99
+    assert float(weigh_namings(told, field + told.unary).weight[0]) > 0.99
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -139,8 +139,10 @@ def test_two_classes_do_not_share_a_name_although_every_formula_would_allow_it()
 def test_agreement_on_a_crowded_label_is_worth_less() -> None:
     candidates = Candidates.from_lists([[(0,), (1,)]] * 6, classes=2)
     graph = ProximityGraph.from_edges([0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
-    crowded = replace(model_of(candidates, graph, CandidateFactor(candidates)), crowded=True)
+    size_corrected = replace(model_of(candidates, graph, CandidateFactor(candidates)), size_corrected=True)
     labels = torch.tensor([[0, 0], [0, 0], [0, 0], [0, 1], [0, 1], [0, 1]])
     weight = torch.full((5,), 0.5)
     worth = torch.tensor([4 / 7, 4 / 4]).log()  # three would be typical, and everybody counts one more
-    assert crowded.energy(labels, weight).tolist() == pytest.approx([-5 * float(worth[0]), 0.5 - 4 * float(worth[1])])
+    assert size_corrected.energy(labels, weight).tolist() == pytest.approx(
+        [-5 * float(worth[0]), 0.5 - 4 * float(worth[1])]
+    )

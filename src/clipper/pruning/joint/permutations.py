@@ -1,4 +1,4 @@
-"""Orders of labels: all that exchanges lead to where they are few, and a random walk among them where they are many."""
+"""Permutations of labels: all that exchanges lead to where they are few, and a random walk among them where they are many."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def all_orders(pairs: Sequence[Pair], classes: int, most: int) -> Tensor | None:
     return torch.stack(orders)
 
 
-def wandered(
+def random_walk(
     pairs: Sequence[Pair], classes: int, score: Callable[[Tensor], Tensor], walkers: int, seed: int = 0
 ) -> Tensor:
     """Orders `(walkers, c)`, each as probable as its score makes it: Metropolis' walk by exchanges.

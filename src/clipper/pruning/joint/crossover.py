@@ -1,4 +1,7 @@
-"""Offspring: what states that a search has found hand down to new ones, and what they leave open."""
+"""Crossover: new starting points combine two good labellings.
+
+Each instance keeps the label on which few of its neighbours disagree; the others are open again.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ if TYPE_CHECKING:
     from clipper.pruning.joint.search import Plan, States
 
 
-def inherited(
+def crossed_over(
     model: Model, weight: Tensor, parents: States, plan: Plan, generator: torch.Generator, starts: int
 ) -> Tensor:
-    """What the offspring of two random parents begins with, in log-odds, `(n*m, c, starts)`."""
-    calm = 1 - trouble(model.edges, weight, parents.labels)  # (n*m, parents)
+    """Hints that combine two random parents each, in log-odds, `(n*m, c, starts)`."""
+    calm = 1 - disagreeing_share(model.edges, weight, parents.labels)  # (n*m, parents)
     hints = one_hot(parents.labels, model.unary.shape[1]).mul_(plan.inheritance * calm.square()[:, None])
     pick = torch.randint(len(parents.energy), (2, starts), generator=generator).to(hints.device)
     if not plan.opened:
@@ -33,7 +36,7 @@ def inherited(
 def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
     """Around each `centre (starts,)` what the most steps reach that reach no more than a share, `(n*m, starts)` bool.
 
-    A group that agrees on a wrong label is in no trouble, except where it ends. Opened as a whole, it asks around.
+    A group that agrees on a wrong label disagrees with its neighbours at its border alone. Opened as a whole, it can change.
 
     Examples:
         >>> from clipper import ProximityGraph
@@ -50,7 +53,7 @@ def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
         inside = torch.where(grows, reached, inside)
 
 
-def trouble(edges: Edges, weight: Tensor, labels: Tensor) -> Tensor:
+def disagreeing_share(edges: Edges, weight: Tensor, labels: Tensor) -> Tensor:
     """The share of each instance's pairs, by weight, that a labelling cuts, `(n*m, states)`."""
     cut = edges.differs(labels) * weight[:, None]  # (P, states)
     total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
