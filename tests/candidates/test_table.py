@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, ClipperError
-from clipper.candidates.columns import run_on_columns
+from clipper.candidates.abduction import run_on_columns
 from tests.strategies import KINDS, problems
 
 RULES: dict[str, Callable[..., object]] = {

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from clipper.benchmarks.data import catalogue
+from clipper.benchmarks import datasets as catalogue
 from clipper.cli.data import register
 from clipper.errors import FileError, InputError
 from tests.benchmarks.published import fake_npm, form, source, tarball, write

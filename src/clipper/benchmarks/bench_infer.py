@@ -12,6 +12,7 @@ from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.timing import Progress, Setting, race
 from clipper.candidates import Candidates, Lattice
+from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
 from clipper.pruning.joint import NEIGHBOURS
@@ -32,12 +33,15 @@ def measure_inference(config: RunConfig, rounds: int, progress: Progress) -> dic
 
     Raises:
         BudgetError: the samples have too many candidates to list.
+        InputError: nobody knows their gold labels.
     """
     task = f"{config.rule.upper()}-{config.slots}"
     stage = f"{task}, n={config.samples:,}"
     progress(stage, 0, 3)
     samples = benchmark_named(config.rule)(config).samples
-    candidates = samples.candidates.to_candidates()
+    candidates, gold = samples.candidates.to_candidates(), samples.gold
+    if gold is None:
+        raise InputError(f"expected samples whose gold labels are known, got those of {config.data}")
     start = time.perf_counter()
     graph = ProximityGraph.from_embeddings(embed(Outlines(), samples.inputs), k=NEIGHBOURS)
     found = time.perf_counter()
@@ -54,8 +58,8 @@ def measure_inference(config: RunConfig, rounds: int, progress: Progress) -> dic
         "inference_seconds": done - found,
         "peak_gigabytes": _peak(),
         "verdict": posterior.verdict,
-        "right": float((posterior.labels == samples.gold).float().mean()),
-        "gold_kept": pruning.gold_retained(samples.gold),
+        "right": float((posterior.labels == gold).float().mean()),
+        "gold_kept": pruning.gold_retained(gold),
         "round": race_factors(candidates, rounds, config.seed),
     }
     progress(stage, 3, 3)

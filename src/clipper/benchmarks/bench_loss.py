@@ -13,7 +13,7 @@ from torch import Tensor
 from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
-from clipper.candidates.machines import SUM, alignment
+from clipper.candidates.rules import SUM, alignment
 from clipper.engines import SemanticLoss
 from clipper.errors import require
 

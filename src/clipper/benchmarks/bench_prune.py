@@ -13,7 +13,7 @@ from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM
 from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks, time_of
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
 from clipper.pruning.objectives import Objective, Solver
@@ -114,10 +114,10 @@ def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str,
     return rows
 
 
-def _prune(drawn: Candidates, graph: ProximityGraph, objective: Objective, solver: Solver = "closed-form") -> object:
+def _prune(drawn: CandidateSet, graph: ProximityGraph, objective: Objective, solver: Solver = "closed-form") -> object:
     return prune(drawn, graph, objective, solver)
 
 
-def _fresh(candidates: Candidates) -> Candidates:
+def _fresh(candidates: CandidateSet) -> CandidateSet:
     """The candidates as a training loop draws them: nothing is worked out yet."""
     return candidates.batch(range(candidates.samples))

@@ -64,7 +64,8 @@ class RunConfig:
     network: str = _option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
     engine: EngineName = field(default="semantic", metadata={"help": "What turns candidates into a loss."})
     engine_options: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"help": "NAME=VALUE for the engine; may come twice."}
+        default_factory=dict,
+        metadata={"help": "NAME=VALUE for the engine; may come twice.", "flags": ("--engine-option",)},
     )
     objective: TrainObjective = field(
         default="exact",

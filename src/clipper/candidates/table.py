@@ -29,7 +29,6 @@ from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.base import (
     CandidateSet,
     allowed_by_slot,
-    check_any_log_probs,
     check_log_probs,
     check_nonempty,
     gold_labels,
@@ -45,16 +44,18 @@ from clipper.candidates.packed import (
     segment_logsumexp,
     segment_max,
     segment_sum,
+    segment_top,
 )
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clipper.candidates.programs.wording import Sentence
-    from clipper.candidates.programs.writing import Labels
+    from clipper.candidates.program import Labels, Sentence
 
 
+_FEW = 16
+"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 _CELLS = 1 << 26
@@ -406,11 +407,14 @@ class Candidates(CandidateSet):
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         return segment_sum(cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         values = candidate_log_probs(ranked(log_probs), self)
+        if k <= _FEW:
+            rows, found = segment_top(values, self, k)  # (k, n)
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from clipper.benchmarks.mugen.benchmark import HELD_OUT
 from clipper.benchmarks.mugen.clips import Clips, contact_sheet, draw_clips, moving_preview
 from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
-from clipper.benchmarks.mugen.problem import HELD_OUT
 from clipper.benchmarks.mugen.world import art_from, own_art
 from clipper.cli.console import errors, output, print_json
 from clipper.cli.options import LAST_SEED, MOST, Json, writable

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from clipper.pruning.job import Report  # would load PyTorch
+    from clipper.pruning.streaming import Report  # would load PyTorch
 
 output = Console(highlight=False, markup=False)  # what users name may look like markup
 errors = Console(stderr=True, highlight=False, markup=False)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clipper.benchmarks.data.catalogue import NAMES, Inventory, inventory, source_of
-from clipper.benchmarks.data.fetching import fetch
+from clipper.benchmarks.data.sources import fetch
+from clipper.benchmarks.datasets import NAMES, Inventory, inventory, source_of
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json
 

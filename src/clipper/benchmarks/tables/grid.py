@@ -37,12 +37,17 @@ PATIENCE = 0.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """A cell that has come to an end."""
+    """A cell that has come to an end.
+
+    Attributes:
+        cell: the run.
+        record: what came out; None if it could not be run.
+        problem: why there is no record.
+    """
 
     cell: Cell
     record: Record | None
     problem: str | None = None
-    """Why there is no record."""
 
 
 def run_cells(
