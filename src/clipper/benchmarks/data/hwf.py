@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clipper.benchmarks.data.images import Images, check_split, from_bytes
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json, read_npz
-from clipper.benchmarks.data.sources import Form, Place, Source, find, not_found
+from clipper.benchmarks.data.sources import Form, Place, Source, find, not_found, published
 from clipper.errors import FileError
 
 _PICTURES = "Handwritten_Math_Symbols"
@@ -29,14 +29,7 @@ _SIDE = 45
 HWF = Source(
     "hwf",
     (
-        Form(
-            "packed symbols",
-            {
-                "symbols.npz": "d32d21ffe8c70995432b6f212e24c5e920178a88c392c76c558fe6a01f46b4ea",
-                "expr_train.json": "b434374f8ca4e7dd34ae5bac3dbf6dd411a92c5efec5839a5a3c398cf7be4240",
-                "expr_test.json": "6bbb23b5389466743fc5675b6cb2db5e14fb3a12eb98c973c11f65ad82403035",
-            },
-        ),
+        Form("packed symbols", published("hwf", ["symbols.npz", "expr_train.json", "expr_test.json"])),
         Form("a picture per symbol", {_PICTURES: "", "expr_train.json": "", "expr_test.json": ""}),
     ),
     remedy="get the HWF data of Li et al. 2020 (Closed Loop Neural-Symbolic Learning; its authors' repository "

@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -52,6 +52,13 @@ class Source:
     """The preferred one first."""
     remedy: str
     """How a user gets the files."""
+
+
+def published(data: str, files: Iterable[str]) -> dict[str, str]:
+    """Files of a data set with their published sums, as a `Form` wants them; `SHA256SUMS` lists them all."""
+    lines = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    sums = {name: total for total, name in (line.split("  ") for line in lines)}
+    return {file: sums[f"{data}/{file}"] for file in files}
 
 
 @dataclass(frozen=True)

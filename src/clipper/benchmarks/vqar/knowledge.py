@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.data.reading import read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Source, find, not_found
+from clipper.benchmarks.data.sources import Form, Source, find, not_found, published
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.candidates import Sentence
 from clipper.candidates.program import term
@@ -19,16 +19,7 @@ from clipper.errors import FileError, InputError
 
 CRIC = Source(
     "vqar",
-    (
-        Form(
-            "vocabularies and facts",
-            {
-                "name.json": "c496555c7ae95fc43370bfa0f2b2220f114f64379d175fae32e97cb2a3b31002",
-                "rel.json": "15c86604757d33569a7317967804b262d681fad2d501b195316591378dd02b40",
-                "cric_facts.tsv": "e1260847ec3ae5fe9697dad937cf54d03746a29d271a87b633ec61736c800a2d",
-            },
-        ),
-    ),
+    (Form("vocabularies and facts", published("vqar", ["name.json", "rel.json", "cric_facts.tsv"])),),
     "take VQAR's name.json and rel.json, and CRIC's facts as cric_facts.tsv: a line each, is_a, child, parent or "
     "oa_rel, relation, object, attribute",
 )
