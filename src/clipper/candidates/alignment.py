@@ -63,6 +63,12 @@ class Alignments(Lattice):
             texts: the actions of each of the `n` clips, in order; neighbouring actions differ.
             frames: how many each clip has.
             classes: how many actions there are.
+
+        Returns:
+            The alignments of all clips.
+
+        Raises:
+            InputError: if a clip has fewer frames than actions, or an action comes twice in a row.
         """
         actions = kinds_of(classes)
         if len(actions) > 1:

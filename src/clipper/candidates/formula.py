@@ -88,6 +88,13 @@ class Formula(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them; needed where slots are of different kinds.
             budget: size of the largest diagram to compile.
+
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if nothing satisfies a proposition, or it speaks of slots or labels that there are not.
+            BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
         budget = whole_number(budget, "budget", least=1)
@@ -136,6 +143,14 @@ class Formula(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: size of the largest diagram to compile.
+
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if these are no clauses, or nothing satisfies them.
+            FileError: if the file cannot be read.
+            BudgetError: if a diagram is larger than the budget.
 
         Examples:
             >>> Formula.from_cnf("p cnf 3 2\\n1 2 0\\n-2 3 0\\n").counts
