@@ -21,7 +21,6 @@ from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
-from clipper.pruning.joint import NEIGHBOURS
 from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
@@ -141,7 +140,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
     """How the run prunes; None for the baseline, and for the ceiling."""
     if config.objective == "none" or config.objective == "gold":
         return None
-    return Clipper(k=config.k or (NEIGHBOURS if config.objective == "joint" else 1), objective=config.objective)
+    return Clipper(k=config.k, objective=config.objective)
 
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
