@@ -26,8 +26,8 @@ else:
     _ROOMS = ("candidates", "engines", "errors", "proximity", "pruning", "training")
     _ROOM_OF = {
         "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
-        "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning", "Trust": "pruning",
-        "infer": "pruning", "prune": "pruning",
+        "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",
+        "Trust": "pruning", "infer": "pruning", "prune": "pruning",
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:

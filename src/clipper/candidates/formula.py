@@ -19,6 +19,7 @@ from clipper.candidates.base import (
     TemplateSet,
     check_log_probs,
     check_nonempty,
+    gold_labels,
     outside_inference_mode,
 )
 from clipper.candidates.circuits import Compiled
@@ -241,6 +242,14 @@ class Formula(TemplateSet):
             logs = log_probs.detach().clone().double().requires_grad_()
             total = own.log_probability(logs)
             return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        gold = gold_labels(gold, self)
+        unused = self.kind < 0
+        inside = unused | ((gold >= 0) & (gold < self.classes))
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
+        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""

@@ -187,7 +187,7 @@ class Lattice(TemplateSet):
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
-        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1).long()[..., None])[..., 0]
+        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
         return inside & (taken | (self.kind < 0)).all(1)
 
     def possible(self) -> Tensor:
