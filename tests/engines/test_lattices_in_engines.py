@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from clipper.candidates.rules import MAX, SUM, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.rules import MAX, SUM, run
 from clipper.engines import (
     AblSim,
     Context,

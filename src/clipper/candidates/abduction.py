@@ -236,11 +236,4 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
 
 def run_on_row(rule: Callable[..., Any], row: tuple[int, ...]) -> Hashable:
     """The rule's value for one tuple of labels, or an error that names the tuple."""
-    try:
-        value: Hashable = called(rule, row)
-    except Exception as error:
-        raise InputError(
-            f"the rule failed on labels {row}: {type(error).__name__}: {error}. "
-            "A rule must return a hashable value for every combination (None where there is none)"
-        ) from error
-    return value
+    return called(rule, row, what="the rule", returns="a hashable value, or None where there is none")

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers
-from clipper.candidates.base import TemplateSet, check_log_probs, outside_inference_mode
+from clipper.candidates.base import check_log_probs, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, graph_of
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
@@ -63,6 +63,12 @@ class Alignments(Lattice):
             texts: the actions of each of the `n` clips, in order; neighbouring actions differ.
             frames: how many each clip has.
             classes: how many actions there are.
+
+        Returns:
+            The alignments of all clips.
+
+        Raises:
+            InputError: if a clip has fewer frames than actions, or an action comes twice in a row.
         """
         actions = kinds_of(classes)
         if len(actions) > 1:
@@ -111,7 +117,14 @@ class Alignments(Lattice):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        return TemplateSet.contains(self, gold)  # the graph is one of places, which a lattice would follow
+        gold = gold_labels(gold, self)
+        place = torch.nn.functional.pad(gold[:, 1:] != gold[:, :-1], (1, 0)).cumsum(1)  # (n, m)
+        shown = self.actions.gather(1, place.clamp(max=self.actions.shape[1] - 1))
+        right = (shown == gold) & (gold >= 0) & (place < self.places[:, None])
+        if self.allowed is not None:
+            right &= self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
+        all_right = (right | (self.kind < 0)).all(1)
+        return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
 
     @cached_property
     @outside_inference_mode
@@ -228,7 +241,7 @@ def chain_support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 
 def chain_count(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """How many ways there are, `(n,)`; the caller makes sure that they are fewer than 2^62, see `countable`."""
+    """How many ways there are, `(n,)`; the caller makes sure that they are fewer than 2^62, see `chain_countable`."""
     rows = allowed.permute(1, 2, 0).long()  # (m, a, n)
     ways = rows.new_zeros(rows.shape[1] + 1, rows.shape[2])
     ways[1] = rows[0, 0]
@@ -244,7 +257,7 @@ def chain_countable(slots: int, places: int) -> bool:
     """Whether the number of ways fits a whole number of 64 bits.
 
     Examples:
-        >>> countable(128, 12), countable(500, 30)
+        >>> chain_countable(128, 12), chain_countable(500, 30)
         (True, False)
     """
     return places <= MOST_PLACES and math.comb(slots - 1, min(places, slots) - 1) * 2 < 2**62 and slots * places > 0

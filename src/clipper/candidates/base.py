@@ -416,14 +416,6 @@ class TemplateSet(CandidateSet):
         narrowed = allowed_by_slot(allowed, self)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
-    def contains(self, gold: Tensor) -> Tensor:
-        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        gold = gold_labels(gold, self)
-        unused = self.kind < 0
-        inside = unused | ((gold >= 0) & (gold < self.classes))
-        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
-        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
-
     @outside_inference_mode
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""

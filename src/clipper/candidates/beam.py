@@ -48,6 +48,13 @@ def beam_search(
         domains: the labels each slot may take, if not all of them.
         known: candidates found before, or drawn uniformly; they are kept.
 
+    Returns:
+        What was found, each candidate once.
+
+    Raises:
+        InputError: if nothing was found for a sample.
+        BudgetError: if the beam takes too much memory.
+
     Examples:
         >>> from clipper.candidates.rules import HWF, run
         >>> log_probs = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)

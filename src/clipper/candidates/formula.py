@@ -19,6 +19,7 @@ from clipper.candidates.base import (
     TemplateSet,
     check_log_probs,
     check_nonempty,
+    gold_labels,
     outside_inference_mode,
 )
 from clipper.candidates.circuits import Compiled
@@ -88,6 +89,13 @@ class Formula(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them; needed where slots are of different kinds.
             budget: size of the largest diagram to compile.
+
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if nothing satisfies a proposition, or it speaks of slots or labels that there are not.
+            BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
         budget = whole_number(budget, "budget", least=1)
@@ -136,6 +144,14 @@ class Formula(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: size of the largest diagram to compile.
+
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if these are no clauses, or nothing satisfies them.
+            FileError: if the file cannot be read.
+            BudgetError: if a diagram is larger than the budget.
 
         Examples:
             >>> Formula.from_cnf("p cnf 3 2\\n1 2 0\\n-2 3 0\\n").counts
@@ -226,6 +242,14 @@ class Formula(TemplateSet):
             logs = log_probs.detach().clone().double().requires_grad_()
             total = own.log_probability(logs)
             return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        gold = gold_labels(gold, self)
+        unused = self.kind < 0
+        inside = unused | ((gold >= 0) & (gold < self.classes))
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
+        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""

@@ -5,7 +5,7 @@ This file knows nothing of embeddings, graphs of neighbours or losses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -95,6 +95,13 @@ class Lattice(TemplateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: arcs to follow at most; equal states are followed once.
+
+        Returns:
+            The lattice of all samples.
+
+        Raises:
+            InputError: if nothing gives a sample's target, or `step` or `accept` fails.
+            BudgetError: if the machine has more arcs than the budget.
         """
         kinds = kinds_of(classes)
         if isinstance(start, Tensor) or not isinstance(start, Hashable):
@@ -110,6 +117,9 @@ class Lattice(TemplateSet):
 
         For rules that nobody wrote as a state machine. Samples may list the same candidates, in the same order, as
         they do where they have the same target; other samples must not share any. Targets are numbers from 0 on.
+
+        Raises:
+            InputError: if a candidate comes twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
@@ -141,11 +151,6 @@ class Lattice(TemplateSet):
         return self.template, *layers, *self.graph.ends, *(() if self.allowed is None else (self.allowed,))
 
     @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return self.graph.ragged and super().ragged
-
-    @property
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
         return self.graph.lengths[self.template]
@@ -160,12 +165,7 @@ class Lattice(TemplateSet):
         """How many candidates each sample has, exactly, however many."""
         if self.allowed is None:
             return integers_of(self.graph.counts[self.template])
-        return integers_of(self.count_words())
-
-    def count_words(self) -> Tensor:
-        """As `counts`, in words of 38 bits, the lowest first, `(n, words)`: numbers that tensors can compare."""
-        pieces, columns = self.graph.pieces(self.samples, each=words_for(self.graph)), self._columns
-        return torch.cat([count_ways(self.graph, self.template[part], columns[..., part]) for part in pieces])
+        return integers_of(self._by_piece(count_ways, each=words_for(self.graph)))
 
     @cached_property
     @outside_inference_mode
@@ -173,9 +173,7 @@ class Lattice(TemplateSet):
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         if self.allowed is None:
             return self.graph.support.index_select(0, self.template).flatten(0, 1)
-        columns = self._columns
-        parts = [supported_labels(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
-        return torch.cat(parts).flatten(0, 1)
+        return self._by_piece(supported_labels).flatten(0, 1)
 
     @cached_property
     @outside_inference_mode
@@ -189,13 +187,12 @@ class Lattice(TemplateSet):
         inside = followed(self.graph, self.template, gold)
         if self.allowed is None:
             return inside
-        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1).long()[..., None])[..., 0]
+        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
         return inside & (taken | (self.kind < 0)).all(1)
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
-        columns = self._columns
-        return torch.cat([viable(self.graph, self.template[p], columns[..., p])[0][0] for p in self._pieces()])
+        return self._by_piece(lambda *part: viable(*part)[0][0])
 
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
@@ -230,8 +227,10 @@ class Lattice(TemplateSet):
             return self._mask.permute(1, 2, 0)
         return torch.ones(self.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
 
-    def _pieces(self) -> list[slice]:
-        return self.graph.pieces(self.samples)
+    def _by_piece(self, ask: Callable[[StateGraph, Tensor, Tensor], Tensor], each: int = 1) -> Tensor:
+        """What `ask` gives for graph, template and columns, some samples at a time, so that memory stays bounded."""
+        columns, pieces = self._columns, self.graph.pieces(self.samples, each)
+        return torch.cat([ask(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
     @property
     def states(self) -> int:
@@ -247,11 +246,10 @@ class Lattice(TemplateSet):
         check_log_probs(log_probs, self)
         if not self.samples:
             return log_probs.sum((1, 2))
-        pieces = self._pieces()
+        pieces = self.graph.pieces(self.samples)
         if len(pieces) == 1:
             return log_probability(self.graph, self.template, log_probs, self._mask)
-        parts = [self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces]
-        return torch.cat(parts)
+        return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """The probability of each of this lattice's targets under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
@@ -268,7 +266,7 @@ class Lattice(TemplateSet):
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
         logs = masked(self._inward(log_probs), self._mask)
-        parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self._pieces()]
+        parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self.graph.pieces(self.samples)]
         return torch.cat(parts).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
@@ -285,7 +283,7 @@ class Lattice(TemplateSet):
 
     def _all(self) -> Candidates:
         columns, rows, owner = self._columns, [], []
-        for part in self._pieces():
+        for part in self.graph.pieces(self.samples):
             labels, sample = listed(self.graph, self.template[part], columns[..., part])
             rows.append(labels)
             owner.append(part.start + sample)

@@ -15,6 +15,9 @@ from clipper.candidates.state_graph import StateGraph, viable
 if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
 
+_CELLS = 1 << 23
+"""Draws times labels held at a time."""
+
 
 def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The labels of each sample's `k` best candidates, `(n, k, m)`, best first, and which there are, `(n, k)` bool.
@@ -67,17 +70,8 @@ def _traced(graph: StateGraph, template: Tensor, choices: list[Tensor], k: int) 
     return torch.stack(labels, dim=2)
 
 
-_CELLS = 1 << 23
-"""Draws times labels held at a time."""
-
-
 def draw(
-    graph: StateGraph,
-    template: Tensor,
-    logs: Tensor,
-    behind: list[Tensor],
-    column: Tensor,
-    generator: torch.Generator,
+    graph: StateGraph, template: Tensor, logs: Tensor, behind: list[Tensor], column: Tensor, generator: torch.Generator
 ) -> Tensor:
     """One candidate for each entry of `column (d,)`, with probability ∝ the product of its weights, `(d, m)`.
 

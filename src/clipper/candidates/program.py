@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_list, real_number, shown, whole_number
+from clipper.arguments import as_list, shown, whole_number
 from clipper.candidates import clingo_worker
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
@@ -34,6 +35,14 @@ _SLOT = re.compile(rf"\s*({PREDICATE.pattern})\s*\((.*)\)\s*", re.DOTALL)
 _PART = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
 _APART = re.compile(r'"(?:\\.|[^"\\])*"|%\*.*?\*%|%[^\n]*', re.DOTALL)
 """Strings and comments, in which words mean nothing."""
+TIME_LIMIT = 60.0
+"""Seconds that a theory may take by default."""
+MEMORY = 4_000_000_000
+"""Bytes that clingo may take."""
+LONGEST = 1e9
+"""Seconds past which a time limit is none."""
+_TOLD = 20
+"""Messages of clingo's that are passed on."""
 _LARGE = re.compile(r"(?<![\w'])\d{10,}")
 _LARGEST = 2**31 - 1
 """clingo's numbers have 32 bits; it cuts larger ones without a word."""
@@ -46,14 +55,16 @@ class Sentence:
     Examples:
         >>> Sentence("name(o1, animal), rel(on, o1, O2), not name(O2, dog)", slots=["name(o1, _)", "rel(_, o1, o2)"])
         Sentence(text='name(o1, animal), rel(on, o1, O2), not name(O2, dog)', facts='', slots=('name(o1, _)', 'rel(_, o1, o2)'))
+
+    Attributes:
+        text: the body of a rule in clingo's language; free variables are existential, "not" negates.
+        facts: facts, or rules, that hold for this sample only.
+        slots: the label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share.
     """  # noqa: E501
 
     text: str
-    """The body of a rule in clingo's language; free variables are existential, "not" negates."""
     facts: str = ""
-    """Facts, or rules, that hold for this sample only."""
     slots: Sequence[str] = ()
-    """The label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share."""
 
     def __post_init__(self) -> None:
         readable(self.text, "a sentence")
@@ -63,14 +74,17 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Slot:
-    """A label atom whose label is open."""
+    """A label atom whose label is open.
+
+    Attributes:
+        kind: the predicate, which is also the kind of label.
+        before: the arguments before the label, with their commas.
+        after: those after it.
+    """
 
     kind: str
-    """The predicate, which is also the kind of label."""
     before: str
-    """The arguments before the label, with their commas."""
     after: str
-    """Those after it."""
 
     def atom(self, label: str) -> str:
         """The atom with a label.
@@ -160,14 +174,17 @@ Labels = Mapping[str, Sequence[str | int]]
 
 @dataclass(eq=False)
 class Shape:
-    """Samples with the same slots and facts: they are grounded together."""
+    """Samples with the same slots and facts: they are grounded together.
+
+    Attributes:
+        sentences: the distinct ones.
+        samples: the first sample of each sentence.
+    """
 
     slots: tuple[str, ...]
     facts: str
     sentences: list[str] = field(default_factory=list)
-    """The distinct ones."""
     samples: list[int] = field(default_factory=list)
-    """The first sample of each sentence."""
 
     def job(self, labels: Labels, kinds: tuple[Kind, ...]) -> dict[str, Any]:
         """The shape as the worker reads it: the first label of each slot and the atoms of all, facts and sentences."""
@@ -237,13 +254,6 @@ def _check_slots(slots: tuple[str, ...], labels: Labels, sample: int) -> None:
 Answers = dict[tuple[int, int], np.ndarray]
 """By shape and sentence: `(rows, slots)`, at least one row each."""
 
-MEMORY = 4_000_000_000
-"""Bytes that clingo may take."""
-LONGEST = 1e9
-"""Seconds past which a time limit is none."""
-_TOLD = 20
-"""Messages of clingo's that are passed on."""
-
 
 def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
     """Run the job; errors of the theory are told with clingo's own line and message."""
@@ -292,18 +302,11 @@ def _file_of(theory: str | Path, folder: Path) -> tuple[Path, str | None]:
 
 def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes], bool]:
     command = [sys.executable, clingo_worker.__file__]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        late = False
-        try:
-            out, err = process.communicate(job.encode(), None if time_limit > LONGEST else time_limit)
-        except subprocess.TimeoutExpired:
-            late = True
-            process.kill()
-            out, err = process.communicate()
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err), late
+    limit = None if time_limit > LONGEST else time_limit
+    try:
+        return subprocess.run(command, input=job.encode(), capture_output=True, timeout=limit, check=False), False
+    except subprocess.TimeoutExpired as error:  # by now it is killed; what it had said counts
+        return subprocess.CompletedProcess(command, -1, error.stdout or b"", error.stderr or b""), True
 
 
 def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
@@ -390,10 +393,6 @@ def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Seque
     )
 
 
-TIME_LIMIT = 60.0
-"""Seconds that a theory may take by default."""
-
-
 @dataclass(frozen=True, eq=False)
 class Program:
     """An answer-set program over label atoms such as `name(o1, dog)`.
@@ -407,32 +406,32 @@ class Program:
         Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
         >>> program.support(["total(2)"])[0].nonzero().flatten()
         tensor([0, 1, 2])
+
+    Attributes:
+        theory: the program's text, or the path of its file.
+        labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its
+            place.
+        slots: the slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`.
+        time_limit: seconds, for each call; infinite for none.
     """
 
     theory: str | Path
-    """The program's text, or the path of its file."""
     labels: Labels
-    """The labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its place."""
     slots: Sequence[str] = ()
-    """The slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`."""
     time_limit: float = TIME_LIMIT
-    """Seconds, for each call; infinite for none."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.theory, Path):
             readable(self.theory, "a theory")
         object.__setattr__(self, "labels", _checked(self.labels))
         object.__setattr__(self, "slots", readable_slots(self.slots))
-        limit = real_number(self.time_limit, "the time limit in seconds", above=0, finite=False)
-        object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else limit)
+        limit = self.time_limit
+        if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
+            raise InputError(f"expected a positive time limit in seconds, got {shown(limit)}")
+        object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else float(limit))
 
     def candidates(
-        self,
-        samples: Sequence[Sentence | str],
-        *,
-        budget: int = BUDGET,
-        per_sample: int | None = None,
-        seed: int = 0,
+        self, samples: Sequence[Sentence | str], *, budget: int = BUDGET, per_sample: int | None = None, seed: int = 0
     ) -> Candidates:
         """The projections on the label atoms of all answer sets in which each sample's sentence holds.
 
@@ -442,6 +441,13 @@ class Program:
             per_sample: draw so many of each sample uniformly, where there are more; every sample of one sentence
                 gets the same ones.
             seed: of these draws.
+
+        Returns:
+            The candidates of all samples.
+
+        Raises:
+            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
+            BudgetError: if listing them would pass the budget, or the time limit.
         """
         budget = whole_number(budget, "budget", least=1)
         wanted = 0 if per_sample is None else whole_number(per_sample, "per_sample", least=1)

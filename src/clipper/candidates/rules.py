@@ -1,4 +1,4 @@
-"""Rules as state machines: what a sample's labels have come to so far, and how one more label changes it."""
+"""Rules: ready-made state machines, and how a caller's rule, its targets, lengths and domains are read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ Accept = Callable[[Any], Hashable]
 
 
 class Machine(NamedTuple):
-    """A rule that reads labels one after the other; unpack it into `Lattice.from_rule(*machine, targets, …)`."""
+    """A rule that reads labels one after the other; unpack it into `Lattice.from_rule(*machine, targets, …)`.
+
+    Attributes:
+        start: the state before the first label.
+        step: from a state and a label to the next state; None where the label cannot follow.
+        accept: from a state to the target of a sample that ends there; None where none can.
+    """
 
     start: Hashable
-    """The state before the first label."""
     step: Step
-    """From a state and a label to the next state; None where the label cannot follow."""
     accept: Accept
-    """From a state to the target of a sample that ends there; None where none can."""
 
 
 def run(machine: Machine, labels: Sequence[int]) -> Hashable:
@@ -204,34 +207,30 @@ def check_longest(longest: int, budget: int) -> None:
         )
 
 
-def called(function: Callable[..., Any], *arguments: object) -> Any:
-    """What a caller's function gives; it must be hashable, and no tensor, which equals another one by no value."""
-    value = as_python(function(*arguments))
-    if isinstance(value, Tensor):
-        raise TypeError("it returned a tensor; use tolist() or tuples")
-    hash(value)
+def called(function: Callable[..., Any], *arguments: object, what: str, returns: str) -> Hashable:
+    """What a caller's function gives: a hashable value, and no tensor, which equals another one by no value.
+
+    Raises:
+        InputError: if it fails or gives anything else; the error says that `what` failed, and on which arguments.
+    """
+    try:
+        value: Hashable = as_python(function(*arguments))
+        if isinstance(value, Tensor):
+            raise TypeError("it returned a tensor; use tolist() or tuples")
+        hash(value)
+    except Exception as error:
+        given = " and ".join(shown(argument) for argument in arguments)
+        raise InputError(
+            f"{what} failed on {given}: {type(error).__name__}: {error}. It must return {returns}"
+        ) from error
     return value
 
 
 def stepped(step: Step, state: Hashable, label: int) -> Hashable:
-    """The state that follows, or an error that names the state and the label."""
-    try:
-        after: Hashable = called(step, state, label)
-    except Exception as error:
-        raise InputError(
-            f"step failed on state {shown(state)} and label {label}: {type(error).__name__}: {error}. "
-            "It must return a hashable state, or None where the label cannot follow"
-        ) from error
-    return after
+    """The state that follows."""
+    return called(step, state, label, what="step", returns="a hashable state, or None where the label cannot follow")
 
 
 def accepted(accept: Accept, state: Hashable) -> Hashable:
-    """The target of a sample that ends in a state, or an error that names the state."""
-    try:
-        target: Hashable = called(accept, state)
-    except Exception as error:
-        raise InputError(
-            f"accept failed on state {shown(state)}: {type(error).__name__}: {error}. "
-            "It must return a hashable target, or None where a sample cannot end"
-        ) from error
-    return target
+    """The target of a sample that ends in a state."""
+    return called(accept, state, what="accept", returns="a hashable target, or None where a sample cannot end")

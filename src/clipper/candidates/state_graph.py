@@ -18,12 +18,15 @@ _CELLS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The arcs of one slot: each leads from a state, by a label, to a state behind the slot."""
+    """The arcs of one slot: each leads from a state, by a label, to a state behind the slot.
+
+    Attributes:
+        labels: `(a,)`: the labels that the slot may take, ascending.
+        next: `(states, a)`: where each label leads; the number of states behind the slot stands for a dead end.
+    """
 
     labels: Tensor
-    """`(a,)`: the labels that the slot may take, ascending."""
     next: Tensor
-    """`(states, a)`: where each label leads; the number of states behind the slot stands for a dead end."""
 
     def to(self, device: torch.device | str) -> Layer:
         """The same arcs on another device."""
@@ -32,18 +35,21 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class StateGraph:
-    """All states that lead from the start to one of the **templates**, the distinct pairs of length and target."""
+    """All states that lead from the start to one of the **templates**, the distinct pairs of length and target.
+
+    Attributes:
+        layers: one for each of the `m` slots.
+        ends: for each depth 0 … m, `(states,)`: the template that ends in a state; -1 for none.
+        targets: the target of each template.
+        lengths: `(templates,)`: how many slots each template has.
+        classes: the length of the label axis, `c`.
+    """
 
     layers: tuple[Layer, ...]
-    """One for each of the `m` slots."""
     ends: tuple[Tensor, ...]
-    """For each depth 0 … m, `(states,)`: the template that ends in a state; -1 for none."""
     targets: tuple[Hashable, ...]
-    """The target of each template."""
     lengths: Tensor
-    """`(templates,)`: how many slots each template has."""
     classes: int
-    """The length of the label axis, `c`."""
 
     @property
     def slots(self) -> int:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,6 @@ class Inspector:
         self.samples = whole_number(self.samples, "the samples to inspect")
         self.candidates = whole_number(self.candidates, "the candidates to list")
         self._calibration: dict[str, Any] | None = None
-        self._words: list[str] = []
 
     def begin(self, whole: CandidateSet, gold: Tensor | None = None, targets: Tensor | None = None) -> None:
         """Note the `whole` pool that the batches are taken from; its `gold (n, m)` and `targets (n,)`, where known."""
@@ -216,7 +215,8 @@ class Inspector:
             raise InputError(f"expected {n} targets, one for each sample, got {len(words)}")
         if self.names is not None and len(self.names) != whole.classes:
             raise InputError(f"expected {whole.classes} names, one for each label, got {len(self.names)}")
-        self._whole, self._gold, self._words = whole, gold, [str(word) for word in words]
+        self.whole, self.words = whole, [str(word) for word in words]
+        self.gold = None if gold is None else gold.cpu()
 
     def wants(self, ids: Tensor) -> bool:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
@@ -239,11 +239,8 @@ class Inspector:
     def calibrate(self, calibration: Calibration | None) -> None:
         """Note how sure joint inference was, and how right."""
         if calibration is not None:
-            self._calibration = {
-                **{name: getattr(calibration, name) for name in ("right", "error")},
-                **{name: list(getattr(calibration, name)) for name in ("confidence", "accuracy", "count")},
-                "retained": [list(pair) for pair in calibration.retained.items()],
-            }
+            plain = {**asdict(calibration), "retained": list(calibration.retained.items())}
+            self._calibration = json.loads(json.dumps(plain))  # as a file would hold it
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps, in numbers and text."""
@@ -258,7 +255,7 @@ class Inspector:
 
     def inspection(self, notes: Sequence[str], inputs: Pictures | None = None) -> Inspection:
         """What was collected, with pictures made from `inputs` where there are no `pictures`."""
-        whole = self._whole
+        whole = self.whole
         names = [str(label) for label in range(whole.classes)] if self.names is None else list(self.names)
         pictures = self.pictures or inputs
         if pictures is None:
@@ -274,21 +271,9 @@ class Inspector:
             calibration=self._calibration,
         )
 
-    def tile(self, instance: int) -> int:
+    def _tile(self, instance: int) -> int:
         """The place of an instance's picture among those to show."""
         return self.tiles.setdefault(instance, len(self.tiles))
-
-    def word(self, number: int) -> str:
-        """What is known of a sample."""
-        return self._words[number]
-
-    def gold_of(self, ids: Sequence[int]) -> Tensor | None:
-        """The gold labels of a batch, `(n, m)`."""
-        return None if self._gold is None else self._gold[torch.tensor(ids, device=self._gold.device)].cpu()
-
-    def support(self, instance: int) -> Tensor:
-        """The labels that an instance of the pool could have, `(c,)` bool."""
-        return self._whole.support[instance].cpu()
 
 
 class _View:
@@ -302,7 +287,7 @@ class _View:
         keep = getattr(pruning, "keep", None)
         self.keep: Tensor | None = None if keep is None else keep.cpu()
         self.edges = pruning.edges.cpu()
-        self.gold = inspector.gold_of(ids)
+        self.gold = None if inspector.gold is None else inspector.gold[torch.tensor(ids)]
         self.was: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
         self.stays: Tensor | None = None if self.gold is None else self.kept.contains(self.gold)
 
@@ -313,9 +298,9 @@ class _View:
         number = self.ids[place]
         return {
             "id": number,
-            "target": self.inspector.word(number),
+            "target": self.inspector.words[number],
             "kinds": self.original.kind[place][used].tolist(),
-            "tiles": [self.inspector.tile(number * slots + slot) for slot in used],
+            "tiles": [self.inspector._tile(number * slots + slot) for slot in used],
             "gold": None if self.gold is None else self.gold[place][used].tolist(),
             "verdict": self._verdict(place),
             "total": int(self.original.counts[place]),
@@ -363,15 +348,15 @@ class _View:
         slots = self.original.slots
         there, other_slot = divmod(int(self.graph.target[edge]), slots)
         other = self.pool_ids[there]
-        support = self.inspector.support(other * slots + other_slot)
+        support = self.inspector.whole.support[other * slots + other_slot].cpu()
         own = self._candidates(place)[:, slot] if self.keep is not None else None
         excluded = self.original.support[place * slots + slot] & ~support if own is None else ~support[own]
         return {
             "slot": shown_slot,
             "sample": other,
             "image": other_slot + 1,
-            "tile": self.inspector.tile(other * slots + other_slot),
-            "target": self.inspector.word(other),
+            "tile": self.inspector._tile(other * slots + other_slot),
+            "target": self.inspector.words[other],
             "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
             "support": _true(support),
             "chosen": bool(self.edges[edge]),

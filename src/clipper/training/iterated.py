@@ -28,7 +28,7 @@ from clipper.training.loop import (
     train,
 )
 from clipper.training.metrics import EpochMetrics
-from clipper.training.samples import Samples, SampleSource, fingerprint, mixed, samples_of
+from clipper.training.samples import Samples, fingerprint, mixed, samples_of
 from clipper.training.schedule import check_embeddings, check_neighbours, options_of
 from clipper.training.trainer import Options, parts_of, refused_unless_it_fits
 
@@ -57,7 +57,7 @@ class Pass:
 
 def train_iterated(
     classifier: nn.Module,
-    data: SampleSource | tuple[Any, CandidateSet],
+    data: Samples | tuple[Any, CandidateSet],
     engine: nn.Module,
     embeddings: Tensor,
     *,

@@ -21,7 +21,7 @@ from clipper.training.adapters import in_words
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.metrics import EpochMetrics, HeldOut
 from clipper.training.record import Record
-from clipper.training.samples import BatchLoader, Samples, SampleSource, samples_of
+from clipper.training.samples import BatchLoader, Samples, samples_of
 from clipper.training.schedule import PruningSchedule, check_neighbours
 from clipper.training.trainer import Callback, Options, Trainer, own_randomness
 
@@ -60,7 +60,7 @@ class History(list[EpochMetrics]):
 
 def train(
     classifier: nn.Module,
-    data: SampleSource | tuple[Any, CandidateSet] | DataLoader[Any],
+    data: Samples | tuple[Any, CandidateSet] | DataLoader[Any],
     engine: nn.Module,
     *,
     clip: Clipper | None = None,

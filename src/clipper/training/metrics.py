@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.arguments import as_tensor, real_number, whole_number
-from clipper.candidates import Candidates, CandidateSet, Kind
+from clipper.arguments import as_tensor, real_number, shown, whole_number
+from clipper.candidates import CandidateSet, Kind
 from clipper.errors import InputError
+from clipper.pruning.objectives import listed_only
 from clipper.training.adapters import in_words
 
 Evaluator = Callable[[nn.Module], Mapping[str, float]]
@@ -57,15 +58,10 @@ class EpochMetrics:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> EpochMetrics:
         """The reverse of `as_dict`; numbers that no epoch can have are refused."""
-        if not isinstance(values, dict):
-            raise InputError(f"expected the figures of an epoch, got {values!r}")
-        unknown = sorted(set(values) - {entry.name for entry in fields(cls)} - {"pruning_share"})
-        if unknown:
-            raise InputError(f"expected the figures of an epoch, got {', '.join(map(str, unknown))} too")
-        missing = sorted({entry.name for entry in fields(cls)} - {"scores"} - set(values))
-        if missing:
-            raise InputError(f"expected the figures of an epoch, got none for {', '.join(missing)}")
-        metrics = cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
+        names = {entry.name for entry in fields(cls)}
+        if not isinstance(values, dict) or not names - {"scores"} <= values.keys() <= names | {"pruning_share"}:
+            raise InputError(f"expected the metrics of an epoch, {', '.join(sorted(names))}, got {shown(values)}")
+        metrics = cls(**{name: values[name] for name in names & values.keys()})
         metrics.check()
         return metrics
 
@@ -100,9 +96,14 @@ class RunningMetrics:
         """Add a batch: its `losses (n,)`, its candidates before and after pruning, its `gold (n, m)`."""
         self.samples += len(losses)
         self.loss += float(losses.detach().sum())
-        all_of_them, left = _weighed(before, kept)
-        self.candidates += all_of_them
-        self.kept += left
+        rows, rows_left = listed_only(before), listed_only(kept)
+        if rows is not None and rows_left is not None:
+            self.candidates += len(rows)
+            self.kept += len(rows_left)
+        else:  # more candidates than a float can count, maybe: each sample counts for one
+            shares = (kept.log_counts - before.log_counts).exp().sum() if kept is not before else before.samples
+            self.candidates += before.samples
+            self.kept += float(shares)
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
@@ -119,15 +120,6 @@ class RunningMetrics:
             pruning_seconds=self.pruning_seconds,
             scores=scores,
         )
-
-
-def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
-    """How much there was before and after pruning: candidates, or for lattices samples and their summed shares."""
-    if isinstance(before, Candidates) and isinstance(kept, Candidates):
-        return len(before), len(kept)
-    if kept is before:
-        return before.samples, before.samples
-    return before.samples, float((kept.log_counts - before.log_counts).exp().sum())
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,18 +16,6 @@ from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.training.adapters import Packing, in_words
-
-
-class SampleSource(Protocol):
-    """Anything with inputs and candidates; `gold (n, m)` and `targets (n,)` are used where it has them."""
-
-    @property
-    def inputs(self) -> Any:
-        """As in `Samples`."""
-
-    @property
-    def candidates(self) -> CandidateSet:
-        """What the labels could be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +123,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
         """The samples `ids`, in that order."""
         ids = ids.to(self.candidates.device)
         gold, targets = (None if values is None else values[ids] for values in (self.gold, self.targets))
-        inputs = self.inputs[ids] if self.in_memory else _Chosen(self, ids.tolist())
+        inputs = self.inputs[ids] if self.in_memory else partial(_chosen, self, ids.tolist())
         return Samples(inputs, self.candidates.batch(ids), gold, targets)
 
     def fingerprint(self) -> str:
@@ -146,17 +134,8 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return fingerprint(*([self.inputs] if self.in_memory else []), *self.candidates.contents)
 
 
-class _Chosen(Dataset[Tensor]):
-    """The inputs of some of the samples."""
-
-    def __init__(self, samples: Samples, ids: list[int]) -> None:
-        self.samples, self.ids = samples, ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, number: int) -> Tensor:
-        return self.samples[self.ids[number]][0]
+def _chosen(samples: Samples, ids: list[int], number: int) -> Tensor:
+    return samples[ids[number]][0]
 
 
 class BatchLoader:
@@ -179,7 +158,6 @@ class BatchLoader:
                 batch_size=None,
                 sampler=self._order,
                 num_workers=workers,
-                collate_fn=_as_it_is,
                 persistent_workers=True,
                 pin_memory=samples.candidates.device.type == "cuda",
                 generator=torch.Generator(),  # the global one belongs to the run
@@ -209,12 +187,8 @@ class _Seeded(Dataset[Tensor]):
             return self.samples._stacked(ids)
 
 
-def _as_it_is(inputs: Any) -> Any:
-    return inputs
-
-
-def samples_of(data: SampleSource | tuple[Any, CandidateSet] | Samples) -> Samples:
-    """Samples from a task, or from inputs and candidates."""
+def samples_of(data: Any) -> Samples:
+    """Samples from inputs and candidates: a pair of them, or anything that has them as attributes."""
     if isinstance(data, Samples):
         return data
     if isinstance(data, tuple | list):
@@ -223,8 +197,7 @@ def samples_of(data: SampleSource | tuple[Any, CandidateSet] | Samples) -> Sampl
         return Samples(*data)
     if not (hasattr(data, "inputs") and hasattr(data, "candidates")):
         raise InputError(f"expected Samples, or inputs and candidates, got a {type(data).__name__}")
-    extra: dict[str, Any] = {name: getattr(data, name, None) for name in ("gold", "targets")}
-    return Samples(data.inputs, data.candidates, **extra)
+    return Samples(data.inputs, data.candidates, getattr(data, "gold", None), getattr(data, "targets", None))
 
 
 def mixed(*numbers: int) -> int:
