@@ -71,3 +71,9 @@ def fewest_survivors_of_the_printed_program(problem: Problem) -> int:
                 best = min(best, left)
         total += best
     return total
+
+
+def inside(labels: Sequence[Sequence[int]], sample: Sequence[int], allowed: Sequence[Sequence[bool]]) -> list[bool]:
+    """Which rows of `labels (Ω, m)` have none but allowed labels; -1 is always allowed, `allowed (n*m, c)`."""
+    rows = zip(labels, sample, strict=True)
+    return [all(y < 0 or allowed[i * len(row) + j][y] for j, y in enumerate(row)) for row, i in rows]

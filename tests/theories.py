@@ -9,7 +9,7 @@ from typing import Any
 
 from clipper.benchmarks import hwf
 from clipper.candidates import Candidates, Formula, Lattice, Proposition, all_of, any_of, has_label
-from clipper.candidates.machines import HWF, MAX, SUM, Machine
+from clipper.candidates.rules import HWF, MAX, SUM, Machine
 
 
 @dataclass(frozen=True)

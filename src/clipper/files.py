@@ -240,3 +240,15 @@ def _refuse_existing(path: Path, replace: bool) -> None:
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text in a file; `what` names it in errors."""
+    if not path.is_file():
+        raise FileError(f"cannot read {what} {path}: there is no file; check the path")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{what} {path} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise FileError(f"cannot read {what} {path} ({error.strerror})") from error

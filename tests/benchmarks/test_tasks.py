@@ -15,7 +15,7 @@ from clipper.benchmarks.drawing import ImageRule, draw
 from clipper.benchmarks.hwf import HWF, NO_FORMULA, UNIT, domains, published_formulas, published_value, value
 from clipper.benchmarks.max import MAX
 from clipper.benchmarks.sum import SUM
-from clipper.candidates.columns import run_on_columns
+from clipper.candidates.abduction import run_on_columns
 from clipper.errors import BudgetError, ClipperError
 from clipper.training import Samples
 from tests.benchmarks.published import needs

@@ -18,7 +18,7 @@ from clipper.benchmarks.vqar.files import FEATURES, GRAPHS, OBJECTS, convert, re
 from clipper.benchmarks.vqar.knowledge import CRIC, Knowledge, draw_sentences, read_knowledge
 from clipper.benchmarks.vqar.scenes import generate, geometry, placements
 from clipper.candidates import Candidates, Program, Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError, InputError
 from clipper.training import Classifiers
 

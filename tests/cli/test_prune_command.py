@@ -17,7 +17,7 @@ import torch
 
 from clipper import Candidates, ProximityGraph, prune
 from clipper.errors import ClipperError
-from clipper.pruning.job import PruneJob, prune_files
+from clipper.pruning.streaming import PruneJob, prune_files
 
 COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
 

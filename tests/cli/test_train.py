@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from clipper.benchmarks.config import RunConfig
 from clipper.cli import train as command
 from clipper.errors import ClipperError
 from clipper.training import Record
 
 app = typer.Typer()
-command.register(app)
+app.command()(command.train)
 TINY = ["--samples", "12", "--slots", "2", "--epochs", "3", "--batch", "4"]
 
 
@@ -98,3 +100,23 @@ def test_a_report_that_cannot_be_written_is_refused_before_training(tmp_path):
     with pytest.raises(ClipperError, match=r"\.html"):
         run("--out", tmp_path / "one.json", "--report", tmp_path / "one.pdf")
     assert not (tmp_path / "one.json").exists()
+
+
+def test_every_field_of_a_run_has_an_option_and_says_what_it_means():
+    told = CliRunner().invoke(app, ["--help"], terminal_width=400).stdout
+    for entry in fields(RunConfig):
+        if "help" in entry.metadata:
+            flags = entry.metadata.get("flags", (f"--{entry.name.replace('_', '-')}",))
+            assert all(flag in told for flag in flags), entry.name
+
+
+def test_a_benchmark_of_ones_own_is_trained_from_its_file(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from clipper.benchmarks.registry import benchmark_named\n"
+        "from dataclasses import replace\n"
+        "def odd(config):\n"
+        "    return benchmark_named('sum').build(replace(config, rule='sum', data='digits'))\n"
+    )
+    run("--rule", f"{tmp_path / 'own.py'}:odd", "--out", tmp_path / "one.json", "--report", tmp_path / "one.html")
+    assert Record.read(tmp_path / "one.json").config["rule"].endswith("own.py:odd")
+    assert (tmp_path / "one.inspection.json").exists()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.machines import MAX, SUM, run
+from clipper.candidates.rules import MAX, SUM, run
 from clipper.engines import (
     AblSim,
     Context,

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import clipper
 from clipper import Candidates, ProximityGraph
 from clipper.errors import InputError
-from clipper.pruning.result import inside
 from tests.oracles import Problem
 from tests.pruning.pools import clustered, shuffled
 from tests.strategies import as_tensors, problems
@@ -28,7 +27,7 @@ def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, 
     assert min(pruning.candidates.counts) >= 1
     totals = torch.zeros(candidates.samples).index_add_(0, candidates.sample, posterior.probability)
     assert torch.allclose(totals, torch.ones(candidates.samples), atol=1e-4)
-    assert bool(inside(candidates, pruning.allowed)[pruning.keep].all())
+    assert pruning.candidates.narrowed(pruning.allowed).counts == pruning.candidates.counts
     assert pruning.edges.shape == graph.source.shape
     assert bool(candidates.contains(posterior.labels).all()), "the most probable labels are a candidate"
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import clipper
 from clipper import Candidates, Clipper, Lattice, ProximityGraph
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.errors import InputError
 from clipper.pruning.joint import lattice_factor
+from clipper.pruning.joint.credible_set import credible_labels
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.lattice_factor import LatticeFactor, factor_of
-from clipper.pruning.joint.mass import heaviest_labels
 from tests.machines import restricted
 from tests.pruning.pools import clustered, shuffled
 
@@ -73,7 +73,7 @@ def test_the_labels_kept_hold_the_mass_and_no_higher_threshold_does(
     shape = lattice.samples, lattice.slots, lattice.classes
     log_odds = 2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     marginals, best = lattice.marginals(log_odds), lattice.top_k(log_odds, 1).labels.long()
-    allowed = heaviest_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass)
+    allowed = credible_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass)
     kept = lattice.restrict(allowed)
     held = (kept.log_probability(log_odds.double()) - lattice.log_probability(log_odds.double())).exp()
     assert bool((held >= mass - 1e-6).all())

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, ProximityGraph, infer
-from clipper.pruning.joint.disagreement import alike, confusion, disagreements
+from clipper.pruning.joint.credible_set import smallest_credible_set
+from clipper.pruning.joint.crossover import crossed_over, disagreeing_share, neighbourhoods
+from clipper.pruning.joint.disagreement import confusion, disagreements, equal_confusion
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 from clipper.pruning.joint.inference import model_of
 from clipper.pruning.joint.lattice_factor import factor_of
-from clipper.pruning.joint.mass import heaviest
-from clipper.pruning.joint.messages import Model, round_of_messages, without_reply
-from clipper.pruning.joint.offspring import inherited, neighbourhoods, trouble
-from clipper.pruning.joint.scope import plan_of, searched_part
+from clipper.pruning.joint.messages import Model, cavity_beliefs, round_of_messages
+from clipper.pruning.joint.schedule import search_plan, searched_part
 from clipper.pruning.joint.search import Plan, States, search
 from clipper.pruning.joint.trust import Trust
 from tests.pruning.pools import brute_force_marginals, clustered, shuffled
 
 
 def propagated(model: Model, error: float, rounds: int) -> torch.Tensor:
-    messages = model.silence(1)
+    messages = model.zero_messages(1)
     errors = torch.full((len(model.edges),), error)
     for _ in range(rounds):
         messages = round_of_messages(model, messages, errors, damping=0.0)
@@ -114,9 +114,9 @@ def test_the_search_goes_along_all_pairs_only_where_candidates_outnumber_message
         part, trust = searched_part(model, None)
         assert (len(part.edges) == len(model.edges)) == all_pairs
         assert float(trust.error(part.edges.length).max()) <= 0.6
-        assert (plan_of(model, None).starts, plan_of(model, None).patience) == (64, 3)
-        assert plan_of(model, 20).patience == 5  # fewer offspring a generation, more generations
-        assert (plan_of(model, None).opened > 0) == all_pairs
+        assert (search_plan(model, None).starts, search_plan(model, None).patience) == (64, 3)
+        assert search_plan(model, 20).patience == 5  # fewer offspring a generation, more generations
+        assert (search_plan(model, None).opened > 0) == all_pairs
 
 
 def test_offspring_of_the_best_state_forgets_a_neighbourhood_and_nothing_else() -> None:
@@ -125,9 +125,9 @@ def test_offspring_of_the_best_state_forgets_a_neighbourhood_and_nothing_else() 
     weight = torch.ones(len(model.edges))
     parents = States(torch.stack([gold.flatten(), gold.flatten().roll(1)], dim=1), torch.tensor([0.0, 1.0]))
     plan = Plan(opened=0.2)
-    hint = inherited(model, weight, parents, plan, torch.Generator().manual_seed(0), starts=6)
+    hint = crossed_over(model, weight, parents, plan, torch.Generator().manual_seed(0), starts=6)
     remembered = hint.amax(1) > 0  # (n*m, starts)
-    calm = trouble(model.edges, weight, gold.flatten()[:, None])[:, 0] < 1
+    calm = disagreeing_share(model.edges, weight, gold.flatten()[:, None])[:, 0] < 1
     forgotten = (calm[:, None] & ~remembered).float().mean(0)[::2]
     assert bool((forgotten > 0).all())
     assert bool((forgotten <= plan.opened).all())
@@ -176,10 +176,10 @@ def test_expectation_and_maximisation_recover_a_known_error_and_which_labels_are
     believed[torch.arange(8000), ends] += right
     believed[torch.arange(8000), wrong] += 1 - right
     trust, length, others = Trust.constant(0.05), torch.ones(4000), torch.full((4000,), 9.0)
-    confused, akin = alike(10), torch.ones(10, 10).bool()
+    confused, same_kind = equal_confusion(10), torch.ones(10, 10).bool()
     for _ in range(30):
         differs, met = disagreements(believed, trust.error(length), others, torch.ones(10), confused)
-        trust, confused = Trust.fitted(length, differs), confusion(met, torch.ones(10), akin)
+        trust, confused = Trust.fitted(length, differs), confusion(met, torch.ones(10), same_kind)
     assert abs(float(trust.error(torch.ones(1))) - 0.3) < 0.05
     assert torch.equal(confused.argmax(1), torch.arange(10) ^ 1)
     assert abs(float(confused[0, 1]) - 0.5 * 9 - 0.5) < 1  # half of them, of nine; and its share of the other half
@@ -191,24 +191,24 @@ def test_pairs_disagree_as_often_as_all_pairs_of_labels_say(seed: int, known: bo
     believed = torch.rand(10, 4, generator=generator).softmax(1)
     error, others, worth = torch.rand(5, generator=generator), torch.full((5,), 3.0), torch.rand(4, generator=generator)
     half = torch.rand(4, 4, generator=generator)
-    confused = (half + half.T) * alike(4) if known else None
-    times = alike(4) if confused is None else confused
+    confused = (half + half.T) * equal_confusion(4) if known else None
+    times = equal_confusion(4) if confused is None else confused
     table = times * (error / others)[:, None, None] + torch.diag(worth) * (1 - error)[:, None, None]  # (P, c, c)
     joint = table * believed[:5, :, None] * believed[5:, None, :]
     joint /= joint.sum((1, 2), keepdim=True)
     differs, met = disagreements(believed, error, others, worth, confused)
-    apart = joint * alike(4)
+    apart = joint * equal_confusion(4)
     assert torch.allclose(differs, apart.sum((1, 2)), atol=1e-5)
     assert torch.allclose(met, (apart + apart.mT).sum(0), atol=1e-5)
 
 
 def test_labels_of_two_kinds_are_never_confused_and_each_kind_is_judged_by_itself() -> None:
-    akin = torch.block_diag(torch.ones(3, 3), torch.ones(2, 2), torch.ones(1, 1)).bool()
+    same_kind = torch.block_diag(torch.ones(3, 3), torch.ones(2, 2), torch.ones(1, 1)).bool()
     met = torch.zeros(6, 6)
     met[0, 1] = met[1, 0] = 50.0
-    times = confusion(met, torch.arange(1.0, 7.0), akin)
+    times = confusion(met, torch.arange(1.0, 7.0), same_kind)
     assert torch.equal(times, times.T)
-    assert times[~akin].eq(1).all()
+    assert times[~same_kind].eq(1).all()
     assert times.diagonal().eq(0).all()
     assert times[0, 1] > 2 > 1 > times[0, 2] == times[1, 2] > 0
     assert times[3, 4] == 1  # nothing is known of the second kind
@@ -224,9 +224,11 @@ def test_trust_never_grows_with_distance() -> None:
 def test_the_fewest_candidates_hold_the_mass() -> None:
     candidates = Candidates.from_lists([[(0,), (1,), (2,), (3,)], [(0,), (1,)]], classes=4)
     probability = torch.tensor([0.1, 0.5, 0.3, 0.1, 1.0, 0.0])
-    assert heaviest(candidates, probability, 0.8).tolist() == [False, True, True, False, True, False]
-    assert heaviest(candidates, probability, 0.81).tolist() == [True, True, True, True, True, False], "equals stay"
-    assert heaviest(candidates, probability, 1e-6).tolist() == [False, True, False, False, True, False]
+    assert smallest_credible_set(candidates, probability, 0.8).tolist() == [False, True, True, False, True, False]
+    assert smallest_credible_set(candidates, probability, 0.81).tolist() == [True, True, True, True, True, False], (
+        "equals stay"
+    )
+    assert smallest_credible_set(candidates, probability, 1e-6).tolist() == [False, True, False, False, True, False]
 
 
 @settings(max_examples=50, deadline=None)
@@ -234,13 +236,13 @@ def test_the_fewest_candidates_hold_the_mass() -> None:
 def test_what_is_kept_holds_the_mass_whatever_the_order(counts: list[int], mass: float, random: Random) -> None:
     candidates = Candidates.from_lists([[(i,) for i in range(len(counts))]], classes=8)
     probability = torch.tensor(counts) / sum(counts)
-    kept = heaviest(candidates, probability, mass)
+    kept = smallest_credible_set(candidates, probability, mass)
     assert float(probability[kept].sum()) >= mass - 1e-6
     lowest = probability[kept].min()
     assert float(probability[probability > lowest * 1.01].sum()) < mass, "those above the last do not"
     order = list(range(len(counts)))
     random.shuffle(order)
-    assert torch.equal(heaviest(candidates, probability[order], mass), kept[order])
+    assert torch.equal(smallest_credible_set(candidates, probability[order], mass), kept[order])
 
 
 def test_states_come_in_order_and_different() -> None:
@@ -284,5 +286,5 @@ def test_what_a_receiver_said_is_not_sent_back_to_it() -> None:
     candidates = Candidates.from_lists([[(0,), (1,)], [(0,)]], classes=2)
     model = model_of(candidates, ProximityGraph.from_edges([0], [1]), CandidateFactor(candidates))
     messages = propagated(model, 0.1, rounds=3)
-    believed = without_reply(model, messages, model.factor.marginals(model.field(messages)))
+    believed = cavity_beliefs(model, messages, model.factor.marginals(model.field(messages)))
     assert torch.allclose(believed[0, :, 0], torch.tensor([0.5, 0.5]), atol=1e-5)

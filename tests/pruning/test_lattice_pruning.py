@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, Clipper, Lattice, ProximityGraph, prune
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.errors import InputError
-from clipper.pruning import contested
+from clipper.pruning import lattice_search
 from tests.machines import restricted
 
 
@@ -54,7 +54,7 @@ def test_the_best_found_is_sound_and_no_better_than_its_bound(
     problem: tuple[Lattice, Candidates, ProximityGraph],
 ) -> None:
     lattice, candidates, graph = problem
-    with patch.object(contested, "MOST_BUNDLES", 0):
+    with patch.object(lattice_search, "MOST_BUNDLES", 0):
         found = prune(lattice, graph)
     best = prune(candidates, graph).candidates.counts
     for count, bound, optimum, proved in zip(found.candidates.counts, found.bound, best, found.certified, strict=True):

@@ -18,8 +18,7 @@ from clipper.pruning import Pruning
 from clipper.report import write_inspector
 from clipper.report.inspector import inspector_view
 from clipper.report.page import templates
-from clipper.training import Samples
-from clipper.training.inspection import Inspection
+from clipper.training import Inspection, Samples
 from tests.oracles import Problem
 
 SEVERAL = """{% extends "base.html" %}{% from "parts.html" import inspector %}

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from clipper.errors import InputError
-from clipper.report.claims import sentence
 from clipper.report.curves import accuracy_figure, by_epoch, kept_over_epochs, loss_figure
 from clipper.report.forest import forest_figure, kept_figure, overhead_figure
 from clipper.training import EpochMetrics, Record
@@ -86,15 +85,3 @@ def test_figures_take_the_pages_colours_in_the_dark_too():
     svg = forest_figure(ROWS, {"one seed": (40.0, 5.0)})
     assert "var(--accent, #0f7b6c)" in svg
     assert not re.search(r": #(?!000000)[0-9a-f]{6}", svg)
-
-
-def test_the_verdict_admits_that_nothing_can_be_told():
-    assert "do not differ" in sentence("exact", "the baseline", [5.0, -4.0, 1.0])
-
-
-def test_the_verdict_names_the_winner_even_if_it_is_the_baseline():
-    assert sentence("exact", "the baseline", [-5.0, -4.0, -6.0]).startswith("The baseline beats exact by 5.0")
-
-
-def test_one_seed_decides_nothing():
-    assert "do not differ as far as 1 seeds" in sentence("exact", "paper", [50.0])

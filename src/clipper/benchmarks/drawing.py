@@ -17,7 +17,7 @@ from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.machines import Machine
+from clipper.candidates.rules import Machine
 from clipper.errors import InputError
 from clipper.proximity import Outlines
 from clipper.training import Samples

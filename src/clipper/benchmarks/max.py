@@ -5,7 +5,7 @@ from __future__ import annotations
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_digits
 from clipper.benchmarks.registry import Benchmark, register
-from clipper.candidates import machines
+from clipper.candidates import rules
 
 
 def _highest(slots: int, classes: int) -> int:
@@ -13,7 +13,7 @@ def _highest(slots: int, classes: int) -> int:
     return classes - 1
 
 
-MAX = ImageRule("max", max, machine=machines.MAX, highest=_highest)
+MAX = ImageRule("max", max, machine=rules.MAX, highest=_highest)
 
 
 @register("max", data=DIGITS, quick=on_digits)

@@ -104,7 +104,10 @@ class Registration:
         self.check(config)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            return self.build(config)
+            made = self.build(config)
+        if not isinstance(made, Benchmark):
+            raise InputError(f"expected {self.name} to return a Benchmark, got {made!r:.100}")
+        return made
 
     def check(self, config: RunConfig) -> None:
         """Refuse parts that do not go together, before any data is read."""
@@ -164,8 +167,8 @@ def register(
 
     def add(build: Build) -> Registration:
         there = _REGISTERED.get(name)
-        if there is not None and there.build.__module__ != build.__module__:
-            raise InputError(f"expected a new name for the benchmark, but {name!r} is taken; choose another")
+        if there is not None and there.build.__module__.startswith("clipper."):
+            raise InputError(f"expected a new name for the benchmark, but {name!r} is Clipper's own; choose another")
         _REGISTERED[name] = Registration(name, build, sets, encoders, engines, quick)
         return _REGISTERED[name]
 
@@ -209,7 +212,7 @@ def _from_file(path: Path, attribute: str) -> Registration:
         module = _module(str(path.resolve()), path.stat().st_mtime_ns)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with the benchmark") from error
-    found = getattr(module, attribute, None) or _REGISTERED.get(attribute)
+    found = getattr(module, attribute, None)
     if found is None:
         raise InputError(f"{path} has no {attribute!r}; expected a function from a RunConfig to a Benchmark")
     return _registration(found, attribute)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ from clipper.candidates import Candidates
 from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
+from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
-from clipper.pruning.joint import NEIGHBOURS
-from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
+from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -29,6 +29,8 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+_PICTURES = 800
+"""About so many of the samples' own go into an inspection."""
 _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
 
@@ -40,6 +42,7 @@ def run(
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
     watch: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
     inspection: str | Path | None = None,
 ) -> Record:
     """Build the benchmark, train, and say how it went; the same configuration gives the same result.
@@ -50,7 +53,8 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
-        inspection: where to write what the pruning inspector shows; a run that prunes nothing writes none.
+        callbacks: called after each epoch.
+        inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
     Examples:
         >>> record = run(RunConfig(samples=20, slots=2, epochs=2, objective="exact"))
@@ -62,13 +66,15 @@ def run(
     benchmark = benchmark_named(config.rule)(replace(config, data_root=data_root or config.data_root))
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
+    samples = samples_of(config, benchmark)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
-    options |= {"held_out": benchmark.evaluate, "watch": watch}
+    options |= {"held_out": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
-    samples = samples_of(config, benchmark)
-    if inspection is not None and clip is not None:
+    looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
+    if looked_at and config.objective != "gold":
         options["inspect"] = Inspector(
+            max(16, min(100, _PICTURES // samples.candidates.slots)),
             names=benchmark.label_names,
             slot=benchmark.slot,
             targets=benchmark.target_names,
@@ -76,19 +82,25 @@ def run(
         )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
-        history = train_iterated(
+        passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
-        )[-1].history
-    else:
-        once = clip is not None and (config.when == "once" or config.objective == "joint")
-        bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
-        history = train(
-            network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser,
-            **options,
-        )  # fmt: skip
-    if inspection is not None and history.inspection is not None:
-        history.inspection.write(inspection)
-    return history.record(config)
+        )
+        return _recorded(config, benchmark, passes[-1].history, inspection)
+    once = clip is not None and (config.when == "once" or config.objective == "joint")
+    bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
+    history = train(
+        network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
+    )
+    return _recorded(config, benchmark, history, inspection)
+
+
+def _recorded(config: RunConfig, benchmark: Benchmark, history: History, inspection: str | Path | None) -> Record:
+    """The run's record; what the inspector shows of it is written where it is asked for."""
+    seen = history.inspection
+    if inspection is not None and seen is not None:
+        make_folder(Path(inspection).parent)
+        replace(seen, notes=[*seen.notes, *filter(None, [benchmark.note])]).write(inspection)
+    return Record(config.as_dict(), history)
 
 
 def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:
@@ -130,7 +142,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
     """How the run prunes; None for the baseline, and for the ceiling."""
     if config.objective == "none" or config.objective == "gold":
         return None
-    return Clipper(k=config.k or (NEIGHBOURS if config.objective == "joint" else 1), objective=config.objective)
+    return Clipper(k=config.k, objective=config.objective)
 
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:

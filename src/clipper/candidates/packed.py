@@ -102,6 +102,25 @@ def ranked(log_probs: Tensor) -> Tensor:
     return torch.where(logs == -torch.inf, lowest, logs.clamp(min=lowest / (2 * slots)))
 
 
+def chosen(share: Tensor, noise: Tensor) -> Tensor:
+    """The place at which each row's running sum passes the `noise (d,)` in 0 … 1, `(d,)`."""
+    steps = share.cumsum(1)
+    below = (steps <= noise[:, None] * steps[:, -1:]).sum(1)
+    last = share.shape[1] - 1 - (share > 0).flip(1).long().argmax(1)  # rounding must not choose what weighs nothing
+    return torch.minimum(below, last)
+
+
+def first_of_equals(labels: Tensor, sample: Tensor) -> Tensor:
+    """The rows that are not drawn again, as ascending row numbers; two rows are taken as equal if their codes are."""
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randint(-(2**62), 2**62, (labels.shape[1] + 1,), generator=generator) * 2 + 1
+    codes = (torch.cat([labels, sample[:, None]], dim=1) * factor.to(labels.device)).sum(1)  # modulo 2^64
+    _, group = torch.unique(codes, return_inverse=True)
+    row = torch.arange(len(codes), device=codes.device)
+    first = torch.full_like(row, len(row)).scatter_reduce_(0, group, row, "amin")
+    return first[first < len(row)].sort().values
+
+
 def _at_least_single(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 

@@ -16,11 +16,6 @@ from clipper.errors import require
 from clipper.report.table_page import write_table_page
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="demo")(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path("report"),
     seeds: Annotated[
@@ -36,7 +31,7 @@ def demo(
         failed = run_missing(table, ledger)
         entries = summarise(table, ledger)
         with errors.status("writing the report"):
-            write_table_page(table, entries, page, inspections_of(entries, out))
+            write_table_page(table, entries, page, inspections_of(table, out))
     print_table(table, entries)
     output.print(f"report: {page}", soft_wrap=True)
     report_failed(failed)

@@ -7,17 +7,13 @@ from typing import Annotated
 
 import typer
 
+from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import output
 from clipper.cli.options import writable
-from clipper.cli.table import LEDGER, opened
+from clipper.cli.table import opened
 from clipper.errors import FileError
 from clipper.files import written_whole
 from clipper.report.results import results_document
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="results")(results)
 
 
 def results(
@@ -27,7 +23,7 @@ def results(
     to: Annotated[Path, typer.Option(help="The document to write, in Markdown.")] = Path("docs/results.md"),
 ) -> None:
     """Write a document of all tables as far as they were run, and of which of the paper's claims reproduce."""
-    if not (records / LEDGER).exists():
+    if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
     ledger = opened(records)
     with writable(to), written_whole(to, replace=True) as temporary:

@@ -22,7 +22,8 @@ from clipper.benchmarks.tables import (
     table_named,
     table_shown,
 )
-from clipper.benchmarks.tables.grid import Outcome, inspections_of, run_cells
+from clipper.benchmarks.tables.grid import Failure, inspections_of, run_cells
+from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
 from clipper.cli.options import MOST, DataRoot, writable
@@ -30,14 +31,6 @@ from clipper.errors import InputError, require
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
-
-LEDGER = "records.jsonl"
-"""The finished runs of all tables, in their folder."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="table")(table)
 
 
 def table(
@@ -82,7 +75,7 @@ def table(
         failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
-            written = write_table(chosen, entries, out, inspections_of(entries, out))
+            written = write_table(chosen, entries, out, inspections_of(chosen, out))
     if json:
         print_json(written.document)
     else:
@@ -94,24 +87,25 @@ def table(
 def opened(folder: Path) -> Ledger:
     """The folder's ledger; says which lines were cut off, and before the work what intervals will need."""
     require("scipy.special", extra="benchmarks")
-    ledger = Ledger(folder / LEDGER)
+    ledger = Ledger(folder / RECORDS)
     if ledger.cut_off:
         errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Outcome]:
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Failure]:
     """Run what the ledger does not have, below a bar; return what could not be run."""
     cells = list(chosen.cells())
     done = count(sum(ledger.find(cell.config) is not None for cell in cells))
     with progress_bars() as report:
 
-        def watch(_: object) -> None:
+        def tick() -> None:
             report("runs", next(done), len(cells))
 
-        watch(None)
+        tick()
         try:
-            return run_cells(cells, ledger, jobs=jobs or os.cpu_count() or 1, data_root=data_root, watch=watch)
+            processes, inspected = jobs or os.cpu_count() or 1, chosen.inspected()
+            return run_cells(cells, ledger, jobs=processes, data_root=data_root, tick=tick, inspected=inspected)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
@@ -129,9 +123,9 @@ def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
         output.print("\n".join(verdict(entries)), soft_wrap=True)
 
 
-def report_failed(failed: Sequence[Outcome]) -> None:
+def report_failed(failed: Sequence[Failure]) -> None:
     """Say what could not be run; then the command fails."""
-    for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
+    for problem in sorted({f"{failure.place.row.name}: {failure.problem}" for failure in failed}):
         errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,14 +15,12 @@ from clipper.errors import InputError
 
 _SLACK = 1e-3
 """By how much the probabilities of a slot may sum to more than 1: rounding, or a small number added before the log."""
-
-_REMEDY: Mapping[str, str] = MappingProxyType(
-    {
-        "targets": "give the samples targets, or pass targets= (n,), each sample's place in outputs, in a Context",
-        "embeddings": "let the classifier return them or pass embeddings= (n, m, d) in a Context",
-        "unpruned": "pass unpruned=, the candidates before pruning, in a Context",
-    }
-)
+_ADVICE = {
+    "targets": "give the samples targets, or pass targets= (n,), each sample's place in outputs, in a Context",
+    "embeddings": "let the classifier return them or pass embeddings= (n, m, d) in a Context",
+    "unpruned": "pass unpruned=, the candidates before pruning, in a Context",
+}
+"""Where the parts of a `Context` come from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +58,7 @@ def check_needs(engine: torch.nn.Module, context: Context) -> None:
     """
     for part in getattr(engine, "needs", ()):
         if getattr(context, part, None) is None:
-            advice = _REMEDY.get(part, "an engine may need targets, embeddings or unpruned candidates")
+            advice = _ADVICE.get(part, "an engine may need targets, embeddings or unpruned candidates")
             raise InputError(f"{type(engine).__name__} needs {part}: {advice}")
 
 

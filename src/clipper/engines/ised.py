@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.columns import run_on_columns, run_on_row
+from clipper.candidates.abduction import run_on_columns, run_on_row
 from clipper.candidates.kinds import kind_of_label
 from clipper.engines.base import Context, RandomEngine, checked_log_probs
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others

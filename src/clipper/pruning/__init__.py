@@ -3,6 +3,6 @@
 from clipper.pruning.clipper import Clipper
 from clipper.pruning.joint import Calibration, Posterior, Trust, infer
 from clipper.pruning.objectives import prune
-from clipper.pruning.result import Pruning, inside
+from clipper.pruning.result import Pruning
 
-__all__ = ["Calibration", "Clipper", "Posterior", "Pruning", "Trust", "infer", "inside", "prune"]
+__all__ = ["Calibration", "Clipper", "Posterior", "Pruning", "Trust", "infer", "prune"]

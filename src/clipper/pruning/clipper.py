@@ -16,7 +16,7 @@ from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
-from clipper.pruning.chance import scattered
+from clipper.pruning.controls import random_edges
 from clipper.pruning.graphs import as_embeddings, neighbours_of
 from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, listed_only, prune, prune_along
 from clipper.pruning.result import Pruning, Set
@@ -175,7 +175,7 @@ class Clipper:
             if place is None and pool is not None:
                 place = torch.full((candidates.samples,), -1)
             kind = others.kind.flatten() if len(others.kinds) > 1 else None
-            graph = scattered(graph, candidates.slots, seed, place=place, kind=kind)
+            graph = random_edges(graph, candidates.slots, seed, place=place, kind=kind)
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:

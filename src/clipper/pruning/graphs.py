@@ -1,4 +1,4 @@
-"""The graph of some candidates: the one that was given, or the neighbours of their embeddings."""
+"""The graph of some candidates: the one that was given, if it fits them, or the neighbours of their embeddings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from clipper.arguments import as_tensor, shown
@@ -71,3 +72,57 @@ def _table(given: Any, candidates: CandidateSet) -> Tensor:
             "move one with .to(device)"
         )
     return values
+
+
+def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
+    """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
+    if candidates.device.type == "meta":
+        raise InputError("expected candidates with values, got some on the device meta, which holds shapes only")
+    if candidates.device != graph.source.device:
+        raise InputError(
+            f"expected candidates and graph on one device, got {candidates.device} and {graph.source.device}; "
+            "move one with .to(device)"
+        )
+    if pool.classes != candidates.classes or pool.slots != candidates.slots:
+        raise InputError(
+            f"expected a pool of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
+            f"got {pool.slots} slots and {pool.classes} classes"
+        )
+    _check_sizes(graph, candidates, pool)
+    if not len(graph):
+        return
+    _check_known(graph.source, candidates, "source")
+    _check_known(graph.target, pool, "target")
+    ragged = candidates.ragged or (pool is not candidates and pool.ragged)
+    if len(candidates.kinds) == 1 and not ragged:
+        return  # one kind, and no slot is unused
+    kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
+    wrong = (kinds != others) | (kinds < 0)
+    if bool(wrong.any()):
+        edge = int(wrong.nonzero()[0])
+        raise InputError(
+            f"edge {edge} leads from instance {int(graph.source[edge])} to {int(graph.target[edge])}, but one of them "
+            "is an unused slot or they hold different kinds of label; build the graph with kind=candidates.kind"
+        )
+
+
+def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
+    """A graph of other samples may well have ids that exist here, too."""
+    if graph.instances is None:
+        return
+    expected = candidates.samples * candidates.slots, pool.samples * pool.slots
+    if graph.instances != expected:
+        raise InputError(
+            f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
+            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
+        )
+
+
+def _check_known(ids: Tensor, candidates: CandidateSet, end: str) -> None:
+    instances = candidates.samples * candidates.slots
+    low, high = (int(i) for i in torch.aminmax(ids))
+    if low < 0 or high >= instances:
+        raise InputError(
+            f"expected edge {end}s among the {instances} instances (id = sample · {candidates.slots} + slot), "
+            f"got {low if low < 0 else high}"
+        )

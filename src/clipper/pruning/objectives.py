@@ -13,14 +13,13 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.pruning.chance import discard_at_random
 from clipper.pruning.closed_form import exact, paper
 from clipper.pruning.consistency import conflicts, edge_rejects
-from clipper.pruning.graphs import graph_of
-from clipper.pruning.lattices import prune_lattice
-from clipper.pruning.program import program
+from clipper.pruning.controls import discard_at_random
+from clipper.pruning.graphs import check_edges, graph_of
+from clipper.pruning.integer_program import integer_program, solve
+from clipper.pruning.lattice_search import prune_lattice
 from clipper.pruning.result import Pruning, Set
-from clipper.pruning.solvers import solve
 
 Objective = Literal["exact", "paper", "joint", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
@@ -139,7 +138,7 @@ def _by_solver(
     candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective, solver: Solver
 ) -> tuple[Tensor, Tensor]:
     """Which candidates survive, `(Ω,)`, and which edges the solver chose, `(E,)` bool."""
-    found = solve(program(candidates, graph, edge_rejects(support, graph), objective), solver)
+    found = solve(integer_program(candidates, graph, edge_rejects(support, graph), objective), solver)
     solution = torch.from_numpy(found).to(graph.source.device)
     return solution[: len(candidates)], solution[len(candidates) :]
 
@@ -197,58 +196,4 @@ def check_options(objective: object, solver: object, mass: object) -> None:
         raise InputError(
             f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave '
             'solver out, or choose the objective "exact" or "paper"'
-        )
-
-
-def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
-    """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
-    if candidates.device.type == "meta":
-        raise InputError("expected candidates with values, got some on the device meta, which holds shapes only")
-    if candidates.device != graph.source.device:
-        raise InputError(
-            f"expected candidates and graph on one device, got {candidates.device} and {graph.source.device}; "
-            "move one with .to(device)"
-        )
-    if pool.classes != candidates.classes or pool.slots != candidates.slots:
-        raise InputError(
-            f"expected a pool of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
-            f"got {pool.slots} slots and {pool.classes} classes"
-        )
-    _check_sizes(graph, candidates, pool)
-    if not len(graph):
-        return
-    _check_known(graph.source, candidates, "source")
-    _check_known(graph.target, pool, "target")
-    ragged = candidates.ragged or (pool is not candidates and pool.ragged)
-    if len(candidates.kinds) == 1 and not ragged:
-        return  # one kind, and no slot is unused
-    kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
-    wrong = (kinds != others) | (kinds < 0)
-    if bool(wrong.any()):
-        edge = int(wrong.nonzero()[0])
-        raise InputError(
-            f"edge {edge} leads from instance {int(graph.source[edge])} to {int(graph.target[edge])}, but one of them "
-            "is an unused slot or they hold different kinds of label; build the graph with kind=candidates.kind"
-        )
-
-
-def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
-    """A graph of other samples may well have ids that exist here, too."""
-    if graph.instances is None:
-        return
-    expected = candidates.samples * candidates.slots, pool.samples * pool.slots
-    if graph.instances != expected:
-        raise InputError(
-            f"expected a graph from {expected[0]} instances to {expected[1]} for the candidates' samples and slots, "
-            f"got one from {graph.instances[0]} to {graph.instances[1]}: build it from the same samples' embeddings"
-        )
-
-
-def _check_known(ids: Tensor, candidates: CandidateSet, end: str) -> None:
-    instances = candidates.samples * candidates.slots
-    low, high = (int(i) for i in torch.aminmax(ids))
-    if low < 0 or high >= instances:
-        raise InputError(
-            f"expected edge {end}s among the {instances} instances (id = sample · {candidates.slots} + slot), "
-            f"got {low if low < 0 else high}"
         )

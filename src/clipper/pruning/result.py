@@ -189,9 +189,3 @@ class Pruning(Generic[Set]):
             proved = f", {int(self.certified.sum()):,} of {self.original.samples:,} samples certified"
         reason = f"; {self.reason}" if self.reason else ""
         return f"Pruning({kept}, {int(edges.sum()):,} of {len(edges):,} edges chosen{proved}{reason})"
-
-
-def inside(candidates: Candidates, allowed: Tensor) -> Tensor:
-    """The candidates whose every label is allowed, `(Ω,)` bool; `allowed (n*m, c)`."""
-    table = torch.nn.functional.pad(allowed, (1, 0), value=True)  # label -1 is always allowed
-    return torch.stack([candidates.take(table, slot) for slot in range(candidates.slots)]).all(0)

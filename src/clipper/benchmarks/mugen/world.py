@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -72,18 +74,21 @@ HIGHEST = 12
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """One clip, frame by frame."""
+    """One clip, frame by frame.
+
+    Attributes:
+        text: the actions in order.
+        action: `(frames,)`: the gold label of each frame.
+        distance: `(frames,)`: how far the character has come, in pixels.
+        height: `(frames,)`: how high above the ground it is.
+        left: whether it goes to the left.
+    """
 
     text: tuple[int, ...]
-    """The actions in order."""
     action: np.ndarray
-    """`(frames,)`: the gold label of each frame."""
     distance: np.ndarray
-    """`(frames,)`: how far the character has come, in pixels."""
     height: np.ndarray
-    """`(frames,)`: how high above the ground it is."""
     left: bool
-    """Whether it goes to the left."""
 
 
 def write_script(random: np.random.Generator, frames: tuple[int, int], actions: tuple[int, int]) -> Script:
@@ -135,57 +140,24 @@ def _check(frames: Sequence[int], actions: Sequence[int]) -> None:
         )
 
 
-_PALETTE = {
-    ".": (0, 0, 0, 0), "Y": (247, 196, 60, 255), "D": (92, 58, 18, 255), "W": (255, 255, 255, 255),
-    "K": (20, 20, 24, 255), "R": (214, 60, 52, 255), "G": (88, 168, 72, 255), "g": (52, 110, 48, 255),
-    "C": (255, 214, 70, 255), "c": (196, 140, 24, 255), "B": (64, 140, 214, 255), "b": (32, 84, 150, 255),
-    "L": (150, 98, 48, 255), "P": (222, 92, 150, 255), "p": (150, 40, 92, 255),
-}  # fmt: skip
-_HEAD = "...DDDD... ..DYYYYD.. .DYYYWWYD. .DYYYWKYD. .DYYYYYYD. ..DYYYYD.."
-_BACK = "...DDDD... ..DYYYYD.. .DYYYYYYD. .DYYYYYYD. .DYYYYYYD. ..DYYYYD.."
-_LEFT, _RIGHT = f"Y.........{_BACK[10:]}", f".........Y{_BACK[10:]}"  # a hand up
-_HURT = "...DDDD... ..DYYYYD.. .DYKYYKYD. .DYYYYYYD. .DYYKKYYD. ..DYYYYD.."
-_PICTURES = {
-    "walk1": f"{_HEAD} .DYYYYYYD. DYDYYYYDYD .D.YYYY.D. ..DYYYYD.. ..DYDDYD.. .DYD..DYD. DYD....DYD DD......DD",
-    "walk2": f"{_HEAD} .DYYYYYYD. .DYYYYYYD. .DDYYYYDD. ..DYYYYD.. ..DYYYYD.. ...DYYD... ...DYYD... ...DDDDD..",
-    "jump": f"{_HEAD} DYYYYYYYYD YD.YYYY.DY D..YYYY..D ..DYYYYD.. .DYYDDYYD. .DYD..DYD. ..DD..DD.. ..........",
-    "climb1": f"{_LEFT} YDYYYYYYD. .DDYYYYDYD ...YYYY.DY ..DYYYYD.. ..DYDDYD.. ..DYD.DYD. ..DD..DYD. ......DD..",
-    "climb2": f"{_RIGHT} .DYYYYYYDY DYDYYYYDD. YD.YYYY... ..DYYYYD.. ..DYDDYD.. .DYD.DYD.. .DYD..DD.. ..DD......",
-    "hit": f"{_HURT} DDYYYYYYDD YYDYYYYDYY ...YYYY... ..DYYYYD.. .DYYDDYYD. DYYD..DYYD DYD....DYD DD......DD",
-    "coin": "..ccc.. .cCCCc. cCCWCCc cCWCCCc cCCCCCc .cCCCc. ..ccc..",
-    "gem": "...p... ..pPp.. .pPWPp. pPWPPPp .pPPPp. ..pPp.. ...p...",
-    "monster": "...gggg... ..gGGGGg.. .gGWGGWGg. .gGKGGKGg. gGGGGGGGGg gGGGRRGGGg gggggggggg",
-    "dead": ".......... .......... .......... .......... ..gggggg.. gGKGGGGKGg gggggggggg",
-    "ladder": "LL......LL LLLLLLLLLL LL......LL LL......LL LLLLLLLLLL LL......LL LL......LL LL......LL",
-    "ledge": "gGGGGGGGGGGGGg LLLLLLLLLLLLLL",
-    "ground": "gGgGGgGG LLLLLLLL LLbLLLLL LLLLLbLL LLLLLLLL LLbLLLLL",
-    "star": "W..W..W ...C... W.C.C.W .C.W.C. W.C.C.W ...C... W..W..W",
-}
-_FILES = {
-    "walk1": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_walk1.png",
-    "walk2": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_walk2.png",
-    "jump": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_jump.png",
-    "climb1": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_climb1.png",
-    "climb2": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_climb2.png",
-    "hit": "kenneyLarge/Players/128x256_no_helmet/Yellow/alienYellow_hit.png",
-    "coin": "kenneyLarge/Items/coinGold.png",
-    "gem": "kenneyLarge/Items/gemRed.png",
-    "monster": "kenneyLarge/Enemies/slimeBlue.png",
-    "dead": "kenneyLarge/Enemies/slimeBlue_dead.png",
-    "ladder": "kenney/Tiles/ladderMid.png",
-    "ground": "kenney/Ground/Planet/planetMid.png",
-}
-"""MUGEN's own art, as it lies in its repository's assets; what is not among it is drawn here."""
-BACKDROPS = ("backgrounds/background-2/airadventurelevel4.png", "backgrounds/spacebackgrounds-0/milky_way_01.png")
+_ART = Path(__file__).with_name("art.json")
+"""Small pictures, a letter for each pixel, and the colours of the letters; and where MUGEN's own art lies among the
+assets of its repository."""
 
 
 @dataclass(frozen=True, eq=False)
 class Art:
-    """Pictures by name, `(height, width, 4)` bytes, for frames that are `32 * scale` pixels high."""
+    """What clips are drawn with.
+
+    Attributes:
+        pictures: by name, `(height, width, 4)` bytes.
+        backdrops: wide pictures `(32 * scale, width, 3)` to stand behind everything; hills are drawn where there
+            are none.
+        scale: frames are `32 * scale` pixels high.
+    """
 
     pictures: dict[str, np.ndarray]
     backdrops: tuple[np.ndarray, ...] = ()
-    """Wide pictures `(32 * scale, width, 3)` to stand behind everything; hills are drawn where there are none."""
     scale: int = 1
 
 
@@ -196,23 +168,28 @@ def own_art(scale: int = 1) -> Art:
         >>> own_art().pictures["walk1"].shape
         (14, 10, 4)
     """
-    drawn = {name: _drawn(letters).repeat(scale, 0).repeat(scale, 1) for name, letters in _PICTURES.items()}
-    return Art(drawn, scale=scale)
+    art = _art()
+    colours = {
+        name: [[art["palette"][letter] for letter in row] for row in rows] for name, rows in art["pictures"].items()
+    }
+    drawn = {name: np.array(picture, dtype=np.uint8) for name, picture in colours.items()}
+    return Art({name: each.repeat(scale, 0).repeat(scale, 1) for name, each in drawn.items()}, scale=scale)
 
 
 def art_from(folder: str | Path, scale: int = 1) -> Art:
     """MUGEN's sprites from a folder, at the sizes of `own_art`."""
     pictures = own_art(scale).pictures
-    for name, file in _FILES.items():
+    for name, file in _art()["sprites"].items():
         height, width = pictures[name].shape[:2]
         pictures[name] = _shrunk(_opened(Path(folder) / file, "RGBA"), width, height)
-    wide = (_opened(Path(folder) / file, "RGB") for file in BACKDROPS)
+    wide = (_opened(Path(folder) / file, "RGB") for file in _art()["backdrops"])
     return Art(pictures, tuple(_shrunk(image, 57 * scale, 32 * scale) for image in wide), scale)
 
 
-def _drawn(letters: str) -> np.ndarray:
-    rows = [[_PALETTE[letter] for letter in row] for row in letters.split()]
-    return np.array(rows, dtype=np.uint8)
+@cache
+def _art() -> dict[str, Any]:
+    art: dict[str, Any] = json.loads(_ART.read_text(encoding="utf-8"))
+    return art
 
 
 def _opened(path: Path, mode: str) -> Any:

@@ -19,6 +19,8 @@ from clipper.training import EpochMetrics, Record
 from clipper.training.record import from_parts
 
 FORMAT = "clipper ledger 2"
+RECORDS = "records.jsonl"
+"""The name of a folder's ledger: the finished runs of all its tables."""
 UNCHECKED = "clipper ledger 1"
 """The format of lines without a checksum."""
 DIGITS = 6

@@ -11,24 +11,15 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.data.reading import read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Source, find, not_found
+from clipper.benchmarks.data.sources import Form, Source, find_or_fetch, published
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.candidates import Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError, InputError
 
 CRIC = Source(
     "vqar",
-    (
-        Form(
-            "vocabularies and facts",
-            {
-                "name.json": "c496555c7ae95fc43370bfa0f2b2220f114f64379d175fae32e97cb2a3b31002",
-                "rel.json": "15c86604757d33569a7317967804b262d681fad2d501b195316591378dd02b40",
-                "cric_facts.tsv": "e1260847ec3ae5fe9697dad937cf54d03746a29d271a87b633ec61736c800a2d",
-            },
-        ),
-    ),
+    (Form("vocabularies and facts", published("vqar", ["name.json", "rel.json", "cric_facts.tsv"])),),
     "take VQAR's name.json and rel.json, and CRIC's facts as cric_facts.tsv: a line each, is_a, child, parent or "
     "oa_rel, relation, object, attribute",
 )
@@ -42,6 +33,12 @@ RULES = ("name(O, P) :- name(O, C), is_a(C, P).", "name(O, has(R, V)) :- name(O,
 class Knowledge:
     """The vocabularies, the most frequent words first, and what CRIC knows of them.
 
+    Attributes:
+        names: of objects, the most frequent first.
+        relations: between objects, the most frequent first.
+        is_a: child and parent.
+        oa_rel: relation, object, and what it has to do with.
+
     Examples:
         >>> facts = (("dog", "mammal"), ("mammal", "animal"), ("cup", "thing"))
         >>> little = Knowledge(("dog", "cup", "sky"), ("on",), facts, ())
@@ -52,9 +49,7 @@ class Knowledge:
     names: tuple[str, ...]
     relations: tuple[str, ...]
     is_a: tuple[tuple[str, str], ...]
-    """Child and parent."""
     oa_rel: tuple[tuple[str, str, str], ...]
-    """Relation, object, and what it has to do with."""
 
     @cached_property
     def parents(self) -> dict[str, set[str]]:
@@ -101,9 +96,7 @@ class Knowledge:
 
 def read_knowledge(root: str | Path | None = None) -> Knowledge:
     """The vocabularies and facts from `<data root>/vqar`."""
-    place = find(CRIC, root)
-    if place is None:
-        raise not_found(CRIC, root)
+    place = find_or_fetch(CRIC, root)
     facts = _facts(place.verified("cric_facts.tsv"))
     return Knowledge(
         _words(place.verified("name.json")),

@@ -26,7 +26,7 @@ def disagreements(
         confused: how much likelier than by chance two labels meet, as found before, `(c, c)`; all alike if not given.
     """
     one, other = believed.chunk(2)
-    like = alike(len(worth)).to(believed) if confused is None else confused
+    like = equal_confusion(len(worth)).to(believed) if confused is None else confused
     rate = error / others
     same = ((one * other) @ worth) * (1 - error)
     apart = ((one @ like) * other).sum(1) * rate
@@ -35,17 +35,17 @@ def disagreements(
     return apart / total, met + met.T
 
 
-def enough(pairs: int, classes: int) -> bool:
+def enough_pairs(pairs: int, classes: int) -> bool:
     """Whether so many pairs could say more about so many labels than doubt does."""
     return pairs > _DOUBT * classes**2
 
 
-def alike(classes: int) -> Tensor:
+def equal_confusion(classes: int) -> Tensor:
     """What `confusion` is before anything is known of it, `(c, c)`: a label does not disagree with itself."""
     return 1 - torch.eye(classes)
 
 
-def confusion(met: Tensor, many: Tensor, akin: Tensor) -> Tensor:
+def confusion(met: Tensor, many: Tensor, same_kind: Tensor) -> Tensor:
     """How many times likelier than by chance each two labels are to meet in a pair that disagrees, `(c, c)`.
 
     One on average; zero for a label and itself, one for labels of different kinds, which never meet.
@@ -53,7 +53,7 @@ def confusion(met: Tensor, many: Tensor, akin: Tensor) -> Tensor:
     Args:
         met: how often two labels met, `(c, c)`.
         many: how many instances have each label, `(c,)`; more than none.
-        akin: which labels are of the same kind, `(c, c)` bool.
+        same_kind: which labels are of the same kind, `(c, c)` bool.
 
     Examples:
         >>> met = torch.tensor([[0.0, 60.0, 10.0], [60.0, 0.0, 20.0], [10.0, 20.0, 0.0]])
@@ -62,14 +62,14 @@ def confusion(met: Tensor, many: Tensor, akin: Tensor) -> Tensor:
                 [1.8696, 0.0000, 0.7101],
                 [0.4203, 0.7101, 0.0000]])
     """
-    other = akin & ~torch.eye(len(many), device=akin.device).bool()
+    other = same_kind & ~torch.eye(len(many), device=same_kind.device).bool()
     chance = many[:, None] * many * other
-    share = torch.where(other, chance / _over_kind(chance, akin).clamp(min=1e-9), 1.0)  # one in sum over a kind
-    doubt = _DOUBT * akin.sum(1, keepdim=True) ** 2
-    times = (met + doubt * share) / ((_over_kind(met, akin) + doubt) * share)
-    return torch.where(other, times, (~akin).to(met))
+    share = torch.where(other, chance / _over_kind(chance, same_kind).clamp(min=1e-9), 1.0)  # one in sum over a kind
+    doubt = _DOUBT * same_kind.sum(1, keepdim=True) ** 2
+    times = (met + doubt * share) / ((_over_kind(met, same_kind) + doubt) * share)
+    return torch.where(other, times, (~same_kind).to(met))
 
 
-def _over_kind(values: Tensor, akin: Tensor) -> Tensor:
+def _over_kind(values: Tensor, same_kind: Tensor) -> Tensor:
     """The sum of `values (c, c)` over all labels of the row's kind, `(c, 1)`."""
-    return akin.to(values) @ values.sum(1, keepdim=True)
+    return same_kind.to(values) @ values.sum(1, keepdim=True)

@@ -13,20 +13,20 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_log_probs
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.pruning.graphs import graph_of
-from clipper.pruning.joint.disagreement import alike, enough
+from clipper.pruning.graphs import check_edges, graph_of
+from clipper.pruning.joint.credible_set import averaged
+from clipper.pruning.joint.disagreement import enough_pairs, equal_confusion
 from clipper.pruning.joint.edges import Edges
 from clipper.pruning.joint.factors import Factor
+from clipper.pruning.joint.fitting import FittedState, errors, fit_states, verified, with_confusion
+from clipper.pruning.joint.label_symmetry import Readings, correct_names, weigh_namings
 from clipper.pruning.joint.lattice_factor import factor_of
-from clipper.pruning.joint.mass import mixed
 from clipper.pruning.joint.messages import Model
 from clipper.pruning.joint.posterior import Posterior, Verdict
-from clipper.pruning.joint.renaming import Readings, named, weighed
-from clipper.pruning.joint.scope import plan_of, searched_part
+from clipper.pruning.joint.schedule import search_plan, searched_part
 from clipper.pruning.joint.search import Plan, States, search
-from clipper.pruning.joint.settling import Settled, errors, settle, told_apart, verified
 from clipper.pruning.joint.trust import SMALLEST_GIVEN, Trust
-from clipper.pruning.objectives import NEIGHBOURS, check_edges
+from clipper.pruning.objectives import NEIGHBOURS
 from clipper.pruning.result import Set
 
 _FINALISTS = 4
@@ -80,13 +80,13 @@ def infer(
     curve, seed = _checked_trust(trust), seed_number(seed)
     starts = None if starts is None else whole_number(starts, "starts")
     model = model_of(candidates, graph, factor_of(candidates), log_probs)
-    model = replace(model, crowded=True) if curve is None else replace(model, least_error=SMALLEST_GIVEN)
+    model = replace(model, size_corrected=True) if curve is None else replace(model, least_error=SMALLEST_GIVEN)
     with torch.no_grad():
-        settled = _settled(model, curve, plan_of(model, starts), torch.Generator().manual_seed(seed))
-        readings = Readings(settled.field, settled.field.new_ones(1))
-        if curve is None and _verdict(settled) != "uninformative":
-            settled, readings = _refined(model, *named(model, settled))
-        return _posterior(candidates, graph, model, settled, readings)
+        fitted = _best_fit(model, curve, search_plan(model, starts), torch.Generator().manual_seed(seed))
+        readings = Readings(fitted.field, fitted.field.new_ones(1))
+        if curve is None and _verdict(fitted) != "uninformative":
+            fitted, readings = _refined(model, *correct_names(model, fitted))
+        return _posterior(candidates, graph, model, fitted, readings)
 
 
 def model_of(candidates: CandidateSet, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
@@ -121,7 +121,7 @@ def _checked_trust(trust: Trust | float | None) -> Trust | None:
     return Trust.constant(real_number(trust, "trust, the share of disagreeing pairs,", least=SMALLEST_GIVEN, below=1))
 
 
-def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> Settled:
+def _best_fit(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> FittedState:
     """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
     whole = trust or Trust.by_rank(model.edges.length)
     searched, guess = searched_part(model, trust)
@@ -130,42 +130,42 @@ def _settled(model: Model, trust: Trust | None, plan: Plan, generator: torch.Gen
         again = search(searched, searched.weight(errors(searched, guess)), plan, generator)
         plan = replace(plan, trial=0)
         found = again if found is None else found.joined(again)
-        settled = settle(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
-        if _verdict(settled) != "unsettled":
+        fitted = fit_states(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
+        if _verdict(fitted) != "unsettled":
             break
-    return settled
+    return fitted
 
 
-def _refined(model: Model, settled: Settled, readings: Readings) -> tuple[Settled, Readings]:
+def _refined(model: Model, fitted: FittedState, readings: Readings) -> tuple[FittedState, Readings]:
     """The same with labels told apart that lie beside one another, where there is reason to believe any of it."""
-    if _verdict(settled) != "joint" or not enough(len(model.edges), model.unary.shape[1]):
-        return settled, readings
-    refined = told_apart(model, settled)
-    return (refined, weighed(model, refined.field)) if refined.still else (settled, readings)
+    if _verdict(fitted) != "joint" or not enough_pairs(len(model.edges), model.unary.shape[1]):
+        return fitted, readings
+    refined = with_confusion(model, fitted)
+    return (refined, weigh_namings(model, refined.field)) if refined.still else (fitted, readings)
 
 
 def _posterior(
-    candidates: Set, graph: ProximityGraph, model: Model, settled: Settled, readings: Readings
+    candidates: Set, graph: ProximityGraph, model: Model, fitted: FittedState, readings: Readings
 ) -> Posterior[Set]:
     n, m, c = model.factor.shape
     labels = model.factor.best(readings.field[:, :, :1].contiguous())
-    cut = float(model.edges.cut(labels, settled.weight))
+    cut = float(model.edges.cut(labels, fitted.weight))
     return Posterior(
         candidates,
         graph,
         log_odds=readings.field.view(n, m, c, -1),
         weight=readings.weight,
         labels=labels.view(n, m),
-        marginals=mixed(model.factor.marginals, readings.field, readings.weight).view(n, m, c),
-        energy=cut / max(float(settled.weight.sum()), 1e-9),
-        trust=settled.trust,
-        confusion=alike(c).to(model.unary) if settled.confused is None else settled.confused,
-        verification=settled.verification,
-        verdict=_verdict(settled),
+        marginals=averaged(model.factor.marginals, readings.field, readings.weight).view(n, m, c),
+        energy=cut / max(float(fitted.weight.sum()), 1e-9),
+        trust=fitted.trust,
+        confusion=equal_confusion(c).to(model.unary) if fitted.confused is None else fitted.confused,
+        verification=fitted.verification,
+        verdict=_verdict(fitted),
     )
 
 
-def _verdict(settled: Settled) -> Verdict:
-    if settled.verification.significance < _SIGNIFICANT:
+def _verdict(fitted: FittedState) -> Verdict:
+    if fitted.verification.significance < _SIGNIFICANT:
         return "uninformative"
-    return "joint" if settled.still and settled.verification.explained >= _EXPLAINED else "unsettled"
+    return "joint" if fitted.still and fitted.verification.explained >= _EXPLAINED else "unsettled"

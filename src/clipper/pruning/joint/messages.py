@@ -32,8 +32,8 @@ class Model:
     """`(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused."""
     least_error: float = SMALLEST_ERROR
     """No pair disagrees less often than this."""
-    crowded: bool = False
-    """Whether to agree on a label that many have is worth less: among many, somebody near is easily found."""
+    size_corrected: bool = False
+    """Whether agreement on a frequent label is weaker evidence: among many, somebody near is easily found."""
     confused: Tensor | None = None
     """`(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees; None: all alike."""
 
@@ -52,7 +52,7 @@ class Model:
         return ((self.typical + 1) / (belief.sum(0) + 1)).clamp(1 / _RAREST, _RAREST)
 
     @cached_property
-    def akin(self) -> Tensor:
+    def same_kind(self) -> Tensor:
         """`(c, c)` bool: which labels are of the same kind."""
         possible = self.possible.to(self.unary.dtype)
         return (possible.T @ possible > 0) | eye(len(possible.T), device=possible.device).bool()
@@ -70,7 +70,7 @@ class Model:
         """The reverse of `weight`."""
         return self.others / (self.others + weight.exp())
 
-    def silence(self, starts: int) -> Tensor:
+    def zero_messages(self, starts: int) -> Tensor:
         """Messages that say nothing, `(2P, c, starts)`."""
         classes = self.unary.shape[1]
         return self.unary.new_full((2 * len(self.edges), classes, starts), 1 / classes)
@@ -82,7 +82,7 @@ class Model:
     def energy(self, labels: Tensor, weight: Tensor) -> Tensor:
         """The weight `(P,)` that each labelling `(n*m, states)` cuts, less what it has in its favour, `(states,)`."""
         favour = pad(self.unary[:, :, 0], (1, 0)).gather(1, labels + 1).sum(0)
-        if self.crowded:
+        if self.size_corrected:
             worth = pad(self.rarity(one_hot(labels, self.unary.shape[1])).log(), (0, 0, 1, 0))  # (1 + c, states)
             agreed = worth.gather(0, labels.index_select(0, self.edges.first) + 1)  # (P, states)
             favour += (agreed * ~self.edges.differs(labels)).sum(0)
@@ -107,21 +107,21 @@ def round_of_messages(
     """
     field = model.field(messages)
     belief = model.factor.marginals(field if push is None else field.add_(push))
-    believed = without_reply(model, messages, belief)
+    believed = cavity_beliefs(model, messages, belief)
     miss, agreed = (error / model.others).repeat(2)[:, None, None], (1 - error).repeat(2)[:, None, None]
-    if model.crowded:
+    if model.size_corrected:
         agreed = agreed * model.rarity(belief)
     if model.confused is None:
         believed.mul_(agreed.sub_(miss)).add_(miss)
     else:
         missed = einsum("ecs,cd->eds", believed, model.confused).mul_(miss)
         believed.mul_(agreed).add_(missed)
-    if model.crowded:
+    if model.size_corrected:
         believed.div_(believed.sum(1, keepdim=True))
     return believed.lerp_(messages, damping)
 
 
-def without_reply(model: Model, messages: Tensor, belief: Tensor) -> Tensor:
+def cavity_beliefs(model: Model, messages: Tensor, belief: Tensor) -> Tensor:
     """What each message's sender believes, `(2P, c, starts)`, apart from what the receiver told it."""
     pairs = len(model.edges)
     believed = belief.index_select(0, model.edges.source)

@@ -13,9 +13,9 @@ from clipper.arguments import real_number
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.calibration import Calibration, calibration_of
+from clipper.pruning.joint.credible_set import averaged, credible_labels, smallest_credible_set
 from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.mass import heaviest, heaviest_labels, mixed
-from clipper.pruning.joint.settling import Verification
+from clipper.pruning.joint.fitting import Verification
 from clipper.pruning.joint.trust import Trust
 from clipper.pruning.objectives import listed_only, prune_along
 from clipper.pruning.result import Pruning, Set
@@ -59,7 +59,7 @@ class Posterior(Generic[Set]):
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = self.candidates.to_candidates()
-        return mixed(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
+        return averaged(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
 
     def prune(self, mass: float = 0.95) -> Pruning[Set]:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
@@ -77,9 +77,10 @@ class Posterior(Generic[Set]):
         listed = listed_only(self.candidates)
         keep = allowed = None
         if listed is None:
-            allowed = heaviest_labels(self.candidates, self.log_odds, self.weight, self.marginals, self.labels, mass)
+            allowed = credible_labels(self.candidates, self.log_odds, self.weight, self.marginals, self.labels, mass)
         else:
-            keep = heaviest(listed, self.probability, mass) if mass < 1 else torch.ones_like(listed.sample).bool()
+            all_stay = torch.ones_like(listed.sample, dtype=torch.bool)
+            keep = smallest_credible_set(listed, self.probability, mass) if mass < 1 else all_stay
         unproved = dict.fromkeys(range(self.candidates.samples), 1)
         return Pruning(
             self.candidates, self.graph, self.candidates.support,

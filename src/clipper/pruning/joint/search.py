@@ -1,8 +1,8 @@
-"""Search: many noisy starts as one batch, then generations of offspring, for the labelling that cuts the least.
+"""Search: many noisy starts as one batch, then generations that combine them, for the labelling that cuts the least.
 
 Belief propagation from a single start gets stuck where samples are few and candidates many. Noise that fades while
-the coupling grows finds different states; the parts that good states share are mostly right, so their offspring
-begins with them, while instances that disagree with their neighbourhood are open again.
+the coupling grows finds different states; the parts that good states share are mostly right, so new starting
+points begin with them, while instances that disagree with their neighbourhood are open again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from clipper.errors import InputError
+from clipper.pruning.joint.crossover import crossed_over
 from clipper.pruning.joint.messages import Model, round_of_messages
-from clipper.pruning.joint.offspring import inherited
 
 _FEW = 4
 """Starts of the first try."""
@@ -123,7 +123,7 @@ def annealed(
     found: States | None = None
     for begin in range(0, plan.starts, plan.together):
         starts = min(plan.together, plan.starts - begin)
-        hint = None if parents is None else inherited(model, weight, parents, plan, generator, starts)
+        hint = None if parents is None else crossed_over(model, weight, parents, plan, generator, starts)
         states = _cooled(model, weight, plan, generator, starts, hint)
         found = states if found is None else found.joined(states)
     if found is None:
@@ -139,7 +139,7 @@ def _cooled(
     rounds, noise = int(plan.rounds * share), plan.noise * share
     fading = rounds * 3 // 4
     shape = model.edges.instances, model.unary.shape[1], starts
-    messages = model.silence(starts)
+    messages = model.zero_messages(starts)
     for step in range(rounds):
         left = max(0.0, 1 - step / fading)
         error = model.error(weight * (1 - left * (1 - plan.heat)))

@@ -1,0 +1,66 @@
+"""The random controls: discard as many candidates as a pruning did, but blindly, or prune along random edges."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import Candidates
+from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
+
+
+def discard_at_random(candidates: Candidates, count: int | None, per_sample: Tensor | None, seed: int) -> Tensor:
+    """Which candidates survive when `count` of them, or `per_sample (n,)` of each sample, go at random; `(Ω,)` bool.
+
+    Every sample keeps at least one.
+    """
+    rank = candidates.random_ranks(seed)
+    if per_sample is not None:
+        return rank >= per_sample[candidates.sample]
+    spare = len(candidates) - candidates.samples
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= spare:
+        raise InputError(
+            f"expected a count of candidates to discard in 0 … {spare} (each of {candidates.samples} samples keeps "
+            f"one), or imitate= with a pruning to copy the numbers from, got {count!r}"
+        )
+    expendable = (rank > 0).nonzero().flatten()  # the first of each shuffled sample is safe
+    order = torch.randperm(spare, generator=torch.Generator().manual_seed((seed + 1) % 2**63)).to(rank.device)
+    keep = torch.ones_like(rank, dtype=torch.bool)
+    keep[expendable[order[:count]]] = False
+    return keep
+
+
+def random_edges(
+    graph: ProximityGraph, slots: int, seed: int = 0, *, place: Tensor | None = None, kind: Tensor | None = None
+) -> ProximityGraph:
+    """As many edges from each instance, to instances drawn at random among those that edges lead to.
+
+    The control where candidates are too many to discard them one by one; no edge stays within its sample.
+    In a pool, `place (n,)` tells which of its samples each source sample is, -1 for none; without, they are the pool.
+    `kind (N*m,)` of the pool keeps every edge with its kind of label.
+
+    Examples:
+        >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
+        >>> torch.equal(random_edges(graph, slots=2).source, graph.source)
+        True
+    """
+    generator = torch.Generator().manual_seed(seed)
+    sample = graph.source // slots
+    own = sample if place is None else place.to(sample.device)[sample]
+    target = graph.target.clone()
+    kinds = torch.zeros_like(target) if kind is None else kind.to(target.device)[target]
+    for one in torch.unique(kinds).tolist():
+        edges = (kinds == one).nonzero().flatten()
+        target[edges] = _drawn(target[edges], own[edges], slots, generator)
+    return ProximityGraph(graph.source, target, graph.distance)
+
+
+def _drawn(target: Tensor, own: Tensor, slots: int, generator: torch.Generator) -> Tensor:
+    """The targets in another order, none in its edge's `own` sample."""
+    if bool((target // slots == target[:1] // slots).all()):
+        return target  # one sample at the end of all edges: there is nothing to draw from
+    places = torch.randperm(len(target), generator=generator).to(target.device)
+    while len(within := (target[places] // slots == own).nonzero()[:, 0]):
+        places[within] = torch.randint(len(target), (len(within),), generator=generator).to(target.device)
+    return target[places]

@@ -1,0 +1,255 @@
+"""Pruning a set whose candidates are not listed: a pruning only forbids labels, so nothing has to be listed.
+
+If all edges of a sample together leave a candidate, they are the best choice, since more edges never keep more. Where
+they do not, the sample is **contested** and its choices are searched. Edges that forbid the same labels stand or fall
+together; such a **bundle** is what is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import CandidateSet
+from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
+from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labels_left
+from clipper.pruning.result import Pruning, Set
+
+MOST_BUNDLES = 12
+"""Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
+_CELLS = 1 << 24
+"""Entries of the tables of allowed labels that are looked at together."""
+
+
+def prune_lattice(
+    lattice: Set, graph: ProximityGraph, support: Tensor, objective: str = "exact", solver: str = "closed-form"
+) -> Pruning[Set]:
+    """As `prune_along`, for a lattice; `support (N*m, c)` of the graph's targets.
+
+    Examples:
+        >>> from clipper import Lattice
+        >>> from clipper.candidates.rules import SUM
+        >>> lattice = Lattice.from_rule(*SUM, targets=[8, 2, 16], slots=2, classes=10)
+        >>> graph = ProximityGraph.from_edges([0, 0], [2, 4])  # x₁ is close to x′₁ and to x″₁
+        >>> prune_lattice(lattice, graph, lattice.support)
+        Pruning(7 of 15 candidates discarded, 1 of 2 edges chosen)
+    """
+    _check(objective, solver)
+    rejects = edge_rejects(support, graph)  # (E, c)
+    effective = rejects & lattice.support.index_select(0, graph.source)
+    active = by_sample_then_reach(graph, effective.any(1).nonzero()[:, 0], lattice.slots)
+    chosen = torch.ones_like(graph.source, dtype=torch.bool)
+    contested = _contested(lattice, graph, support, active, effective)
+    bounds: dict[int, int] = {}
+    if contested:
+        decide = best_choices if objective == "exact" else smallest_blocks
+        choices = decide(lattice, list(contested.values()))
+        for (own, sample), (taken, bound) in zip(contested.items(), choices, strict=True):
+            dropped = [place for places, kept in zip(sample.edges, taken, strict=True) if not kept for place in places]
+            chosen[active[own + torch.tensor(dropped, device=active.device)]] = False
+            if bound is not None:
+                bounds[sample.sample] = bound
+    allowed = labels_left(lattice, graph, support, chosen)
+    return Pruning(lattice, graph, support, edges=chosen, allowed=allowed, open_bounds=bounds)
+
+
+def _contested(
+    lattice: CandidateSet, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
+) -> dict[int, Contested]:
+    """The samples that all edges together would empty, by the place of their first edge among the `active (A,)`."""
+    sample = graph.source[active] // lattice.slots  # (A,), ascending
+    involved, first, count = _runs(sample)
+    if not len(involved):
+        return {}
+    everything = labels_left(lattice, graph, support, torch.ones_like(graph.source, dtype=torch.bool))
+    tables = everything.view(lattice.samples, -1)[involved].view(-1, lattice.classes)
+    emptied = ~lattice.batch(involved).narrowed(tables).possible()
+    rows = zip(involved[emptied].tolist(), first[emptied].tolist(), count[emptied].tolist(), strict=True)
+    result = {}
+    for number, start, edges in rows:
+        own = active[start : start + edges]
+        forbids = torch.zeros(edges, lattice.slots, lattice.classes, dtype=torch.bool, device=own.device)
+        forbids[torch.arange(edges, device=own.device), graph.source[own] % lattice.slots] = effective[own]
+        result[start] = Contested.from_edges(number, forbids.flatten(1))
+    return result
+
+
+def _runs(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct `values (A,)`, ascending; where each begins; how often it comes."""
+    distinct, count = torch.unique_consecutive(values, return_counts=True)
+    return distinct, count.cumsum(0) - count, count
+
+
+def _check(objective: str, solver: str) -> None:
+    if objective not in ("exact", "paper"):
+        raise InputError(
+            f'expected the objective "exact" or "paper" for a lattice, got {objective!r}; the random control discards '
+            "candidates one by one: take some with lattice.draw(), list them with to_candidates(), or let a Clipper "
+            "with this objective prune along edges drawn at random"
+        )
+    if solver != "closed-form":
+        raise InputError(
+            f'expected solver="closed-form" for a lattice, got {solver!r}; an integer program lists every candidate: '
+            "use lattice.to_candidates() where they are few"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Contested:
+    """A sample that loses its last candidate if all its edges are chosen.
+
+    Attributes:
+        sample: its number.
+        forbids: `(bundles, m*c)` bool: the labels that each bundle forbids, nearest bundle first.
+        edges: the places of each bundle's edges among the sample's active ones, which ascend with distance.
+    """
+
+    sample: int
+    forbids: Tensor
+    edges: list[list[int]]
+
+    @classmethod
+    def from_edges(cls, sample: int, forbids: Tensor) -> Contested:
+        """Bundle the active edges of a sample, `forbids (edges, m*c)`."""
+        effects, bundle = torch.unique(forbids, dim=0, return_inverse=True)
+        members: list[list[int]] = [[] for _ in effects]
+        for place, i in enumerate(bundle.tolist()):
+            members[i].append(place)
+        order = sorted(range(len(members)), key=lambda i: members[i])
+        return cls(sample, effects[order], [members[i] for i in order])
+
+    def price(self, chosen: Sequence[bool], count: int) -> tuple[int, int, int]:
+        """What to minimise: candidates left, then edges dropped, then how near these are."""
+        dropped = [place for places, taken in zip(self.edges, chosen, strict=True) if not taken for place in places]
+        return count, len(dropped), -sum(1 << place for place in dropped)
+
+    def allowed(self, sets: Tensor) -> Tensor:
+        """The labels that sets of bundles leave, `(sets, m*c)` bool; `sets (sets, bundles)` bool."""
+        return (sets.double() @ self.forbids.double()) == 0
+
+    def both(self, pairs: Tensor, slots: int) -> Tensor:
+        """The labels of the candidates that contradict both bundles of each pair, `(pairs, m*c)` bool."""
+        table = self.forbids.view(len(self.forbids), slots, -1)
+        confined = (table | ~table.any(2, keepdim=True)).flatten(1)  # a bundle's own slot, to what it forbids
+        return confined[pairs[:, 0]] & confined[pairs[:, 1]]
+
+
+Choice = tuple[list[bool], int | None]
+"""Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
+
+
+def best_choices(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
+    """Problem 3.6 for each contested sample: proved where the bundles are few, else the best found and its bound."""
+    few = [i for i, sample in enumerate(samples) if len(sample.edges) <= MOST_BUNDLES]
+    many = [i for i in range(len(samples)) if i not in set(few)]
+    choices: dict[int, Choice] = {}
+    for ids, method in ((few, _by_all_sets), (many, _nearest_first)):
+        if ids:
+            choices.update(zip(ids, method(lattice, [samples[i] for i in ids]), strict=True))
+    return [choices[i] for i in range(len(samples))]
+
+
+def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
+    """A best choice admits no further bundle, so only such sets are counted."""
+    every = [_subsets(len(sample.edges)) for sample in samples]
+    tables = [sample.allowed(sets) for sample, sets in zip(samples, every, strict=True)]
+    largest = [sets[_maximal(sound)] for sets, sound in zip(every, _possible(lattice, samples, tables), strict=True)]
+    tables = [sample.allowed(sets) for sample, sets in zip(samples, largest, strict=True)]
+    choices: list[Choice] = []
+    for sample, sets, counts in zip(samples, largest, _counts(lattice, samples, tables), strict=True):
+        options = zip(sets.tolist(), counts, strict=True)
+        choices.append((min(options, key=lambda option: sample.price(*option))[0], None))
+    return choices
+
+
+def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
+    """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
+    sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
+    without = [~torch.eye(len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
+    trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]
+    counted = _counts(lattice, samples, [s.allowed(trial) for s, trial in zip(samples, trials, strict=True)])
+    return [
+        (chosen[0].tolist(), None if count <= max(1, min(rest)) else max(1, min(rest)))
+        for chosen, (count, *rest) in zip(sets, counted, strict=True)
+    ]
+
+
+def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Tensor]:
+    """The bundles of each sample that still leave a candidate when their turn comes, `(bundles,)` bool each."""
+    sizes = [len(sample.edges) for sample in samples]
+    forbids = torch.nn.utils.rnn.pad_sequence([sample.forbids for sample in samples], batch_first=True)
+    own = lattice.batch([sample.sample for sample in samples])
+    left = torch.ones_like(forbids[:, 0])  # (samples, m*c)
+    chosen = torch.zeros_like(forbids[:, :, 0])  # (samples, bundles)
+    for place in range(max(sizes)):
+        tried = left & ~forbids[:, place]
+        sound = own.narrowed(tried.view(-1, lattice.classes)).possible()
+        left = torch.where(sound[:, None], tried, left)
+        chosen[:, place] = sound
+    return [row[:size] for row, size in zip(chosen, sizes, strict=True)]
+
+
+def smallest_blocks(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
+    """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
+    pairs = [torch.combinations(torch.arange(len(s.edges), device=lattice.device)) for s in samples]
+    tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
+    tied = _possible(lattice, samples, tables)
+    classes = [_classes(len(s.edges), p[t]) for s, p, t in zip(samples, pairs, tied, strict=True)]
+    left = _counts(lattice, samples, [s.allowed(c) for s, c in zip(samples, classes, strict=True)])
+    choices: list[Choice] = []
+    for sample, sets, counts in zip(samples, classes, left, strict=True):
+        options = [((~chosen).tolist(), -count) for chosen, count in zip(sets, counts, strict=True)]
+        choices.append((min(options, key=lambda option: sample.price(*option))[0], None))
+    return choices
+
+
+def _classes(bundles: int, ties: Tensor) -> Tensor:
+    """The connected components of bundles tied in pairs `(ties, 2)`, `(classes, bundles)` bool."""
+    own = torch.arange(bundles, device=ties.device)
+    tied = torch.eye(bundles, dtype=torch.bool, device=ties.device)
+    tied[ties[:, 0], ties[:, 1]] = tied[ties[:, 1], ties[:, 0]] = True
+    leader, before = own, None
+    while before is None or not torch.equal(leader, before):
+        before, leader = leader, torch.where(tied, leader, bundles).amin(1)
+    return leader == torch.unique(leader)[:, None]  # type: ignore[no-any-return]
+
+
+def _subsets(bundles: int) -> Tensor:
+    """All sets of bundles, `(2^bundles, bundles)` bool; set number i holds the bits of i."""
+    return ((torch.arange(1 << bundles)[:, None] >> torch.arange(bundles)) & 1).bool()
+
+
+def _maximal(sound: Tensor) -> Tensor:
+    """The sound sets to which no bundle can be added, `(2^bundles,)` bool."""
+    number = torch.arange(len(sound), device=sound.device)
+    largest = sound.clone()
+    for bit in range(len(sound).bit_length() - 1):
+        larger = number | (1 << bit)
+        largest &= (larger == number) | ~sound[larger]
+    return largest
+
+
+def _possible(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
+    """Whether a candidate is left, for each row of each sample's table of allowed labels, `(rows,)` bool each."""
+    parts = [part.possible() for part in _narrowed(lattice, samples, tables)]
+    return list(torch.split(torch.cat(parts), [len(table) for table in tables]))
+
+
+def _counts(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
+    """How many candidates are left, as `_possible`."""
+    counts = iter([count for part in _narrowed(lattice, samples, tables) for count in part.counts])
+    return [[next(counts) for _ in table] for table in tables]
+
+
+def _narrowed(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[CandidateSet]:
+    """The samples once for each row of their tables, in runs of bounded size."""
+    numbers = torch.tensor([sample.sample for sample in samples])
+    ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)
+    rows = torch.cat(tables)
+    size = max(1, _CELLS // rows.shape[1])
+    parts = zip(torch.split(ids, size), torch.split(rows, size), strict=True)
+    return [lattice.batch(part).narrowed(table.view(-1, lattice.classes)) for part, table in parts]
