@@ -59,9 +59,9 @@ def train(
     options["engine_options"] = _engine_options(options["engine_options"])
     config = RunConfig(**options, data_root=data_root)
     path = out or Path("runs") / f"{_name(config)}.json"
-    inspection = path.with_suffix(".inspection.json")
     with writable(*_checked(path, report, tensorboard_folder)), ExitStack() as stack:  # before hours of training
         check_record(path, config)
+        inspection = path.with_suffix(".inspection.json")
         watch = stack.enter_context(_bar(config.epochs))
         events = [] if tensorboard_folder is None else [stack.enter_context(tensorboard(tensorboard_folder))]
         files = {"checkpoint": path.with_suffix(".pt"), "inspection": inspection if report else None}
