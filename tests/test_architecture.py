@@ -23,7 +23,7 @@ def test_each_optional_dependency_is_known_in_one_place() -> None:
         "highspy": "solvers.py",
         "ortools": "solvers.py",
         "faiss": "approximate.py",
-        "clingo": "running.py",
+        "clingo": "program.py",
     }.items():
         knowing = [path.name for path in SOURCE.rglob("*.py") if f'require("{name}' in path.read_text()]
         assert knowing == [home]
