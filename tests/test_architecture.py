@@ -20,8 +20,8 @@ def test_import_loads_no_solver_no_plotting_and_no_command_line() -> None:
 
 def test_each_optional_dependency_is_known_in_one_place() -> None:
     for name, home in {
-        "highspy": "solvers.py",
-        "ortools": "solvers.py",
+        "highspy": "integer_program.py",
+        "ortools": "integer_program.py",
         "faiss": "approximate.py",
         "clingo": "program.py",
     }.items():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
 from clipper.engines import Context, ScallopLoss, scallop
-from clipper.engines.circuit import ProofCircuit, compiled
+from clipper.engines.proof_circuits import ProofCircuit, compiled
 from clipper.engines.scallop import is_restriction
 from clipper.errors import InputError, MissingExtraError
 from tests.engine_oracles import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,15 @@ class Browser:
     def run_later(self, script: str, *arguments: Any) -> Any:
         """What a function body hands to its last argument, sooner or later."""
         return self.driver.execute_async_script(script, *arguments)
+
+    def sees(self, script: str, expected: Any, patience: float = 10.0) -> bool:
+        """Whether a function body returns this, sooner or later: a page answers to a click when it gets to it."""
+        end = time.monotonic() + patience
+        while self.run(script) != expected:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
 
     def click(self, selector: str) -> None:
         self._find(selector).click()

@@ -114,7 +114,7 @@ def test_counts_that_javascript_cannot_hold_are_written_out():
     inspection = pruned_digits().inspection(samples=1)
     inspection.samples[0].update(total=10**400, stay=10**399)
     shown = inspector_view(inspection)["data"]["samples"][0]
-    assert (shown["total"], shown["stay"], shown["share"]) == ("1.0·10^400", "1.0·10^399", 0.1)
+    assert (shown["total"], shown["stay"], shown["share"]) == ("1.0·10⁴⁰⁰", "1.0·10³⁹⁹", 0.1)
 
 
 def wrong_arguments() -> list[tuple[str, dict[str, Any]]]:

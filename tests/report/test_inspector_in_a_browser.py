@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,8 +122,9 @@ def test_pointing_at_a_struck_candidate_lights_the_edges_that_struck_it(window, 
 
 def arrives(window: Browser, address: str, title: str) -> bool:
     """Whether the page gets there; going back takes a browser a moment."""
-    here = "return [location.hash, document.querySelector('h3').textContent.split(':')[0]]"
-    return any(window.run(here) == [address, title] or time.sleep(0.05) for _ in range(100))
+    return window.sees(
+        "return [location.hash, document.querySelector('h3').textContent.split(':')[0]]", [address, title]
+    )
 
 
 def test_clicks_and_keys_go_from_sample_to_sample(window, address):
@@ -206,10 +206,11 @@ def test_colours_ragged_samples_names_and_a_second_inspector_work_together(windo
     assert titles == ["Sample 1: target y", "Sample 0: target <b>"]
     second = "#inspector-second "
     assert window.run(f"return document.querySelector('{second}.struck').textContent") == "<i>cat</i>dog1a"
+    title = f"return [location.hash, document.querySelector('{second}h3').textContent]"
     window.click(second + ".next")
-    assert window.run("return location.hash") == "#first=1&second=1"
+    assert window.sees(title, ["#first=1&second=1", "Sample 1: target y"])
     window.press("ARROW_LEFT")  # the focus is in the second
-    assert window.run("return location.hash") == "#first=1&second=0"
+    assert window.sees(title, ["#first=1&second=0", "Sample 0: target <b>"])
     assert window.messages() == []
 
 
@@ -218,8 +219,8 @@ def test_the_random_control_is_said_to_strike_by_no_edge(window, tmp_path):
     window.open(page_of(tmp_path, pruned.inspection()).as_uri())
     window.run("document.querySelector('select').value = 'struck'")
     window.run("document.querySelector('select').dispatchEvent(new Event('change'))")
+    assert window.sees("return document.querySelectorAll('.candidate.struck').length > 0", True)
     struck = [chip for chip in window.run(CHIPS) if not chip["kept"]]
-    assert struck
     assert all(not chip["edges"] and "at random" in chip["said"] for chip in struck)
 
 

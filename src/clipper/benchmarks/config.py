@@ -37,12 +37,17 @@ def _option(default: Any, text: str, **limits: Any) -> Any:
     return field(default=default, metadata={"help": text, **limits})
 
 
+def _documented(config: type) -> type:
+    """Let `help()` list the fields with the texts that `clipper train --help` shows."""
+    told = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
+    config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *told, "    "])
+    return config
+
+
+@_documented
 @dataclass(frozen=True)
 class RunConfig:
     """One run. The defaults are the paper's for SUM-3, on the embedded digits.
-
-    What each field means stands in its metadata, where `clipper train --help` takes it from:
-    `{field.name: field.metadata["help"] for field in dataclasses.fields(RunConfig)}`.
 
     Examples:
         >>> config = RunConfig(objective="exact", seed=3)

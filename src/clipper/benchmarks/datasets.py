@@ -28,14 +28,19 @@ _HALVES: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist
 
 @dataclass(frozen=True)
 class Inventory:
-    """What is here of a data set."""
+    """What is here of a data set.
+
+    Attributes:
+        name: of the data set.
+        folder: where it lies; None if it lies nowhere.
+        form: in which of its forms.
+        files: what is known of each file.
+    """
 
     name: str
     folder: str | None
-    """Where it lies; None if it lies nowhere."""
     form: str
     files: dict[str, State]
-    """What is known of each file."""
 
     @property
     def summary(self) -> str:

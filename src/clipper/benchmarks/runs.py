@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
-from clipper.pruning.joint import NEIGHBOURS
 from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
@@ -30,6 +29,8 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+_PICTURES = 800
+"""About so many of the samples' own go into an inspection."""
 _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
 
@@ -41,6 +42,7 @@ def run(
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
     watch: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
     inspection: str | Path | None = None,
 ) -> Record:
     """Build the benchmark, train, and say how it went; the same configuration gives the same result.
@@ -51,6 +53,7 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
+        callbacks: called after each epoch.
         inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
     Examples:
@@ -63,14 +66,20 @@ def run(
     benchmark = benchmark_named(config.rule)(replace(config, data_root=data_root or config.data_root))
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
+    samples = samples_of(config, benchmark)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
-    options |= {"held_out": benchmark.evaluate, "watch": watch}
+    options |= {"held_out": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
-    if config.objective != "gold" and (inspection or checkpoint):  # a page may be asked for later
-        told, names = benchmark.target_names, benchmark.label_names
-        options["inspect"] = Inspector(names=names, slot=benchmark.slot, targets=told, pictures=benchmark.pictures)
-    samples = samples_of(config, benchmark)
+    looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
+    if looked_at and config.objective != "gold":
+        options["inspect"] = Inspector(
+            max(16, min(100, _PICTURES // samples.candidates.slots)),
+            names=benchmark.label_names,
+            slot=benchmark.slot,
+            targets=benchmark.target_names,
+            pictures=benchmark.pictures,
+        )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
         passes = train_iterated(
@@ -133,7 +142,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
     """How the run prunes; None for the baseline, and for the ceiling."""
     if config.objective == "none" or config.objective == "gold":
         return None
-    return Clipper(k=config.k or (NEIGHBOURS if config.objective == "joint" else 1), objective=config.objective)
+    return Clipper(k=config.k, objective=config.objective)
 
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:

@@ -24,11 +24,6 @@ METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KL
 """Contestants of `bench loss`, and what they are called in the table."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(bench, name="bench")
-
-
 @bench.command(name="prune")
 def prune(
     rounds: Rounds = 15,

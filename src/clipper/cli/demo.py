@@ -16,11 +16,6 @@ from clipper.errors import require
 from clipper.report.table_page import write_table_page
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="demo")(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path("report"),
     seeds: Annotated[

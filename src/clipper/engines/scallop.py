@@ -11,7 +11,7 @@ from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context
-from clipper.engines.circuit import compiled
+from clipper.engines.proof_circuits import compiled
 from clipper.engines.outputs import OutputEngine
 from clipper.errors import BudgetError, InputError
 

@@ -13,6 +13,7 @@ from clipper.training.inspection import Inspection
 
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def write_inspector(inspection: Inspection, path: str | Path, title: str = "What struck out what") -> None:
@@ -84,7 +85,10 @@ def _counted(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(number: int) -> int | str:
-    return number if number < _EXACT else f"{Decimal(number):.1e}".replace("e+", "·10^")
+    if number < _EXACT:
+        return number
+    factor, _, exponent = f"{Decimal(number):.1e}".partition("e+")
+    return f"{factor}·10{exponent.translate(_RAISED)}"
 
 
 def _calibration(inspection: Inspection) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ FEWEST = 3
 """Measurements that make a curve."""
 _LEAD = (
     "Accuracy is the last epoch's on held-out data: mean ± deviation over the seeds, [95 % interval of the mean] "
-    "(seeds). A seed means the same samples and first weights in every row. Nothing was chosen by it."
+    "(seeds). A seed means the same samples and first weights in every row. No setting was chosen by looking at it."
 )
 
 
@@ -76,11 +76,7 @@ def write_table_page(
     table: Table, entries: Sequence[Entry], path: Path, inspections: Mapping[str, Inspection] | None = None
 ) -> None:
     """Write the page alone; the arguments are those of `write_table`. It opens from disk, without a network."""
-    pruned = {
-        f"{entry.place.column.name}: {entry.place.row.name}": entry.records
-        for entry in entries
-        if entry.records and entry.values("retained")
-    }
+    pruned = {_name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
     shown = [measure for measure in table.measures if measure not in OF_PRUNING]
     write_page(
         path,
@@ -110,8 +106,9 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
     ]
     if len(table.measures) > 1:
         heads = [NAMES[measure] for measure in table.measures]
+        several = len(table.columns) > 1
         rows = [
-            (f"{entry.place.column.name}: {entry.place.row.name}", [_cell(entry, m) for m in table.measures])
+            (_name(entry) if several else entry.place.row.name, [_cell(entry, m) for m in table.measures])
             for entry in entries
             if entry.place.column.name in done and (entry.records or entry.published)
         ]
@@ -158,9 +155,10 @@ def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     if not run:
         return None
     published = {e.place.row.name: paper for e in run if (paper := e.paper("accuracy")) is not None}
+    ceiling = [entry for entry in run if entry.place.config.objective == "gold"]
     curves = {}
-    for engine in dict.fromkeys(entry.place.row.engine for entry in run):
-        own = [entry for entry in run if entry.place.row.engine == engine]
+    for engine in dict.fromkeys(entry.place.row.engine for entry in run if entry not in ceiling):
+        own = [entry for entry in run if entry.place.row.engine == engine] + ceiling
         if sum(metrics.accuracy is not None for metrics in own[0].records[0].epochs) >= FEWEST:
             curves[engine] = accuracy_figure(_records(own))
     return {"name": column, "forest": forest_figure(_records(run), published), "curves": curves}
@@ -173,6 +171,10 @@ def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
     ]
 
 
+def _name(entry: Entry) -> str:
+    return f"{entry.place.column.name}: {entry.place.row.name}"
+
+
 def _records(entries: Sequence[Entry]) -> Records:
     return {entry.place.row.name: entry.records for entry in entries}
 
@@ -180,7 +182,7 @@ def _records(entries: Sequence[Entry]) -> Records:
 def _seeds(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[list[str]]:
     return [
         [
-            f"{entry.place.column.name}: {entry.place.row.name}",
+            _name(entry),
             f"{len(entry.records)}{f', {deviations(entry)}' if deviations(entry) else ''}",
             *(", ".join(f"{value:.1f}" for value in entry.values(measure)) for measure in measures),
         ]

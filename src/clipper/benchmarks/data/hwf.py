@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clipper.benchmarks.data.images import Images, check_split, from_bytes
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json, read_npz
-from clipper.benchmarks.data.sources import Form, Place, Source, find, not_found, published
+from clipper.benchmarks.data.sources import Form, Place, Source, find_or_fetch, published
 from clipper.errors import FileError
 
 _PICTURES = "Handwritten_Math_Symbols"
@@ -40,16 +40,19 @@ HWF = Source(
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """The distinct images of symbols, and the formulas that use them."""
+    """The distinct images of symbols, and the formulas that use them.
+
+    Attributes:
+        pixels: `(images, 45, 45)` bytes.
+        labels: `(images,)`; -1 where one image was filed under two symbols.
+        index: from a published path to its image.
+        formulas: by split, as published.
+    """
 
     pixels: np.ndarray
-    """`(images, 45, 45)` bytes."""
     labels: np.ndarray
-    """`(images,)`; -1 where one image was filed under two symbols."""
     index: dict[str, int]
-    """From a published path to its image."""
     formulas: dict[str, list[dict[str, Any]]]
-    """By split, as published."""
 
 
 def read_symbols(place: Place, alphabet: str) -> Symbols:
@@ -127,13 +130,17 @@ _EVERY = 5
 
 @dataclass(frozen=True, eq=False)
 class Formulas:
-    """Published formulas, as images of one half of the data."""
+    """Published formulas, as images of one half of the data.
+
+    Attributes:
+        images: of that half.
+        image: `(n, m)`: which image is in each slot; -1 in unused slots.
+        text: such as `"3*8-1"`.
+    """
 
     images: Images
     image: Tensor
-    """`(n, m)`: which image is in each slot; -1 in unused slots."""
     text: list[str]
-    """Such as `"3*8-1"`."""
 
 
 def hwf(split: str = "train", root: str | Path | None = None, *, division: bool = False) -> Images:
@@ -145,27 +152,20 @@ def hwf(split: str = "train", root: str | Path | None = None, *, division: bool 
         division: with ÷, which the published formulas have and the paper's benchmark has not.
     """
     check_split(split)
-    symbols = _symbols(root)
+    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
     return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
 
 
 def formulas(split: str = "train", longest: int = 7, root: str | Path | None = None) -> Formulas:
     """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data."""
     check_split(split)
-    symbols = _symbols(root)
+    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
     half = _half(symbols, split, len(SYMBOLS))
     entries = [entry for entry in symbols.formulas[split] if len(entry["expr"]) <= longest]
     slots = max((len(entry["expr"]) for entry in entries), default=0)
     own = _own_images(symbols.labels, half)
     rows = [_row(entry, symbols, own, slots) for entry in entries]
     return Formulas(_images(symbols, half, True), torch.tensor(rows), [entry["expr"] for entry in entries])
-
-
-def _symbols(root: str | Path | None) -> Symbols:
-    place = find(HWF, root)
-    if place is None:
-        raise not_found(HWF, root)
-    return read_symbols(place, SYMBOLS)
 
 
 def _images(symbols: Symbols, half: np.ndarray, division: bool) -> Images:

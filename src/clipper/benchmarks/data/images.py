@@ -17,22 +17,27 @@ from torch import Tensor
 
 from clipper.benchmarks.data.pickles import read_arrays
 from clipper.benchmarks.data.reading import opened_picture, read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Place, Progress, Source, find_or_fetch, published, silent
+from clipper.benchmarks.data.sources import Form, Place, Source, find_or_fetch, published
 from clipper.errors import FileError, InputError, require
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images with their gold labels."""
+    """Images with their gold labels.
+
+    Attributes:
+        name: of the data set.
+        pixels: `(instances, channels, height, width)` float in [0, 1].
+        labels: `(instances,)`.
+        classes: how many labels there are.
+        label_names: what the labels are called, if not by their numbers.
+    """
 
     name: str
     pixels: Tensor
-    """`(instances, channels, height, width)` float in [0, 1]."""
     labels: Tensor
-    """`(instances,)`"""
     classes: int
     label_names: Sequence[str] | None = None
-    """What the labels are called, if not by their numbers."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -95,16 +100,15 @@ _MOST_BYTES = 1 << 26
 """Read of a file, packed or not; the largest has 47 million."""
 
 
-def mnist(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+def mnist(split: str = "train", root: str | Path | None = None) -> Images:
     """MNIST, `"train"` (60,000) or `"test"` (10,000), from the four original files in `<data root>/mnist`.
 
     Args:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
-        progress: called while a download runs.
     """
     check_split(split)
-    place = find_or_fetch(MNIST, root, progress)
+    place = find_or_fetch(MNIST, root)
     prefix = "train" if split == "train" else "t10k"
     pixels = _read(place, f"{prefix}-images-idx3-ubyte")
     labels = _read(place, f"{prefix}-labels-idx1-ubyte")
@@ -164,16 +168,15 @@ CIFAR10 = Source(
 )
 
 
-def cifar10(split: str = "train", root: str | Path | None = None, *, progress: Progress = silent) -> Images:
+def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
     """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; each class stands for a digit.
 
     Args:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
-        progress: called while a download runs.
     """
     check_split(split)
-    place = find_or_fetch(CIFAR10, root, progress)
+    place = find_or_fetch(CIFAR10, root)
     if place.form is CIFAR10.forms[2]:
         pixels, labels = _from_pictures(place, split)
     else:

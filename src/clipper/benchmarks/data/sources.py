@@ -24,34 +24,47 @@ from clipper.errors import FileError
 from clipper.files import written_whole
 
 State = Literal["verified", "damaged", "missing", "unverified"]
+Progress = Callable[[str, int, int], None]
+"""Called with the file's name, the bytes that are here, and the bytes in all (0 if unknown)."""
+OFFLINE = "CLIPPER_OFFLINE"
+"""Environment variable; if set, nothing is downloaded."""
+_PATIENCE = 20.0
+"""Seconds without an answer after which a mirror is given up."""
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
 class Form:
-    """One of the forms that a data set is published in."""
+    """One of the forms that a data set is published in.
+
+    Attributes:
+        name: what the user calls it.
+        files: file names with their full SHA-256 sums; an empty sum where the files differ from user to user.
+        mirrors: addresses that hold these files.
+        package: an npm package, `name@version`, that holds them.
+        inside: the folder within the package.
+    """
 
     name: str
-    """What the user calls it."""
     files: Mapping[str, str]
-    """File names with their full SHA-256 sums; an empty sum where the files differ from user to user."""
     mirrors: tuple[str, ...] = ()
-    """Addresses that hold these files."""
     package: str = ""
-    """An npm package, `name@version`, that holds them."""
     inside: str = ""
-    """The folder within the package."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """All that is known of a data set's files."""
+    """All that is known of a data set's files.
+
+    Attributes:
+        name: the data set, and the name of its folder.
+        forms: the preferred one first.
+        remedy: how a user gets the files.
+    """
 
     name: str
-    """The data set, and the name of its folder."""
     forms: tuple[Form, ...]
-    """The preferred one first."""
     remedy: str
-    """How a user gets the files."""
 
 
 def published(data: str, files: Iterable[str]) -> dict[str, str]:
@@ -63,7 +76,13 @@ def published(data: str, files: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Place:
-    """A folder that holds a data set, or a part of it, in one of its forms."""
+    """A folder that holds a data set, or a part of it, in one of its forms.
+
+    Attributes:
+        source: the data set.
+        form: in which of its forms.
+        folder: where it lies.
+    """
 
     source: Source
     form: Form
@@ -148,29 +167,27 @@ def sha256(path: Path) -> str:
         raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
 
-Progress = Callable[[str, int, int], None]
-"""Called with the file's name, the bytes that are here, and the bytes in all (0 if unknown)."""
-OFFLINE = "CLIPPER_OFFLINE"
-"""Environment variable; if set, nothing is downloaded."""
-_PATIENCE = 20.0
-"""Seconds without an answer after which a mirror is given up."""
-_CHUNK = 1 << 18
-
-
 def silent(stage: str, done: int, total: int) -> None:
     """Report nothing."""
     del stage, done, total
 
 
-def find_or_fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> Place:
-    """Where a data set lies; downloaded into the user's cache if it lies nowhere."""
+def find_or_fetch(source: Source, root: str | Path | None = None) -> Place:
+    """Where a data set lies; downloaded into the user's cache if it lies nowhere and can be downloaded.
+
+    Raises:
+        FileError: it lies nowhere; the message says where was looked, for what, and what to do.
+    """
     place = find(source, root)
     if place is not None:
         return place
+    absent = not_found(source, root)
+    if not any(form.mirrors or form.package for form in source.forms):
+        raise absent
     try:
-        return fetch(source, None, progress)
+        return fetch(source)
     except FileError as error:
-        raise FileError(f"{not_found(source, root)}\n{error}") from error
+        raise FileError(f"{absent}\n{error}") from error
 
 
 def fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> Place:

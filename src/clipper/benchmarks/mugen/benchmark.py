@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.data.sources import find, not_found
+from clipper.benchmarks.data.sources import find_or_fetch
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
 from clipper.benchmarks.mugen.files import MUGEN, read_clips
 from clipper.benchmarks.mugen.world import ACTIONS, sentence
@@ -66,15 +66,13 @@ def _clips(config: RunConfig) -> tuple[Clips, Clips]:
     """Clips of at most `slots` frames to learn from, and others to be measured on."""
     if config.data == "clips":
         return _drawn(config.samples, config.seed, config.slots), _drawn(HELD_OUT, _SEED, config.slots)
-    place = find(MUGEN, config.data_root)
-    if place is None:
-        raise not_found(MUGEN, config.data_root)
-    learned = read_clips(place.folder, "train", clips=config.samples, frames=config.slots, seed=config.seed)
+    folder = find_or_fetch(MUGEN, config.data_root).folder
+    learned = read_clips(folder, "train", clips=config.samples, frames=config.slots, seed=config.seed)
     if len(learned) < config.samples:
         raise InputError(
-            f"expected {config.samples} clips to learn from, got {len(learned)} in {place.folder}; ask for fewer"
+            f"expected {config.samples} clips to learn from, got {len(learned)} in {folder}; ask for fewer"
         )
-    return learned, read_clips(place.folder, "test", clips=HELD_OUT, frames=config.slots)
+    return learned, read_clips(folder, "test", clips=HELD_OUT, frames=config.slots)
 
 
 @lru_cache(maxsize=4)

@@ -18,15 +18,19 @@ from clipper.files import written_whole
 
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Videos with the actions that they show in order; the gold labels are for measuring only."""
+    """Videos with the actions that they show in order; the gold labels are for measuring only.
+
+    Attributes:
+        frames: `(n, m, 3, height, width)` bytes; black past a clip's end.
+        lengths: `(n,)`: frames of each clip.
+        texts: the actions of each clip, in order.
+        gold: `(n, m)`: the action of each frame, -1 past the end; None where nobody knows.
+    """
 
     frames: Tensor
-    """`(n, m, 3, height, width)` bytes; black past a clip's end."""
     lengths: Tensor
-    """`(n,)`: frames of each clip."""
     texts: list[tuple[int, ...]]
     gold: Tensor | None
-    """`(n, m)`: the action of each frame, -1 past the end; None where nobody knows."""
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -74,18 +74,21 @@ HIGHEST = 12
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """One clip, frame by frame."""
+    """One clip, frame by frame.
+
+    Attributes:
+        text: the actions in order.
+        action: `(frames,)`: the gold label of each frame.
+        distance: `(frames,)`: how far the character has come, in pixels.
+        height: `(frames,)`: how high above the ground it is.
+        left: whether it goes to the left.
+    """
 
     text: tuple[int, ...]
-    """The actions in order."""
     action: np.ndarray
-    """`(frames,)`: the gold label of each frame."""
     distance: np.ndarray
-    """`(frames,)`: how far the character has come, in pixels."""
     height: np.ndarray
-    """`(frames,)`: how high above the ground it is."""
     left: bool
-    """Whether it goes to the left."""
 
 
 def write_script(random: np.random.Generator, frames: tuple[int, int], actions: tuple[int, int]) -> Script:
@@ -144,11 +147,17 @@ assets of its repository."""
 
 @dataclass(frozen=True, eq=False)
 class Art:
-    """Pictures by name, `(height, width, 4)` bytes, for frames that are `32 * scale` pixels high."""
+    """What clips are drawn with.
+
+    Attributes:
+        pictures: by name, `(height, width, 4)` bytes.
+        backdrops: wide pictures `(32 * scale, width, 3)` to stand behind everything; hills are drawn where there
+            are none.
+        scale: frames are `32 * scale` pixels high.
+    """
 
     pictures: dict[str, np.ndarray]
     backdrops: tuple[np.ndarray, ...] = ()
-    """Wide pictures `(32 * scale, width, 3)` to stand behind everything; hills are drawn where there are none."""
     scale: int = 1
 
 

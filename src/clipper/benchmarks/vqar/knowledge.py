@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.data.reading import read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Source, find, not_found, published
+from clipper.benchmarks.data.sources import Form, Source, find_or_fetch, published
 from clipper.benchmarks.vqar.scenes import Scenes
 from clipper.candidates import Sentence
 from clipper.candidates.program import term
@@ -33,6 +33,12 @@ RULES = ("name(O, P) :- name(O, C), is_a(C, P).", "name(O, has(R, V)) :- name(O,
 class Knowledge:
     """The vocabularies, the most frequent words first, and what CRIC knows of them.
 
+    Attributes:
+        names: of objects, the most frequent first.
+        relations: between objects, the most frequent first.
+        is_a: child and parent.
+        oa_rel: relation, object, and what it has to do with.
+
     Examples:
         >>> facts = (("dog", "mammal"), ("mammal", "animal"), ("cup", "thing"))
         >>> little = Knowledge(("dog", "cup", "sky"), ("on",), facts, ())
@@ -43,9 +49,7 @@ class Knowledge:
     names: tuple[str, ...]
     relations: tuple[str, ...]
     is_a: tuple[tuple[str, str], ...]
-    """Child and parent."""
     oa_rel: tuple[tuple[str, str, str], ...]
-    """Relation, object, and what it has to do with."""
 
     @cached_property
     def parents(self) -> dict[str, set[str]]:
@@ -92,9 +96,7 @@ class Knowledge:
 
 def read_knowledge(root: str | Path | None = None) -> Knowledge:
     """The vocabularies and facts from `<data root>/vqar`."""
-    place = find(CRIC, root)
-    if place is None:
-        raise not_found(CRIC, root)
+    place = find_or_fetch(CRIC, root)
     facts = _facts(place.verified("cric_facts.tsv"))
     return Knowledge(
         _words(place.verified("name.json")),

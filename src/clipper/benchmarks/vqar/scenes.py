@@ -19,24 +19,27 @@ _SMALLEST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """The objects of all scenes, one after the other; names and relations are gold, for sentences and measuring."""
+    """The objects of all scenes, one after the other; names and relations are gold, for sentences and measuring.
+
+    Attributes:
+        features: `(objects, d)`.
+        boxes: `(objects, 4)`: left, top, width, height, as shares of the picture.
+        name: `(objects,)`: places in the vocabulary.
+        scene: `(objects,)`, ascending.
+        subject: `(pairs,)`: object ids, ascending.
+        object: `(pairs,)`: object ids of the same scene.
+        relation: `(pairs,)`: places in the vocabulary.
+        generated: whether they were made here, instead of taken from VQAR.
+    """
 
     features: Tensor
-    """`(objects, d)`"""
     boxes: Tensor
-    """`(objects, 4)`: left, top, width, height, as shares of the picture."""
     name: Tensor
-    """`(objects,)`: places in the vocabulary."""
     scene: Tensor
-    """`(objects,)`, ascending."""
     subject: Tensor
-    """`(pairs,)`: object ids, ascending."""
     object: Tensor
-    """`(pairs,)`: object ids of the same scene."""
     relation: Tensor
-    """`(pairs,)`: places in the vocabulary."""
     generated: bool
-    """Whether they were made here, instead of taken from VQAR."""
 
     def pair_inputs(self, subject: Tensor, object_: Tensor) -> Tensor:
         """What a relation is read from: both features and boxes, `(pairs, 2·(d+4))`."""
