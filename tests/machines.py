@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.machines import Machine, run
+from clipper.candidates.rules import Machine, run
 
 Row = tuple[int, ...]
 

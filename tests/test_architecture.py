@@ -20,10 +20,10 @@ def test_import_loads_no_solver_no_plotting_and_no_command_line() -> None:
 
 def test_each_optional_dependency_is_known_in_one_place() -> None:
     for name, home in {
-        "highspy": "solvers.py",
-        "ortools": "solvers.py",
+        "highspy": "integer_program.py",
+        "ortools": "integer_program.py",
         "faiss": "approximate.py",
-        "clingo": "running.py",
+        "clingo": "program.py",
     }.items():
         knowing = [path.name for path in SOURCE.rglob("*.py") if f'require("{name}' in path.read_text()]
         assert knowing == [home]

@@ -75,7 +75,7 @@ def readers_folder(folder: Path, pairs: int = 250) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
-    names = readers_things()
+    names = readers_things() | {"folder": tmp_path}
     if page.name == "logic.md":
         pytest.importorskip("clingo", reason="clingo is not installed (extra logic)")
         pytest.importorskip("klay", reason="KLay is not installed (extra circuits)")

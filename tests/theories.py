@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clipper.benchmarks.tasks import hwf
+from clipper.benchmarks import hwf
 from clipper.candidates import Candidates, Formula, Lattice, Proposition, all_of, any_of, has_label
-from clipper.candidates.machines import HWF, MAX, SUM, Machine
+from clipper.candidates.rules import HWF, MAX, SUM, Machine
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ The names below and the rooms of the library are imported when they are first us
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning", "Trust", "engines",
-    "infer", "prune",
+    "CandidateSet", "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning",
+    "Trust", "engines", "infer", "prune",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from clipper import proximity as proximity
     from clipper import pruning as pruning
     from clipper import training as training
-    from clipper.candidates import Candidates, Lattice
+    from clipper.candidates import Candidates, CandidateSet, Lattice
     from clipper.errors import ClipperError
     from clipper.proximity import ProximityGraph
     from clipper.pruning import Clipper, Posterior, Pruning, Trust, infer, prune
 else:
     _ROOMS = ("candidates", "engines", "errors", "proximity", "pruning", "training")
     _ROOM_OF = {
-        "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors", "ProximityGraph": "proximity",
-        "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning", "Trust": "pruning", "infer": "pruning",
-        "prune": "pruning",
+        "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
+        "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",
+        "Trust": "pruning", "infer": "pruning", "prune": "pruning",
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from clipper.errors import ClipperError, FileError, InputError
 
@@ -150,6 +152,28 @@ def checked_path(path: str | Path) -> Path:
     return Path(path)
 
 
+def parsed_json(text: bytes) -> Any:
+    """JSON as it should be: no name twice, no NaN, nothing nested without end.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a name comes twice among {[name for name, _ in pairs]}")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 @contextmanager
 def _as_file_error(path: Path) -> Iterator[None]:
     """Turn what the system says about a file into a `FileError`."""
@@ -216,3 +240,15 @@ def _refuse_existing(path: Path, replace: bool) -> None:
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text in a file; `what` names it in errors."""
+    if not path.is_file():
+        raise FileError(f"cannot read {what} {path}: there is no file; check the path")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{what} {path} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise FileError(f"cannot read {what} {path} ({error.strerror})") from error

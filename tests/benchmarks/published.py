@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clipper.benchmarks.data.catalogue import inventory
 from clipper.benchmarks.data.sources import Form, Source
+from clipper.benchmarks.datasets import inventory
 
 
 def needs(name: str) -> pytest.MarkDecorator:

@@ -13,13 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from clipper.benchmarks.data import cifar10 as cifar10_file
-from clipper.benchmarks.data import mnist as mnist_file
-from clipper.benchmarks.data.catalogue import SOURCES, inventory
-from clipper.benchmarks.data.cifar10 import CIFAR10
-from clipper.benchmarks.data.mnist import MNIST, read_idx
+from clipper.benchmarks.data import images as image_files
+from clipper.benchmarks.data.images import CIFAR10, MNIST, read_idx
 from clipper.benchmarks.data.sources import find
-from clipper.benchmarks.datasets import NAMES, Images, cifar10, digits, formulas, hwf, mnist, train_and_test
+from clipper.benchmarks.datasets import (
+    NAMES,
+    SOURCES,
+    Images,
+    cifar10,
+    digits,
+    formulas,
+    hwf,
+    inventory,
+    mnist,
+    train_and_test,
+)
 from clipper.errors import ClipperError, FileError
 from tests.benchmarks.published import form, idx, needs, python2_batch, source, tarball, write
 
@@ -105,7 +113,7 @@ def test_mnist_reads_packed_and_unpacked_files(tmp_path: Path, monkeypatch: pyte
     }
     packed = {f"{name}.gz": gzip.compress(content) for name, content in raw.items()}
     forms = form("packed", packed), form("unpacked", raw)
-    monkeypatch.setattr(mnist_file, "MNIST", dataclasses.replace(MNIST, forms=forms))
+    monkeypatch.setattr(image_files, "MNIST", dataclasses.replace(MNIST, forms=forms))
     write(tmp_path / "a" / "mnist", packed)
     write(tmp_path / "b" / "mnist", raw)
     for split in ("train", "test"):
@@ -139,7 +147,7 @@ def test_cifar10_reads_the_same_from_archive_folder_and_pictures(
     pictures["test_lables.json"] = json.dumps(labels["test_batch"]).encode()
     contents = {"a": archive, "b": folder, "c": pictures}
     forms = tuple(form(name, files) for name, files in contents.items())
-    monkeypatch.setattr(cifar10_file, "CIFAR10", dataclasses.replace(CIFAR10, forms=forms))
+    monkeypatch.setattr(image_files, "CIFAR10", dataclasses.replace(CIFAR10, forms=forms))
     for root, files in contents.items():
         write(tmp_path / root / "cifar10", files)
         train, test = (cifar10(split, tmp_path / root) for split in ("train", "test"))
@@ -193,7 +201,7 @@ def test_a_damaged_file_is_named_with_the_remedy(name: str, which: int, tmp_path
 
 
 @needs("mnist")
-def test_a_truncated_mnist_file_is_damaged_and_a_missing_one_is_missed(
+def test_a_truncated_file_is_damaged_and_a_missing_one_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = find(MNIST)
@@ -210,10 +218,10 @@ def test_a_truncated_mnist_file_is_damaged_and_a_missing_one_is_missed(
 
 
 def test_names_and_splits_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ClipperError, match="digits, mnist, cifar10, hwf, mugen, vqar, got 'svhn'"):
+    with pytest.raises(ClipperError, match="digits or mnist, cifar10, hwf, got 'svhn'"):
         train_and_test("svhn")
-    for name, rule in (("mugen", "align"), ("vqar", "vqar")):
-        with pytest.raises(ClipperError, match=f"single images, got {name}, which goes with the rule {rule}"):
+    for name in ("mugen", "vqar"):
+        with pytest.raises(ClipperError, match=f"single images.*, got '{name}'"):
             train_and_test(name)
     for load in (mnist, cifar10, hwf, formulas):
         with pytest.raises(ClipperError, match='"train" or "test", got \'valid\''):

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clipper.benchmarks.data.fetching import fetch, find_or_fetch
-from clipper.benchmarks.data.mnist import MNIST
-from clipper.benchmarks.data.sources import Place
+from clipper.benchmarks.data.images import MNIST
+from clipper.benchmarks.data.sources import Place, fetch, find_or_fetch
 from clipper.errors import FileError
 from tests.benchmarks.published import fake_npm, form, source, tarball, write
 

@@ -11,31 +11,30 @@ from pathlib import Path
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import (
     TABLES,
-    Cell,
     Entry,
     Ledger,
     Selection,
     deviations,
     gather,
     grid,
+    layout,
     summarise,
     table_named,
 )
-from clipper.benchmarks.tables.ablation import ABLATION
+from clipper.benchmarks.tables.catalogue import ABLATION, JOINT, SUM
 from clipper.benchmarks.tables.grid import run_cells
-from clipper.benchmarks.tables.pool import POOL
-from clipper.benchmarks.tables.total import SUM
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 
 TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
 
 
-def record_of(config: TrainConfig, accuracy: float = 0.5) -> Record:
-    epochs = [Figures(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), Figures(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
+def record_of(config: RunConfig, accuracy: float = 0.5) -> Record:
+    epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.9, 1.0, 0.02), EpochMetrics(2, 2.0, accuracy, 0.6, 1.0, 1.0, 0.04)]
     return Record(config, epochs, {"torch": "2"})
 
 
@@ -45,6 +44,11 @@ def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
     assert len({repr(place.config) for place in places}) == len(places)
     known = {(place.row.name, place.column.name) for place in places}
     assert set(table.published) <= known
+    assert {measure for figures in table.published.values() for measure in figures} <= set(table.measures)
+
+
+def test_every_published_figure_belongs_to_a_table():
+    assert set(layout._published()) == set(TABLES) - {"joint", "demo"}
 
 
 def test_the_ablation_shares_its_runs_with_the_first_table():
@@ -61,8 +65,8 @@ def test_the_paper_trains_the_same_baseline_in_tables_1_and_5():
 
 def test_every_row_of_a_column_has_a_seed_before_any_has_two():
     cells = list(Selection(seeds=2).of(SUM).cells())
-    first = [cell for cell in cells if cell.place.column == cells[0].place.column]
-    turn = [cell.seed - cell.place.row.first_seed for cell in first]
+    first = [cell for cell in cells if cell.column == cells[0].column]
+    turn = [cell.seed - cell.row.first_seed for cell in first]
     assert turn == [0] * len(SUM.rows) + [1] * len(SUM.rows)
 
 
@@ -88,7 +92,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
 
 
 def test_a_quick_table_of_scenes_says_that_they_are_generated():
-    quick = Selection(quick=True).of(TABLES["vqar"])
+    quick = Selection(quick=True).of(table_named("vqar", "no-such-folder"))
     assert [column.name for column in quick.columns] == [
         f"generated scenes, {names} names, n=100" for names in (50, 100)
     ]
@@ -98,26 +102,26 @@ def test_a_quick_table_of_scenes_says_that_they_are_generated():
 
 def test_a_ledger_gives_back_what_was_noted(tmp_path):
     ledger = Ledger(tmp_path / "deep" / "records.jsonl")
-    records = [record_of(TrainConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
+    records = [record_of(RunConfig(seed=seed, engine_options={"k": 3})) for seed in range(3)]
     for record in records:
         ledger.add(record)
     again = Ledger(ledger.path)
     assert [again.find(record.config) for record in records] == records
-    assert again.find(TrainConfig(seed=0)) is None
+    assert again.find(RunConfig(seed=0)) is None
 
 
 @pytest.mark.parametrize("cut", [1, 20, 300])
 def test_a_line_that_was_cut_off_costs_that_run_and_no_other(tmp_path, cut):
     ledger = Ledger(tmp_path / "records.jsonl")
     for seed in range(3):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
     ledger.path.write_bytes(ledger.path.read_bytes()[:-cut])
     after = Ledger(ledger.path)
-    assert [after.find(TrainConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
-    after.add(record_of(TrainConfig(seed=2), accuracy=0.7))
+    assert [after.find(RunConfig(seed=seed)) is not None for seed in range(3)] == [True, True, cut == 1]
+    after.add(record_of(RunConfig(seed=2), accuracy=0.7))
     last = Ledger(ledger.path)
     assert len(last) == 3
-    assert last.find(TrainConfig(seed=2)).last.accuracy == 0.7
+    assert last.find(RunConfig(seed=2)).last.accuracy == 0.7
 
 
 def test_a_line_that_is_no_record_is_named(tmp_path):
@@ -130,7 +134,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path):
 def _add_many(path, first):
     ledger = Ledger(path)
     for seed in range(first, first + 40):
-        ledger.add(record_of(TrainConfig(seed=seed)))
+        ledger.add(record_of(RunConfig(seed=seed)))
 
 
 @pytest.mark.slow
@@ -147,10 +151,10 @@ def test_several_processes_may_write_to_one_ledger(tmp_path):
 @pytest.mark.slow
 def test_cells_run_in_processes_and_only_once(tmp_path):
     table, ledger, told = replace(TINY, seeds=2).of(SUM), Ledger(tmp_path / "records.jsonl"), []
-    assert run_cells(table.cells(), ledger, jobs=2, watch=told.append) == []
+    assert run_cells(table.cells(), ledger, jobs=2, tick=lambda: told.append(1)) == []
     assert len(told) == len(ledger) == 4
     lines = ledger.path.read_bytes()
-    run_cells(table.cells(), Ledger(ledger.path), jobs=2, watch=told.append)
+    run_cells(table.cells(), Ledger(ledger.path), jobs=2, tick=lambda: told.append(1))
     assert len(told) == 4
     assert ledger.path.read_bytes() == lines
 
@@ -186,7 +190,7 @@ def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
     table = replace(TINY, seeds=1, variants=("none",)).of(SUM)
     (cell,) = table.cells()
     monkeypatch.setattr(grid, "LONG", 1)
-    assert grid._run(cell.config, None, tmp_path).config == cell.config
+    assert grid._run(cell.config, False, None, tmp_path).config == cell.config.as_dict()
     assert grid.checkpoint_of(cell.config, tmp_path).exists()
     ledger = Ledger(tmp_path / "records.jsonl")
     assert run_cells([cell], ledger, jobs=1) == []
@@ -214,7 +218,7 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     for seed, epochs, encoder in ((0, 9, "pixels"), (0, 3, "pixels"), (1, 3, "pixels"), (0, 3, "trainable")):
         ledger.add(record_of(replace(place.config, seed=seed, epochs=epochs, encoder=encoder, samples=5_000)))
     (entry,) = [entry for entry in gather(SUM, ledger) if entry.records and entry.place == place]
-    assert [(record.config.seed, record.config.epochs) for record in entry.records] == [(0, 3), (1, 3)]
+    assert [(record.config["seed"], record.config["epochs"]) for record in entry.records] == [(0, 3), (1, 3)]
     assert deviations(entry) == "3 epochs, n=5,000, pixels"
 
 
@@ -238,7 +242,7 @@ def entries_with(gains: list[float]) -> list[Entry]:
         Entry(
             place,
             tuple(
-                record_of(Cell(place, seed).config, 0.3 + (gain / 100 if place is pruned else 0))
+                record_of(replace(place, seed=seed).config, 0.3 + (gain / 100 if place is pruned else 0))
                 for seed, gain in enumerate(gains)
             ),
             SUM.published[place.row.name, place.column.name],
@@ -270,17 +274,17 @@ def test_one_seed_supports_no_claim():
 
 
 def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
-    seeds = {cell.seed for cell in SUM.cells() if cell.place.row.variant == "joint"}
+    seeds = {cell.seed for cell in SUM.cells() if cell.row.variant == "joint"}
     assert seeds == set(range(10, 20))
-    assert {cell.seed for cell in SUM.cells() if cell.place.row.variant != "joint"} == set(range(10))
+    assert {cell.seed for cell in SUM.cells() if cell.row.variant != "joint"} == set(range(10))
 
 
 def test_a_place_is_filled_with_fewer_samples_but_never_with_more(tmp_path: Path) -> None:
-    place = next(place for place in POOL.places() if place.column.name == "MNIST SUM-3, n=1,000")
+    place = next(place for place in JOINT.places() if place.column.name == "MNIST SUM-3, n=1,000")
     ledger = Ledger(tmp_path / "records.jsonl")
     for samples in (20_000, 1_500):
         ledger.add(record_of(replace(place.config, samples=samples, evaluate_every=1)))
-    entries = {entry.place.column.name: entry for entry in gather(POOL, ledger) if entry.place.row == place.row}
+    entries = {entry.place.column.name: entry for entry in gather(JOINT, ledger) if entry.place.row == place.row}
     assert not entries["MNIST SUM-3, n=1,000"].records
     many = next(entry for entry in gather(SUM, ledger) if entry.records)
     assert many.place.column.name == "MNIST SUM-3, all"

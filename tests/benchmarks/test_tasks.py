@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from clipper.benchmarks.datasets import Images, digits, hwf, train_and_test
-from clipper.benchmarks.tasks import DOMAINS, RULES, Task, draw, draw_lattice, lattice_of, published_formulas, register
-from clipper.benchmarks.tasks.formulas import UNIT
-from clipper.benchmarks.tasks.formulas import value as published_value
-from clipper.benchmarks.tasks.hwf import NO_FORMULA, domains, value
-from clipper.candidates.columns import run_on_columns
+from clipper.benchmarks.drawing import ImageRule, draw
+from clipper.benchmarks.hwf import HWF, NO_FORMULA, UNIT, domains, published_formulas, published_value, value
+from clipper.benchmarks.max import MAX
+from clipper.benchmarks.sum import SUM
+from clipper.candidates.abduction import run_on_columns
 from clipper.errors import BudgetError, ClipperError
+from clipper.training import Samples
 from tests.benchmarks.published import needs
 
 SYMBOLS = "123456789+-*/"
@@ -68,7 +69,7 @@ def test_symbols_in_the_wrong_places_are_no_formula() -> None:
 
 
 def test_candidates_are_all_formulas_with_the_target() -> None:
-    task = draw(toy_symbols(), "hwf", samples=20, slots=5)
+    task = draw(toy_symbols(), HWF, samples=20, slots=5)
     by_value: dict[int, set[tuple[int, ...]]] = {}
     for labels in itertools.product(*domains(5)):
         by_value.setdefault(int(python_says(labels)), set()).add(labels)
@@ -81,7 +82,7 @@ def test_candidates_are_all_formulas_with_the_target() -> None:
 
 def test_inputs_show_the_gold_labels_and_come_again_only_when_all_have_come() -> None:
     images = toy_symbols(copies=7)
-    task = draw(images, "hwf", samples=200, slots=3)
+    task = draw(images, HWF, samples=200, slots=3)
     shown = (task.inputs.flatten() * len(images)).round().long()
     assert torch.equal(images.labels[shown], task.gold.flatten())
     for label in range(12):
@@ -90,20 +91,20 @@ def test_inputs_show_the_gold_labels_and_come_again_only_when_all_have_come() ->
 
 
 def test_some_candidates_may_be_drawn_instead_of_all() -> None:
-    everything = draw(toy_symbols(), "hwf", samples=600, slots=5, seed=3)
-    some = draw(toy_symbols(), "hwf", samples=600, slots=5, seed=3, per_sample=10)
+    everything = draw(toy_symbols(), HWF, samples=600, slots=5, seed=3)
+    some = draw(toy_symbols(), HWF, samples=600, slots=5, seed=3, per_sample=10)
     assert some.candidates.counts == [min(count, 10) for count in everything.candidates.counts]
     assert torch.equal(some.targets, everything.targets)
     values = [value(tuple(row)) for row in some.candidates.labels.tolist()]
     assert values == some.targets[some.candidates.sample].tolist()
     assert len(some.candidates.distinct()) == len(some.candidates)
-    again = draw(toy_symbols(), "hwf", samples=600, slots=5, seed=3, per_sample=10)
+    again = draw(toy_symbols(), HWF, samples=600, slots=5, seed=3, per_sample=10)
     assert torch.equal(again.candidates.labels, some.candidates.labels)
 
 
-@pytest.mark.parametrize(("rule", "of"), [("sum", sum), ("max", max)])
+@pytest.mark.parametrize(("rule", "of"), [(SUM, sum), (MAX, max)])
 @pytest.mark.parametrize("slots", [1, 2, 4])
-def test_sum_and_max_say_what_python_says(rule: str, of, slots: int) -> None:  # type: ignore[no-untyped-def]
+def test_sum_and_max_say_what_python_says(rule: ImageRule, of, slots: int) -> None:  # type: ignore[no-untyped-def]
     task = draw(digits(), rule, samples=50, slots=slots)
     assert task.targets.tolist() == [of(row) for row in task.gold.tolist()]
     assert bool(task.candidates.contains(task.gold).all())
@@ -111,14 +112,14 @@ def test_sum_and_max_say_what_python_says(rule: str, of, slots: int) -> None:  #
 
 @pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=needs("mnist"))])
 def test_tasks_of_the_two_halves_share_no_image(name: str) -> None:
-    tasks = [draw(part, "sum", samples=len(part) // 3, slots=3) for part in train_and_test(name)]
+    tasks = [draw(part, SUM, samples=len(part) // 3, slots=3) for part in train_and_test(name)]
     assert not shared(*tasks)
 
 
 @needs("hwf")
 @pytest.mark.slow
 def test_formulas_of_the_two_halves_share_no_image() -> None:
-    generated = [draw(hwf(split), "hwf", samples=1_500, slots=7, per_sample=5) for split in ("train", "test")]
+    generated = [draw(hwf(split), HWF, samples=1_500, slots=7, per_sample=5) for split in ("train", "test")]
     published = [published_formulas(split, per_sample=5) for split in ("train", "test")]
     assert not shared(generated[0], generated[1])
     assert not shared(published[0], published[1])
@@ -126,7 +127,7 @@ def test_formulas_of_the_two_halves_share_no_image() -> None:
     assert not shared(published[0], generated[1])
 
 
-def shared(a: Task, b: Task) -> int:
+def shared(a: Samples, b: Samples) -> int:
     used = [{row.numpy().tobytes() for row in task.inputs[task.gold >= 0]} for task in (a, b)]
     return len(used[0] & used[1])
 
@@ -144,21 +145,11 @@ def test_published_formulas_are_ragged_samples_with_their_gold_labels_among_the_
     assert short.gold.shape == (20, 3)
 
 
-def test_a_new_task_is_a_rule_with_a_name() -> None:
-    register("parity", parity)
-    try:
-        task = draw(digits(), "parity", samples=30, slots=2)
-        assert task.targets.tolist() == [sum(row) % 2 for row in task.gold.tolist()]
-        register("parity", parity)  # once more does no harm
-        with pytest.raises(ClipperError, match="'parity' is taken"):
-            register("parity", sum)
-        register("half", lambda labels: sum(labels) / 2)
-        with pytest.raises(ClipperError, match="'half' to give whole numbers"):
-            draw(digits(), "half", samples=1, slots=2)
-    finally:
-        for name in ("parity", "half"):
-            RULES.pop(name, None)
-    assert "parity" not in DOMAINS
+def test_a_rule_gives_whole_numbers() -> None:
+    task = draw(digits(), ImageRule("parity", parity), samples=30, slots=2)
+    assert task.targets.tolist() == [sum(row) % 2 for row in task.gold.tolist()]
+    with pytest.raises(ClipperError, match="'half' to give whole numbers"):
+        draw(digits(), ImageRule("half", lambda labels: sum(labels) / 2), samples=1, slots=2)
 
 
 def parity(labels: tuple[int, ...]) -> int:
@@ -166,49 +157,44 @@ def parity(labels: tuple[int, ...]) -> int:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ClipperError, match=r"one of the rules .*sum.*, got 'median'"):
-        draw(digits(), "median", samples=1, slots=3)
     with pytest.raises(ClipperError, match="odd number of slots"):
-        draw(toy_symbols(), "hwf", samples=1, slots=4)
+        draw(toy_symbols(), HWF, samples=1, slots=4)
     with pytest.raises(ClipperError, match="images of label 9, but digits-like has none"):
-        draw(Images("digits-like", torch.zeros(9, 1, 1, 1), torch.arange(9), 12), "hwf", samples=50, slots=3)
+        draw(Images("digits-like", torch.zeros(9, 1, 1, 1), torch.arange(9), 12), HWF, samples=50, slots=3)
     with pytest.raises(BudgetError, match="94,143,178,827 combinations"):
-        draw(toy_symbols(), "hwf", samples=1, slots=15)
+        draw(toy_symbols(), HWF, samples=1, slots=15)
     with pytest.raises(ClipperError, match="at least one sample"):
-        draw(digits(), "sum", samples=0, slots=3)
+        draw(digits(), SUM, samples=0, slots=3)
     with pytest.raises(ClipperError, match="1 to 7 symbols"):
         published_formulas(longest=9)
 
 
-@pytest.mark.parametrize(("rule", "slots"), [("sum", 20), ("max", 20)])
-def test_too_many_candidates_are_drawn_from_the_lattice(rule: str, slots: int) -> None:
+@pytest.mark.parametrize(("rule", "slots"), [(SUM, 20), (MAX, 20)])
+def test_too_many_candidates_are_drawn_from_the_lattice(rule: ImageRule, slots: int) -> None:
     task = draw(digits(), rule, samples=5, slots=slots, per_sample=30)
     assert task.candidates.counts == [30] * 5
-    values = [RULES[rule](tuple(row)) for row in task.candidates.labels.tolist()]
+    values = [rule.value(tuple(row)) for row in task.candidates.labels.tolist()]
     assert values == task.targets.repeat_interleave(30).tolist()
 
 
 @pytest.mark.slow
 def test_formulas_of_eleven_symbols_are_drawn_from_the_lattice() -> None:
-    task = draw(toy_symbols(), "hwf", samples=4, slots=11, per_sample=20)
+    task = draw(toy_symbols(), HWF, samples=4, slots=11, per_sample=20)
     values = [value(tuple(row)) for row in task.candidates.labels.tolist()]
     assert values == task.targets[task.candidates.sample].tolist()
     assert len(task.candidates.distinct()) == len(task.candidates)
 
 
 def test_a_lattice_task_has_the_same_samples_and_all_their_candidates() -> None:
-    listed, lattice = draw(digits(), "sum", 20, 3, seed=4), draw_lattice(digits(), "sum", 20, 3, seed=4)
+    listed, lattice = draw(digits(), SUM, 20, 3, seed=4), draw(digits(), SUM, 20, 3, seed=4, lattice=True)
     assert torch.equal(listed.inputs, lattice.inputs)
     assert torch.equal(listed.targets, lattice.targets)
     assert torch.equal(listed.candidates.labels, lattice.candidates.to_candidates().labels)
 
 
 def test_a_rule_without_a_machine_has_no_lattice() -> None:
-    register("first", lambda labels: labels[0])
-    try:
-        with pytest.raises(ClipperError, match="register it with machine="):
-            lattice_of("first", [1], 2, 10)
-        with pytest.raises(BudgetError):
-            draw(digits(), "first", samples=2, slots=9, per_sample=5)
-    finally:
-        RULES.pop("first")
+    first = ImageRule("first", lambda labels: labels[0])
+    with pytest.raises(ClipperError, match="give it machine="):
+        first.lattice([1], 2, 10)
+    with pytest.raises(BudgetError):
+        draw(digits(), first, samples=2, slots=9, per_sample=5)

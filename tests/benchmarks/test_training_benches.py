@@ -7,17 +7,16 @@ import torch
 from typer.testing import CliRunner
 
 from clipper import Candidates
+from clipper.benchmarks.bench_loss import SumCircuit
+from clipper.benchmarks.bench_prune import race_search
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.loss import SumCircuit
-from clipper.benchmarks.parts import NETWORKS, engine_of, outputs_of
-from clipper.benchmarks.runs import run
-from clipper.cli.bench import bench, bench_inference, bench_training
+from clipper.benchmarks.registry import benchmark_named
+from clipper.benchmarks.runs import engine_of, run
+from clipper.benchmarks.timing import WARM_UP, race
+from clipper.cli.bench import bench
 from clipper.engines import SemanticLoss
 from clipper.errors import InputError
-from clipper.training import TrainConfig
-
-bench_training.register(bench)
-bench_inference.register(bench)
 
 
 def printed(*arguments: str) -> dict:
@@ -31,6 +30,23 @@ def test_bench_train_prints_the_share_of_every_setting():
     settings = {(row["objective"], row["encoder"]) for row in document["rows"]}
     assert settings >= {(objective, encoder) for objective in ("paper", "exact") for encoder in ("trainable", "frozen")}
     assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
+
+
+def test_a_race_counts_no_warm_up_and_gives_every_call_an_input_of_its_own():
+    seen, ticked = [], []
+    times = race(lambda _: (object, {"a": seen.append, "b": seen.append}), 4, best_of=2, tick=lambda: ticked.append(1))
+    assert times.rounds == 4
+    assert len(ticked) == 4 + WARM_UP
+    assert len(set(map(id, seen))) == 2 * 2 * len(ticked)
+
+
+def test_bench_prune_says_how_it_compares_with_a_search_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLIPPER_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = race_search(lambda *_: None, rounds=2)
+    assert found["data"] == "digits, enlarged to 28 × 28 pixels"
+    assert found["rounds"] == 2
+    assert found["times_slower_than_product_and_top_k"] > 0
 
 
 def test_bench_infer_prints_a_row_for_each_pool():
@@ -86,35 +102,37 @@ def test_no_digit_is_both_learned_and_measured():
 
 def test_a_target_is_its_own_place_among_the_outputs():
     for rule, highest in (("sum", 27), ("max", 9)):
-        outputs = outputs_of(TrainConfig(rule=rule), classes=10)
+        outputs = benchmark_named(rule)(RunConfig(rule=rule)).outputs
         assert outputs.samples == highest + 1
 
 
 @pytest.mark.parametrize("engine", ["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"])
 def test_every_engine_can_be_named(engine):
-    record = run(TrainConfig(engine=engine, samples=8, slots=2, epochs=1))
+    record = run(RunConfig(engine=engine, samples=8, slots=2, epochs=1))
     assert record.last.loss > 0
 
 
-@pytest.mark.parametrize("network", [name for name in NETWORKS if name.startswith("Digits")])
+@pytest.mark.parametrize("network", ["DigitsMlp", "DigitsCnn"])
 def test_the_ceiling_learns_the_gold_labels(network):
-    record = run(TrainConfig(network=network, objective="gold", epochs=15, lr=5e-3, evaluate_every=15))
+    record = run(RunConfig(network=network, objective="gold", epochs=15, lr=5e-3, evaluate_every=15))
     assert record.last.accuracy > 0.8
 
 
 def test_an_option_that_an_engine_does_not_have_is_refused():
+    config = RunConfig(engine_options={"magic": 1})
+    benchmark = benchmark_named("sum")(config)
     with pytest.raises(InputError, match="magic"):
-        engine_of(TrainConfig(engine_options={"magic": 1}), classes=10)
+        engine_of(config, benchmark)
 
 
 def test_a_joint_run_of_several_passes_reports_the_last_training() -> None:
-    config = TrainConfig(samples=40, slots=2, epochs=2, objective="joint", passes=2)
+    config = RunConfig(samples=40, slots=2, epochs=2, objective="joint", passes=2)
     record = run(config)
     assert len(record.epochs) == 2
     assert record.last.accuracy is not None
-    assert TrainConfig.from_dict(record.config.as_dict()).passes == 2
+    assert RunConfig.from_dict(record.config).passes == 2
 
 
 def test_passes_belong_to_joint_inference() -> None:
     with pytest.raises(InputError, match="one pass with the objective exact, got 2"):
-        TrainConfig(passes=2)
+        RunConfig(passes=2)

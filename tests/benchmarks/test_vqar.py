@@ -9,23 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.sources import find
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import table_named
+from clipper.benchmarks.vqar.benchmark import candidates_of, scene_benchmark
 from clipper.benchmarks.vqar.files import FEATURES, GRAPHS, OBJECTS, convert, read_scenes
-from clipper.benchmarks.vqar.generated import generate, placements
-from clipper.benchmarks.vqar.knowledge import VQAR, Knowledge, read_knowledge
-from clipper.benchmarks.vqar.scenes import geometry
-from clipper.benchmarks.vqar.sentences import tell
-from clipper.benchmarks.vqar.task import draw_scenes
+from clipper.benchmarks.vqar.knowledge import CRIC, Knowledge, draw_sentences, read_knowledge
+from clipper.benchmarks.vqar.scenes import generate, geometry, placements
 from clipper.candidates import Candidates, Program, Sentence
-from clipper.candidates.programs.wording import term
+from clipper.candidates.program import term
 from clipper.errors import FileError, InputError
-from clipper.report.scenes import pictures
-from clipper.training import TrainConfig
+from clipper.training import Classifiers
 
 pytest.importorskip("clingo", reason="clingo is not installed (extra logic)")
-cric = pytest.mark.skipif(find(VQAR) is None, reason="CRIC's facts are not here: set CLIPPER_DATA")
+cric = pytest.mark.skipif(find(CRIC) is None, reason="CRIC's facts are not here: set CLIPPER_DATA")
 
 NAMES = ("dog", "cat", "cup", "sky", "chair", "table")
 LITTLE = Knowledge(
@@ -73,7 +71,7 @@ def _whatever_it_is(knowledge: Knowledge, name: str) -> set[str]:
 def test_a_thousand_samples_under_all_of_cric_have_more_than_a_hundred_candidates_each() -> None:
     knowledge = read_knowledge()
     scenes = generate(1000, 50, 50)
-    told = tell(scenes, knowledge, 50, 50, 1000)
+    told = draw_sentences(scenes, knowledge, 50, 50, 1000)
     labels = {"name": knowledge.names[:50], "rel": knowledge.relations[:50]}
     candidates = Candidates.from_program(knowledge.theory, told.sentences, labels)  # within its limit of a minute
     assert len(candidates) > 100 * 1000
@@ -107,7 +105,7 @@ def test_the_overlap_of_names_is_controlled() -> None:
 @pytest.mark.parametrize("generic", [True, False])
 def test_what_is_told_of_an_object_is_true(generic: bool) -> None:
     scenes = generate(300, names=6, relations=50)
-    told = tell(scenes, LITTLE, names=5, relations=40, samples=80, generic=generic)
+    told = draw_sentences(scenes, LITTLE, names=5, relations=40, samples=80, generic=generic)
     assert len(set(told.subject.tolist())) == 80
     assert int(scenes.name[told.subject].max()) < 5
     for i, sentence in enumerate(told.sentences):
@@ -120,21 +118,27 @@ def test_what_is_told_of_an_object_is_true(generic: bool) -> None:
             pair = (scenes.subject == told.subject[i]) & (scenes.object == other)
             assert scenes.relation[pair].tolist() == [relation]
     with pytest.raises(InputError, match="samples need as many objects"):
-        tell(scenes, LITTLE, names=6, relations=50, samples=301)
+        draw_sentences(scenes, LITTLE, names=6, relations=50, samples=301)
 
 
 def test_a_task_holds_names_and_relations_and_what_is_held_out() -> None:
-    task = draw_scenes(generate(120, 6, 50), generate(50, 6, 50, seed=9), LITTLE, names=6, samples=60)
+    train = generate(120, 6, 50)
+    known = draw_sentences(train, LITTLE, names=6, relations=50, samples=60)
+    candidates = candidates_of(LITTLE, known, names=6)
+    benchmark = scene_benchmark(train, generate(50, 6, 50, seed=9), LITTLE, known, candidates)
+    task, network = benchmark.samples, benchmark.network
+    assert isinstance(network, Classifiers)
+    assert task.gold is not None
     assert bool(task.candidates.contains(task.gold).all())
     assert [kind.name for kind in task.candidates.kinds] == ["name", "rel"]
-    values = {kind.name: values for kind, _, values in task.packing.unpacked(task.inputs.flatten(0, 1))}
+    values = {kind.name: values for kind, _, values in network.packing.unpacked(task.inputs.flatten(0, 1))}
     assert values["name"].shape[1:] == (32,)
     assert values["rel"].shape[1:] == (2 * (32 + 4),)
-    assert float(values["name"].mean().abs()) < 1e-5
-    inputs, labels = task.held_out
-    kinds = [(kind.name, len(places)) for kind, places, _ in task.packing.unpacked(inputs)]
+    assert float((values["name"] - network.networks["name"].mean).mean().abs()) < 1e-5
+    inputs, labels = benchmark.evaluate
+    kinds = [(kind.name, len(places)) for kind, places, _ in network.packing.unpacked(inputs)]
     assert kinds == [("name", int((labels < 6).sum())), ("rel", int((labels >= 6).sum()))]
-    drawn = pictures(task)
+    drawn = benchmark.pictures(torch.arange(60))
     assert drawn.shape[:3] == (60, 3, 1)
     assert bool((drawn[:, 0].flatten(1).amax(1) == 1).all())
     unused = task.gold[:, 2] < 0
@@ -144,7 +148,7 @@ def test_a_task_holds_names_and_relations_and_what_is_held_out() -> None:
 @cric
 @pytest.mark.parametrize("objective", ["none", "paper", "exact", "random", "gold"])
 def test_a_run_measures_names_and_relations(objective: Any) -> None:
-    config = TrainConfig(
+    config = RunConfig(
         rule="vqar", data="scenes", names=20, samples=30, epochs=1, objective=objective, encoder="features", when="once"
     )
     record = run(config)

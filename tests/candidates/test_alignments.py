@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Alignments, Candidates, Lattice
-from clipper.candidates.machines import alignment
 from clipper.candidates.packed import candidate_log_probs, segment_logsumexp
+from clipper.candidates.rules import alignment
 from clipper.engines import posterior_entropy
 from clipper.errors import InputError
 from tests.machines import log_probs_for

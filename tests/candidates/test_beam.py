@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipper.benchmarks.tasks import hwf
+from clipper.benchmarks import hwf
 from clipper.candidates import Candidates, Lattice, beam_search
-from clipper.candidates.machines import HWF, SUM, Machine, run
+from clipper.candidates.rules import HWF, SUM, Machine, run
 from clipper.errors import InputError
 from tests.machines import Task, log_probs_for, tasks
 

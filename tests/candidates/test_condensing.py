@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipper.candidates import Candidates, Lattice
-from clipper.candidates.lattices import condensing
-from clipper.candidates.lattices.condensing import templates_of
+from clipper.candidates import Candidates, Lattice, graph_building
+from clipper.candidates.graph_building import templates_of
 from clipper.errors import InputError
 from tests.machines import Row, Task, log_probs_for, tasks
 
@@ -54,7 +53,7 @@ def test_samples_share_a_template_if_they_list_the_same(lists: list[list[Row]], 
     candidates = Candidates.from_lists(lists, classes=3)
     with pytest.MonkeyPatch.context() as patch:
         if collide:  # digests that tell lists of one length apart not at all
-            patch.setattr(condensing, "_digest", lambda candidates, _: candidates.offsets.diff()[:, None])
+            patch.setattr(graph_building, "_digest", lambda candidates, _: candidates.offsets.diff()[:, None])
         template, firsts = templates_of(candidates)
     rows = [candidates.batch([i]).labels.tolist() for i in range(len(lists))]
     assert all(rows[i] == rows[int(firsts[template[i]])] for i in range(len(lists)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clipper import Candidates, Clipper, ProximityGraph, infer
 from clipper.candidates import Formula, any_of, has_label
-from clipper.candidates.formulas.writing import from_clauses, read_dimacs
+from clipper.candidates.propositions import from_clauses, read_dimacs
 from clipper.engines import DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss, posterior_entropy
 from clipper.errors import BudgetError, FileError, InputError
 from clipper.training import train

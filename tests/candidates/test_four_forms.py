@@ -28,7 +28,7 @@ def forms(request: pytest.FixtureRequest) -> dict[str, CandidateSet]:
 
 
 def listed(candidates: CandidateSet) -> Candidates:
-    return candidates if isinstance(candidates, Candidates) else candidates.to_candidates()
+    return candidates.to_candidates()
 
 
 def test_the_same_candidates_and_counts(forms: dict[str, CandidateSet]) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.lattices import samples
-from clipper.candidates.machines import HWF, MAX, SUM
+from clipper.candidates import lattice as lattice_module
 from clipper.candidates.packed import candidate_log_probs, segment_logsumexp
+from clipper.candidates.rules import HWF, MAX, SUM
 from clipper.engines import posterior_entropy
 from clipper.errors import BudgetError, InputError
 from tests.machines import Task, log_probs_for, restricted, tasks
@@ -195,8 +195,8 @@ def test_an_emptied_sample_is_named() -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (lambda: Lattice.from_rule(0, lambda s, _: s + "x", lambda s: s, [1], 2, 3), "step failed on state 0 and lab"),
-        (lambda: Lattice.from_rule(0, lambda s, x: s + x, lambda s: [s], [1], 2, 3), "accept failed on state"),
+        (lambda: Lattice.from_rule(0, lambda s, _: s + "x", lambda s: s, [1], 2, 3), "step failed on 0 and 0"),
+        (lambda: Lattice.from_rule(0, lambda s, x: s + x, lambda s: [s], [1], 2, 3), "accept failed on"),
         (lambda: Lattice.from_rule(*SUM, [1], 2, 3, domains=[[0]]), "non-empty domain"),
         (lambda: Lattice.from_rule(*SUM, [1], 1, 3, domains=[[5]]), "labels 0 … 2 in the domain of slot 0"),
         (lambda: Lattice.from_rule(*SUM, [1, 2], [1], 3), "one positive number of slots per target"),
@@ -246,7 +246,7 @@ def test_pieces_of_bounded_memory_change_nothing(monkeypatch: pytest.MonkeyPatch
     lattice = Lattice.from_rule(*SUM, [8, 2, 5, 11, 7], [2, 2, 3, 3, 1], 10)
     log_probs = log_probs_for(lattice, seed=1)
     whole = _answers(lattice, log_probs)
-    monkeypatch.setattr("clipper.candidates.lattices.graph._CELLS", 1)
+    monkeypatch.setattr("clipper.candidates.state_graph._CELLS", 1)
     again = _answers(Lattice.from_rule(*SUM, lattice.targets, [2, 2, 3, 3, 1], 10), log_probs)
     for one, many in zip(whole, again, strict=True):
         torch.testing.assert_close(one, many)
@@ -256,7 +256,7 @@ def _answers(lattice: Lattice, log_probs: Tensor) -> list[Tensor]:
     listed, best = lattice.to_candidates(), lattice.top_k(log_probs, 4)
     return [
         listed.labels, listed.offsets, best.labels, best.offsets, lattice.support, lattice.possible(),
-        lattice.count_words(), lattice.log_probability(log_probs), lattice.marginals(log_probs),
+        torch.tensor(lattice.counts), lattice.log_probability(log_probs), lattice.marginals(log_probs),
         lattice.entropy(log_probs), lattice.output_probabilities(log_probs),
     ]  # fmt: skip
 
@@ -271,7 +271,7 @@ def test_a_batch_of_a_large_graph_walks_its_own_part(name: str, monkeypatch: pyt
     lattice = Lattice.from_rule(*machine, targets, slots, classes, domains=domains)
     ids = torch.tensor([3, 1, 3])
     whole = lattice.batch(ids)
-    monkeypatch.setattr(samples, "_LARGE", 1)
+    monkeypatch.setattr(lattice_module, "_LARGE", 1)
     part = lattice.batch(ids)
     assert part.graph.arcs < whole.graph.arcs
     assert part.targets == whole.targets

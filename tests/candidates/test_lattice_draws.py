@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clipper.candidates import Candidates, Lattice
-from clipper.candidates.machines import MAX, SUM
+from clipper.candidates.rules import MAX, SUM
 
 CRITICAL = 3.1
 """Standard normal quantile at 0.999: a chi-square above it, in Wilson and Hilferty's approximation, is no accident."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clipper import Candidates
 from clipper.candidates import Program, Sentence
-from clipper.candidates.programs import running
+from clipper.candidates import program as program_module
 from clipper.errors import BudgetError, FileError, InputError
 from tests.theories import BENCHMARKS
 
@@ -140,7 +140,7 @@ def test_exploding_groundings_end_at_the_time_limit(what: str) -> None:
 
 
 def test_exploding_groundings_end_at_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MEMORY", 300_000_000)
+    monkeypatch.setattr(program_module, "MEMORY", 300_000_000)
     with pytest.raises(BudgetError, match="more than 0 GB of memory"):
         Candidates.from_program(EXPLODING["many rules"], ["digit(x1, 1)"], DIGITS, slots=PAIR)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, ClipperError
-from clipper.candidates.columns import run_on_columns
+from clipper.candidates.abduction import run_on_columns
 from tests.strategies import KINDS, problems
 
 RULES: dict[str, Callable[..., object]] = {
@@ -157,7 +157,7 @@ BAD = {
     ),
     "no classes": (lambda: Candidates.from_lists([[(0,)]], classes=0), "positive number of classes"),
     "target out of reach": (lambda: Candidates.from_rule(sum, [3, 99], 2, 10), "sample 1: no labels of 2 slots"),
-    "a rule that fails": (lambda: Candidates.from_rule(lambda t: 1 / t[0], [1], 1, 3), r"labels \(0,\): ZeroDiv"),
+    "a rule that fails": (lambda: Candidates.from_rule(lambda t: 1 / t[0], [1], 1, 3), r"failed on \(0,\): ZeroDiv"),
     "budget": (lambda: Candidates.from_rule(sum, [3], 12, 10), "1,000,000,000,000 combinations"),
     "slots": (lambda: Candidates.from_rule(sum, [3], [1, 2], 10), "2 slot numbers"),
     "per_sample": (lambda: Candidates.from_lists([[(0,)]], 2).draw(0), "at least 1"),

@@ -12,13 +12,12 @@ from typer.testing import CliRunner
 
 from clipper.benchmarks.mugen.files import read_clips
 from clipper.cli import clips as clips_command
-from clipper.cli.bench import bench, bench_training
+from clipper.cli.bench import bench
 from clipper.errors import InputError
 
 pytest.importorskip("PIL")
 app = typer.Typer()
-clips_command.register(app)
-bench_training.register(bench)
+app.command()(clips_command.clips)
 SMALL = ["--train", "3", "--test", "2", "--frames", "8-10", "--actions", "2"]
 
 

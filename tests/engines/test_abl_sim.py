@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
-from clipper.engines import AblSim
+from clipper.engines import AblSim, Context
 from clipper.errors import InputError
 from tests.engine_oracles import facts_of, gradient, product, rows_of
 
@@ -87,7 +87,7 @@ def test_the_loss_is_the_cross_entropy_to_the_abduced_labels():
     log_probs, candidates, embeddings = _batch(1)
     log_probs.requires_grad_()
     labels = AblSim().abduce(log_probs, candidates, embeddings)
-    losses = AblSim()(log_probs, candidates, embeddings=embeddings)
+    losses = AblSim()(log_probs, candidates, Context(embeddings=embeddings))
     expected = torch.stack([-product(log_probs[i], facts_of(tuple(labels[i].tolist()))).log() for i in range(3)])
     torch.testing.assert_close(losses, expected)
     torch.testing.assert_close(gradient(losses, log_probs), gradient(expected, log_probs))
@@ -96,7 +96,9 @@ def test_the_loss_is_the_cross_entropy_to_the_abduced_labels():
 def test_finite_differences_confirm_the_gradient():
     log_probs, candidates, embeddings = _batch(2)
     engine = AblSim(entropy=0.2)
-    assert torch.autograd.gradcheck(lambda x: engine(x, candidates, embeddings=embeddings), log_probs.requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda x: engine(x, candidates, Context(embeddings=embeddings)), log_probs.requires_grad_()
+    )
 
 
 def test_clusters_overrule_a_weakly_confident_classifier():
@@ -119,16 +121,16 @@ def test_whole_batches_do_not_underflow():
     gold = torch.randint(10, (64, 3), generator=torch.Generator().manual_seed(0))
     candidates = Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10).draw(5)
     log_probs = torch.full((64, 3, 10), -20.0)
-    losses = AblSim(beam=20)(log_probs, candidates, embeddings=torch.rand(64, 3, 4))
+    losses = AblSim(beam=20)(log_probs, candidates, Context(embeddings=torch.rand(64, 3, 4)))
     torch.testing.assert_close(losses, torch.full((64,), 60.0))
 
 
 def test_what_it_cannot_compare_is_refused():
     log_probs, candidates, embeddings = _batch(0)
     with pytest.raises(InputError, match=r"embeddings of shape \(3, .*, d\)"):
-        AblSim()(log_probs, candidates, embeddings=embeddings[0])
+        AblSim()(log_probs, candidates, Context(embeddings=embeddings[0]))
     kinds = Candidates.from_lists([[(0, 2)]], classes={"name": 2, "relation": 2})
     with pytest.raises(InputError, match=r"one kind of label.*got name, relation"):
-        AblSim()(torch.zeros(1, 2, 4).log_softmax(-1), kinds, embeddings=torch.zeros(1, 2, 3))
+        AblSim()(torch.zeros(1, 2, 4).log_softmax(-1), kinds, Context(embeddings=torch.zeros(1, 2, 3)))
     with pytest.raises(InputError, match="beam of at least 1"):
         AblSim(beam=0)

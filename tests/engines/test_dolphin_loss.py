@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 
 from clipper.candidates import Candidates
-from clipper.engines import DolphinLoss
+from clipper.engines import Context, DolphinLoss
 from clipper.errors import InputError
 from tests.engine_oracles import (
     gradient,
@@ -46,7 +46,7 @@ def test_value_and_gradient_equal_a_transcription_of_the_definition(provenance, 
     rows = [rows_of(OUTPUTS, o) for o in range(OUTPUTS.samples)]
     outputs = Candidates.from_lists([own * times for own in rows], classes=4)  # repetitions make sums exceed 1
     candidates = outputs.batch(targets)
-    losses = DolphinLoss(provenance, k=k, outputs=outputs)(log_probs, candidates, targets=targets)
+    losses = DolphinLoss(provenance, k=k, outputs=outputs)(log_probs, candidates, Context(targets=targets))
     expected = _transcription(log_probs, candidates, outputs, targets, k)
     torch.testing.assert_close(losses, expected)
     torch.testing.assert_close(gradient(losses, log_probs), gradient(expected, log_probs))
@@ -72,7 +72,7 @@ def test_a_clamped_sum_passes_no_gradient():
 def test_an_output_that_is_certain_and_wrong_costs_a_hundred():
     outputs = Candidates.from_lists([[(0,)], [(1,)]], classes=2)
     log_probs = torch.tensor([[[0.0, -32.0]]], requires_grad=True)
-    losses = DolphinLoss(outputs=outputs)(log_probs, outputs.batch([1]), targets=torch.tensor([1]))
+    losses = DolphinLoss(outputs=outputs)(log_probs, outputs.batch([1]), Context(targets=torch.tensor([1])))
     assert losses.tolist() == [132.0]
     assert gradient(losses, log_probs).tolist() == [[[0.0, -1.0]]]
 
@@ -81,7 +81,7 @@ def test_an_output_that_is_certain_and_wrong_costs_a_hundred():
 def test_finite_differences_confirm_the_gradient(provenance):
     log_probs, targets = _batch(0.5)
     engine = DolphinLoss(provenance, outputs=OUTPUTS, entropy=0.2)
-    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), targets=targets), log_probs)
+    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), Context(targets=targets)), log_probs)
 
 
 def test_a_pruning_acts_on_the_target_only():
@@ -90,7 +90,7 @@ def test_a_pruning_acts_on_the_target_only():
     keep = torch.zeros(len(candidates), dtype=torch.bool)
     keep[candidates.offsets[:-1]] = True
     kept = candidates.subset(keep)
-    losses = DolphinLoss(outputs=OUTPUTS)(log_probs, kept, targets=targets)
+    losses = DolphinLoss(outputs=OUTPUTS)(log_probs, kept, Context(targets=targets))
     torch.testing.assert_close(losses, _transcription(log_probs, kept, OUTPUTS, targets, 100))
 
 
@@ -103,11 +103,9 @@ def test_small_probabilities_do_not_underflow():
 def test_missing_and_misplaced_targets_are_refused():
     log_probs, targets = _batch(0.5)
     candidates = OUTPUTS.batch(targets)
-    with pytest.raises(InputError, match="expected targets="):
+    with pytest.raises(InputError, match="DolphinLoss needs targets: give the samples targets"):
         DolphinLoss(outputs=OUTPUTS)(log_probs, candidates)
-    with pytest.raises(InputError, match="built without outputs="):
-        DolphinLoss()(log_probs, candidates, targets=targets)
     with pytest.raises(InputError, match=r"targets in 0 … 6"):
-        DolphinLoss(outputs=OUTPUTS)(log_probs, candidates, targets=targets + 7)
+        DolphinLoss(outputs=OUTPUTS)(log_probs, candidates, Context(targets=targets + 7))
     with pytest.raises(InputError, match=r'"damp" or "dtkp-am", got .amp.'):
         DolphinLoss("amp")

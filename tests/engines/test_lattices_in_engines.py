@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.machines import MAX, SUM, run
-from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.candidates.rules import MAX, SUM, run
+from clipper.engines import (
+    AblSim,
+    Context,
+    DolphinLoss,
+    Engine,
+    IsedLoss,
+    SampledSemanticLoss,
+    ScallopLoss,
+    SemanticLoss,
+)
 from clipper.errors import BudgetError, InputError
 from tests.machines import Task, log_probs_for, restricted, tasks
 
@@ -53,8 +62,8 @@ def test_losses_over_all_outputs_are_those_of_the_candidates(name: str, machine,
     outputs = Candidates.from_rule(rule, range(highest + 1), 3, 5)
     targets = torch.tensor([4, 0, 2, 3])
     log_probs = log_probs_for(lattices.batch(targets), seed=1).requires_grad_()
-    got = WITH_OUTPUTS[name](lattices)(log_probs, lattices.batch(targets), targets=targets)
-    expected = WITH_OUTPUTS[name](outputs)(log_probs, outputs.batch(targets), targets=targets)
+    got = WITH_OUTPUTS[name](lattices)(log_probs, lattices.batch(targets), Context(targets=targets))
+    expected = WITH_OUTPUTS[name](outputs)(log_probs, outputs.batch(targets), Context(targets=targets))
     _assert_equal(got, expected, log_probs)
 
 
@@ -79,18 +88,19 @@ def test_sampled_semantic_loss_draws_from_a_lattice() -> None:
 @pytest.mark.parametrize("engine", [AblSim(), ScallopLoss(k=None)])
 def test_engines_that_need_a_list_make_one(engine: Engine) -> None:
     lattice = Lattice.from_rule(*SUM, [8], 2, 10)
-    extra = {"embeddings": torch.zeros(1, 2, 3)} if isinstance(engine, AblSim) else {}
+    context = Context(embeddings=torch.zeros(1, 2, 3))
     log_probs = torch.zeros(1, 2, 10).log_softmax(-1)
-    assert torch.equal(engine(log_probs, lattice, **extra), engine(log_probs, lattice.to_candidates(), **extra))
+    assert torch.equal(engine(log_probs, lattice, context), engine(log_probs, lattice.to_candidates(), context))
+    long, embeddings = Lattice.from_rule(*SUM, [150], 30, 10), torch.zeros(1, 30, 3)
     with pytest.raises(BudgetError, match="budget"):
-        engine(torch.zeros(1, 30, 10).log_softmax(-1), Lattice.from_rule(*SUM, [150], 30, 10), **extra)
+        engine(torch.zeros(1, 30, 10).log_softmax(-1), long, Context(embeddings=embeddings))
 
 
 def test_damp_trains_on_thirty_digits() -> None:
     outputs = Lattice.from_rule(*SUM, range(271), 30, 10)
     targets = torch.tensor([135, 120])
     log_probs = torch.zeros(2, 30, 10).log_softmax(-1).requires_grad_()
-    losses = DolphinLoss(outputs=outputs)(log_probs, outputs.batch(targets), targets=targets)
+    losses = DolphinLoss(outputs=outputs)(log_probs, outputs.batch(targets), Context(targets=targets))
     losses.sum().backward()
     assert bool(losses.isfinite().all())
     assert log_probs.grad is not None

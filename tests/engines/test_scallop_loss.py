@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper.candidates import Candidates
-from clipper.engines import ScallopLoss, scallop
-from clipper.engines.circuit import ProofCircuit
-from clipper.engines.restriction import is_restriction
+from clipper.engines import Context, ScallopLoss, scallop
+from clipper.engines.proof_circuits import ProofCircuit, compiled
+from clipper.engines.scallop import is_restriction
 from clipper.errors import InputError, MissingExtraError
 from tests.engine_oracles import (
     disjunction,
@@ -100,7 +100,7 @@ def test_random_problems_agree_with_the_weighted_model_count(problem):
 def test_the_loss_over_all_outputs_equals_a_transcription_of_its_definition(k):
     log_probs, targets = _batch()
     candidates = OUTPUTS.batch(targets)
-    losses = ScallopLoss(k, outputs=OUTPUTS)(log_probs, candidates, targets=targets)
+    losses = ScallopLoss(k, outputs=OUTPUTS)(log_probs, candidates, Context(targets=targets))
     expected = []
     for i, target in enumerate(targets.tolist()):
         rows = [most_probable(log_probs[i], rows_of(OUTPUTS, o), k or 99) for o in range(7)]
@@ -117,7 +117,7 @@ def test_finite_differences_confirm_the_gradient(k, monkeypatch):
         monkeypatch.setattr(scallop, "LARGEST_K", 2)  # more than two proofs go through a circuit
     log_probs, targets = _batch(4)
     engine = ScallopLoss(k, outputs=OUTPUTS, entropy=0.1)
-    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), targets=targets), log_probs)
+    assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), Context(targets=targets)), log_probs)
 
 
 def _restricted(candidates, seed):
@@ -138,11 +138,11 @@ def test_a_pruning_masks_the_circuit_and_equals_removing_the_candidates(seed, mo
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
     engine = ScallopLoss(None)
     engine(log_probs, candidates)
-    compiled = len(engine.circuits)
+    before = compiled.cache_info().misses
     kept = _restricted(candidates, seed)
     assert len(kept) < len(candidates)
-    losses = engine(log_probs, kept, unpruned=candidates)
-    assert len(engine.circuits) == compiled
+    losses = engine(log_probs, kept, Context(unpruned=candidates))
+    assert compiled.cache_info().misses == before
     alone = ScallopLoss(None)(log_probs, kept)
     torch.testing.assert_close(losses, alone)
     torch.testing.assert_close(gradient(losses, log_probs), gradient(alone, log_probs))
@@ -154,13 +154,13 @@ def test_outputs_serve_as_the_templates_of_a_pruning(monkeypatch):
     monkeypatch.setattr(scallop, "LARGEST_K", 2)
     log_probs, targets = _batch(12)
     engine = ScallopLoss(None, outputs=OUTPUTS)
-    whole = engine(log_probs, OUTPUTS.batch(targets), targets=targets)
-    compiled = len(engine.circuits)
+    whole = engine(log_probs, OUTPUTS.batch(targets), Context(targets=targets))
+    before = compiled.cache_info().misses
     kept = _restricted(OUTPUTS.batch(targets), 1)
-    losses = engine(log_probs, kept, targets=targets)
-    assert len(engine.circuits) == compiled
-    before, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
-    torch.testing.assert_close(losses - whole, after - before)
+    losses = engine(log_probs, kept, Context(targets=targets))
+    assert compiled.cache_info().misses == before
+    whole_loss, after = (-per_sample(log_probs, c, disjunction).log() for c in (OUTPUTS.batch(targets), kept))
+    torch.testing.assert_close(losses - whole, after - whole_loss)
 
 
 def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
@@ -170,13 +170,13 @@ def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
     candidates = Candidates.from_rule(sum, targets, slots=3, classes=4)
     kept = candidates.draw(4, seed=0)
     assert not is_restriction(kept, candidates).all()
-    losses = ScallopLoss(None)(log_probs, kept, unpruned=candidates)
+    losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=candidates))
     torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_very_small_probabilities_keep_value_and_gradient(compiled, monkeypatch):
-    if compiled:
+@pytest.mark.parametrize("by_circuit", [False, True])
+def test_very_small_probabilities_keep_value_and_gradient(by_circuit, monkeypatch):
+    if by_circuit:
         pytest.importorskip("pysdd")
         monkeypatch.setattr(scallop, "LARGEST_K", 1)
     candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(0, 0), (1, 1)]], classes=2)
@@ -205,7 +205,7 @@ def test_unpruned_candidates_of_other_samples_are_refused():
     log_probs, targets = _batch(4)
     candidates = OUTPUTS.batch(targets)
     with pytest.raises(InputError, match=r"\(4, 2, 4\), got \(7, 2, 4\)"):
-        ScallopLoss(None)(log_probs, candidates, unpruned=OUTPUTS)
+        ScallopLoss(None)(log_probs, candidates, Context(unpruned=OUTPUTS))
 
 
 def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
@@ -215,6 +215,7 @@ def test_more_proofs_than_inclusion_exclusion_can_take_are_refused():
 
 def test_many_proofs_without_a_compiler_name_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pysdd.sdd", None)
+    compiled.cache_clear()
     log_probs, targets = _batch(4, slots=3, classes=10)
     with pytest.raises(MissingExtraError, match=r"clipper-nesy\[circuits\]"):
         ScallopLoss(None)(log_probs, Candidates.from_rule(sum, targets, slots=3, classes=10))
@@ -225,7 +226,7 @@ def test_all_sums_of_three_digits_are_compiled_within_the_default_budget():
     pytest.importorskip("pysdd")
     outputs = Candidates.from_rule(sum, targets=range(28), slots=3, classes=10)
     log_probs = _batch(1, 3, 10)[0].detach().repeat(28, 1, 1)
-    engine = ScallopLoss(None)
-    losses = engine(log_probs, outputs)  # a warning would be an error
-    assert len(engine.circuits) == sum(count > 10 for count in outputs.counts)
+    compiled.cache_clear()
+    losses = ScallopLoss(None)(log_probs, outputs)  # a warning would be an error
+    assert compiled.cache_info().misses == sum(count > 10 for count in outputs.counts)
     assert (losses < ScallopLoss(10)(log_probs, outputs) + 1e-9).all()  # more proofs, more probability

@@ -13,7 +13,7 @@ import torch
 
 from clipper import Candidates, Lattice
 from clipper.candidates import Alignments, Formula, beam_search, has_label
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.engines import SemanticLoss
 from clipper.errors import BudgetError, ClipperError, InputError
 from tests.hardening.attack import EFFORT, answered, check_all_answer, refused

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.engines import IsedLoss, SemanticLoss
 from clipper.errors import FileError
-from clipper.training import Moment, TrainConfig, train, train_iterated
+from clipper.training import Progress, train, train_iterated
 from tests.hardening.attack import EFFORT, Clippers, answered, damaged, refused
 
 TINY = ("train", "--samples", 8, "--slots", 2, "--batch", 4, "--epochs", 3, "--json")
@@ -240,7 +241,7 @@ def test_a_moment_that_raises_leaves_a_checkpoint_to_go_on_from(tmp_path):
     setting = {"epochs": 3, "batch": 8, "checkpoint_steps": 1}
     train(whole, problem(), SemanticLoss(), **setting)
 
-    def pull(moment: Moment) -> None:
+    def pull(moment: Progress) -> None:
         if (moment.epoch, moment.step) == (2, 2):
             raise KeyboardInterrupt
 
@@ -254,20 +255,20 @@ def test_a_configuration_says_which_option_is_wrong():
     numbers = ("slots", "samples", "names", "k", "passes", "epochs", "batch", "evaluate_every")
     for name in numbers:
         for value in (0, -1, 1.5, True, "3", None, float("nan"), 2**70, -(2**70), [1], 10**400):
-            assert name in str(refused(lambda n=name, v=value: TrainConfig(**{n: v})))
+            assert name in str(refused(lambda n=name, v=value: RunConfig(**{n: v})))
     for name in ("seed", "bank", "per_sample"):
         for value in (-1, 1.5, True, "3", None, float("inf"), 2**70):
-            assert name in str(refused(lambda n=name, v=value: TrainConfig(**{n: v})))
+            assert name in str(refused(lambda n=name, v=value: RunConfig(**{n: v})))
     for name in ("lr", "entropy"):
         for value in (-1.0, float("nan"), float("inf"), "fast", None, True, 10**400):
-            assert name in str(refused(lambda n=name, v=value: TrainConfig(**{n: v})))
+            assert name in str(refused(lambda n=name, v=value: RunConfig(**{n: v})))
     for name in ("rule", "data", "engine", "objective", "when", "optimiser", "network", "encoder"):
         for value in (None, 3, [], {}, ["sum"]):
-            assert name in str(refused(lambda n=name, v=value: TrainConfig(**{n: v})))
+            assert name in str(refused(lambda n=name, v=value: RunConfig(**{n: v})))
     for value in (None, [1], {3: 4}, {"k": float("nan")}, {"k": {1, 2}}, {"k": SemanticLoss}):
-        assert "engine_options" in str(refused(lambda v=value: TrainConfig(engine_options=v)))
+        assert "engine_options" in str(refused(lambda v=value: RunConfig(engine_options=v)))
     for values in (None, 3, [], {"seed": "0"}, {"unknown": 1}, {3: 4}):
-        refused(lambda v=values: TrainConfig.from_dict(v) if v != [] else TrainConfig.from_dict([1]))
+        refused(lambda v=values: RunConfig.from_dict(v) if v != [] else RunConfig.from_dict([1]))
 
 
 @pytest.mark.parametrize(

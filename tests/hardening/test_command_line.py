@@ -258,7 +258,7 @@ WRONG_OPTIONS: dict[str, dict[str, str]] = {
         "--encoder": "nope features resnet1000",
         "--engine": "nope ISED",
         "--objective": "nope Exact",
-        "--rule": "nope hwf align vqar",
+        "--rule": "nope hwf nope.py:NAME",
         "--data": "nope hwf clips vqar",
         "--optimiser": "nope",
         "--when": "once nope",

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clipper import Candidates, Lattice, ProximityGraph, engines, prune
-from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import ClipperError, InputError
 from tests.hardening.attack import answered, check_all_answer, refused
 
@@ -41,7 +41,7 @@ def _log_probs(dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def _called(name: str, log_probs: Any, candidates: Any = CANDIDATES, **more: Any) -> Any:
     options = {"embeddings": EMBEDDINGS} if name == "abl" else {}
-    return BUILD[name]()(log_probs, candidates, **{**options, **more})
+    return BUILD[name]()(log_probs, candidates, Context(**{**options, **more}))
 
 
 def _wrong_log_probs() -> dict[str, Any]:
@@ -187,8 +187,8 @@ def test_candidates_made_in_inference_mode_can_be_learned_from(name: str, entrop
         made = Candidates.from_rule(sum, [3, 0, 5], 2, 4)
     more = {"embeddings": EMBEDDINGS} if name == "abl" else {}
     log_probs = _log_probs().requires_grad_()
-    losses = BUILD[name](entropy=entropy)(log_probs, made, **more)
-    expected = BUILD[name](entropy=entropy)(log_probs, CANDIDATES, **more)
+    losses = BUILD[name](entropy=entropy)(log_probs, made, Context(**more))
+    expected = BUILD[name](entropy=entropy)(log_probs, CANDIDATES, Context(**more))
     torch.testing.assert_close(losses, expected)
     assert bool(torch.autograd.grad(losses.sum(), log_probs)[0].isfinite().all())
 
@@ -231,14 +231,15 @@ def test_targets_that_do_not_fit_the_outputs_are_refused(build: Callable[..., An
         np.array([3.5, 0, 5]), np.array([3, 0, 50]), [2**70, 0, 0], [],
     ]  # fmt: skip
     engine = build(outputs=SUMS)
-    calls = [(repr(t), lambda t=t: engine(_log_probs(), CANDIDATES, targets=t)) for t in wrong]
-    calls += [("no outputs", lambda: build()(_log_probs(), CANDIDATES, targets=TARGETS))]
+    calls = [(repr(t), lambda t=t: engine(_log_probs(), CANDIDATES, Context(targets=t))) for t in wrong]
     other = Candidates.from_rule(sum, range(7), 2, 5)
-    calls += [("other outputs", lambda: build(outputs=other)(_log_probs(), CANDIDATES, targets=TARGETS))]
+    calls += [("other outputs", lambda: build(outputs=other)(_log_probs(), CANDIDATES, Context(targets=TARGETS)))]
     assert check_all_answer(calls) == (0, len(calls))
-    expected = engine(_log_probs(), CANDIDATES, targets=TARGETS)
+    alone = build()(_log_probs(), CANDIDATES)
+    torch.testing.assert_close(build()(_log_probs(), CANDIDATES, Context(targets=TARGETS)), alone)  # taken by no one
+    expected = engine(_log_probs(), CANDIDATES, Context(targets=TARGETS))
     for targets in (TARGETS.int(), TARGETS.to(torch.uint8), TARGETS.numpy(), TARGETS.tolist(), (3, 0, 5)):
-        torch.testing.assert_close(engine(_log_probs(), CANDIDATES, targets=targets), expected)
+        torch.testing.assert_close(engine(_log_probs(), CANDIDATES, Context(targets=targets)), expected)
 
 
 def test_abl_without_embeddings_says_where_they_come_from() -> None:
@@ -248,18 +249,25 @@ def test_abl_without_embeddings_says_where_they_come_from() -> None:
         None, EMBEDDINGS[:2], EMBEDDINGS[:, :1], EMBEDDINGS[0], EMBEDDINGS.long(), EMBEDDINGS.to("meta"), "pixels", 3,
         EMBEDDINGS * math.nan, EMBEDDINGS / 0, [[1.0]], {"label": EMBEDDINGS}, (EMBEDDINGS, EMBEDDINGS), [],
     ]  # fmt: skip
-    calls = [(repr(e)[:40], lambda e=e: AblSim()(_log_probs(), CANDIDATES, embeddings=e)) for e in wrong]
+    calls = [(repr(e)[:40], lambda e=e: AblSim()(_log_probs(), CANDIDATES, Context(embeddings=e))) for e in wrong]
     calls += [(repr(e)[:40], lambda e=e: AblSim().abduce(_log_probs(), CANDIDATES, e)) for e in wrong]
     assert check_all_answer(calls) == (0, len(calls))
-    expected = AblSim()(_log_probs(), CANDIDATES, embeddings=EMBEDDINGS)
+    expected = AblSim()(_log_probs(), CANDIDATES, Context(embeddings=EMBEDDINGS))
     for given in (EMBEDDINGS.numpy(), EMBEDDINGS.tolist()):
-        torch.testing.assert_close(AblSim()(_log_probs(), CANDIDATES, embeddings=given), expected)
+        torch.testing.assert_close(AblSim()(_log_probs(), CANDIDATES, Context(embeddings=given)), expected)
+
+
+@every_engine
+def test_a_context_that_is_none_is_refused(name: str) -> None:
+    wrong: list[Any] = [TARGETS, 3, "targets", {"targets": TARGETS}, CANDIDATES, (TARGETS, EMBEDDINGS), Context]
+    calls = [(repr(w)[:40], lambda w=w: BUILD[name]()(_log_probs(), CANDIDATES, w)) for w in wrong]
+    assert check_all_answer(calls) == (0, len(calls))
 
 
 def test_unpruned_candidates_that_do_not_fit_are_refused() -> None:
     wrong: list[Any] = [SUMS, 3, "all", CANDIDATES.labels, [CANDIDATES], Candidates.from_rule(sum, [3, 0, 5], 2, 5)]
     engine = ScallopLoss(None)
-    calls = [(repr(u), lambda u=u: engine(_log_probs(), CANDIDATES, unpruned=u)) for u in wrong]
+    calls = [(repr(u), lambda u=u: engine(_log_probs(), CANDIDATES, Context(unpruned=u))) for u in wrong]
     assert check_all_answer(calls) == (0, len(calls))
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from clipper import Candidates, Lattice
 from clipper.engines import (
     AblSim,
+    Context,
     DolphinLoss,
     IsedLoss,
     SampledSemanticLoss,
@@ -156,7 +157,7 @@ def test_ised_and_abl_stay_numbers_where_the_classifier_is_certain_or_hopeless(s
     log_probs = exact.requires_grad_()
     losses = IsedLoss(lambda _: 0, 20)(log_probs, candidates)
     embeddings = torch.rand(*log_probs.shape[:2], 3, generator=torch.Generator().manual_seed(seed))
-    abduced = AblSim(20)(log_probs, candidates, embeddings=embeddings)
+    abduced = AblSim(20)(log_probs, candidates, Context(embeddings=embeddings))
     for values in (losses, abduced):
         assert not bool(values.isnan().any())
         (gradient,) = torch.autograd.grad(values.sum(), log_probs, retain_graph=True)

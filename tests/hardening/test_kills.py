@@ -21,8 +21,9 @@ import pytest
 import torch
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Ledger
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 from tests.hardening.attack import EFFORT, ROOT, listing
 
 pytestmark = [
@@ -203,8 +204,8 @@ def test_a_killed_drawing_of_clips_leaves_whole_files(nursery, tmp_path):
 def test_a_killed_report_is_the_older_one_or_the_new_one(nursery, tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
     for seed in range(10):
-        epochs = [Figures(i + 1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02) for i in range(50)]
-        ledger.add(Record(TrainConfig(data="mnist", seed=seed, evaluate_every=25), epochs, {"torch": "2"}))
+        epochs = [EpochMetrics(i + 1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02) for i in range(50)]
+        ledger.add(Record(RunConfig(data="mnist", seed=seed, evaluate_every=25), epochs, {"torch": "2"}))
     command, path = ("results", "--records", tmp_path, "--to"), tmp_path / "results.md"
     seconds = nursery.run(*command, tmp_path / "whole.md")
     expected = (tmp_path / "whole.md").read_bytes()
@@ -241,7 +242,7 @@ def test_a_killed_table_loses_no_finished_run(nursery, tmp_path):
             seen[0] = b""
 
     killed(nursery, 1 * EFFORT, 4.0, command, check, seed=6)
-    assert sorted(record.config.seed for record in Ledger(path).records()) == [0, 1, 2]
+    assert sorted(record.config["seed"] for record in Ledger(path).records()) == [0, 1, 2]
     assert path.read_bytes().count(b"\n") == 3
     assert json.loads((tmp_path / "sum.json").read_text())["entries"][0]["seeds"] == [0, 1, 2]
     assert not [name for name in listing(tmp_path) if name.endswith((".part", ".claim"))]

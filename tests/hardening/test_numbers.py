@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clipper import Candidates, Lattice
 from clipper.candidates import Alignments
-from clipper.candidates.machines import MAX, SUM
+from clipper.candidates.rules import MAX, SUM
 from clipper.engines import SemanticLoss, posterior_entropy
 from tests.hardening.attack import EFFORT
 

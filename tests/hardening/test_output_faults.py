@@ -15,14 +15,15 @@ import torch
 from torch import nn
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import Ledger
 from clipper.engines import SemanticLoss
 from clipper.errors import FileError
-from clipper.training import Figures, Record, TrainConfig, train
+from clipper.training import EpochMetrics, Record, train
 from tests.hardening.attack import Clippers, files_of_at_most, listing, refused
 
 LONG = "x" * 300
-RECORD = Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+RECORD = Record(RunConfig(), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
 
 
 def learn(path: Path) -> Any:
@@ -75,7 +76,7 @@ def test_a_ledger_that_cannot_grow_keeps_its_lines(tmp_path):
     path = tmp_path / "records.jsonl"
     Ledger(path).add(RECORD)
     content = path.read_bytes()
-    more = Record(TrainConfig(seed=1), RECORD.epochs)
+    more = Record(RunConfig(seed=1), RECORD.epochs)
     for room in (1, 50, len(content) - 1):
         with files_of_at_most(len(content) + room):
             assert isinstance(refused(lambda: Ledger(path).add(more)), FileError)
@@ -129,7 +130,8 @@ def test_commands_refuse_places_where_nothing_can_be_written(clippers: Clippers,
 WRITER = """
 import sys, time
 from pathlib import Path
-from clipper.training import Figures, Record, TrainConfig
+from clipper.benchmarks.config import RunConfig
+from clipper.training import EpochMetrics, Record
 from clipper.files import written_whole
 with written_whole(sys.argv[1], replace=True) as temporary:
     temporary.write_text("half")

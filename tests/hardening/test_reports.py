@@ -89,8 +89,7 @@ def test_recorded_tables_are_shown_where_no_data_set_is(records: Path, clippers:
     ended = clippers.run("table", "hwf", "--show", "--out", records, "--data-root", root, **bare)
     assert ended.code == 0, ended.err
     page = (records / "hwf.html").read_text(encoding="utf-8")
-    assert "hwf was not found in" in page
-    assert "&lt;script&gt;alert(1)" in page
+    assert str(root) not in page  # the page is made of the records alone
     assert "<script>alert(1)" not in page
     assert page.count("<svg") >= 2
     written = clippers.run("results", "--records", records, "--to", tmp_path / "results.md", **bare)

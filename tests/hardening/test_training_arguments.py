@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 
 import clipper
+from clipper.benchmarks.config import RunConfig
 from clipper.engines import SemanticLoss
 from clipper.errors import ClipperError
 from clipper.training import (
     Classifiers,
     Encoders,
-    Figures,
+    EpochMetrics,
     MemoryBank,
     Packing,
     Record,
     Samples,
-    TrainConfig,
     accuracy,
     train,
     train_iterated,
@@ -55,8 +55,8 @@ class Engine(nn.Module):
         super().__init__()
         self.answer = answer
 
-    def forward(self, log_probs: Tensor, candidates: Any) -> Any:
-        del candidates
+    def forward(self, log_probs: Tensor, candidates: Any, context: Any) -> Any:
+        del candidates, context
         return self.answer(log_probs)
 
 
@@ -293,7 +293,7 @@ def test_data_made_in_inference_mode_is_taken_or_refused(clip):
 def test_the_smaller_parts_refuse_in_words_too(tmp_path):
     kinds = CANDIDATES.kinds
     packing = Packing(kinds, ((5,),))
-    figures = Figures(1, 1.0, None, 1.0, None, 1.0, 0.0)
+    figures = EpochMetrics(1, 1.0, None, 1.0, None, 1.0, 0.0)
     bad = tmp_path / "bad.json"
     bad.write_text("[" * 100_000)
     calls: list[tuple[str, Callable[[], Any]]] = [
@@ -307,9 +307,9 @@ def test_the_smaller_parts_refuse_in_words_too(tmp_path):
         ("no record", lambda: Record.read(tmp_path / "none.json")),
         ("a folder", lambda: Record.read(tmp_path)),
         ("a bomb", lambda: Record.read(bad)),
-        ("a record to a folder", lambda: Record(TrainConfig(), [figures]).write(tmp_path)),
-        ("a record nowhere", lambda: Record(TrainConfig(), [figures]).write(tmp_path / "no" / "r.json")),
-        ("a long name", lambda: Record(TrainConfig(), [figures]).write(tmp_path / ("x" * 400))),
-        ("figures of nothing", lambda: Figures.from_dict({"epoch": 1, "loss": NAN})),
+        ("a record to a folder", lambda: Record(RunConfig(), [figures]).write(tmp_path)),
+        ("a record nowhere", lambda: Record(RunConfig(), [figures]).write(tmp_path / "no" / "r.json")),
+        ("a long name", lambda: Record(RunConfig(), [figures]).write(tmp_path / ("x" * 400))),
+        ("figures of nothing", lambda: EpochMetrics.from_dict({"epoch": 1, "loss": NAN})),
     ]
     check_all_refused(calls)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import clipper
 from clipper import Candidates, Clipper, Lattice, ProximityGraph
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.errors import InputError
 from clipper.pruning.joint import lattice_factor
 from clipper.pruning.joint.credible_set import credible_labels

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clipper import Candidates, Lattice, ProximityGraph, infer
-from clipper.candidates.machines import MAX
+from clipper.candidates.rules import MAX
 from clipper.pruning.joint.edges import one_hot
 from clipper.pruning.joint.factors import CandidateFactor
 from clipper.pruning.joint.inference import model_of

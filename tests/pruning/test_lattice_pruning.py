@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, Clipper, Lattice, ProximityGraph, prune
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.errors import InputError
 from clipper.pruning import lattice_search
 from tests.machines import restricted

@@ -1,38 +1,50 @@
+"""The demo is a table like the others: the same runs for every row, a verdict in words, a page."""
+
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
-from clipper.benchmarks.comparison import METHODS, compare
-from clipper.benchmarks.retention import Retention
-from clipper.report.demo import comparison_rows, write_demo_report
-from clipper.report.verdict import sentence, verdict
-from clipper.training import TrainConfig
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.runs import run
+from clipper.benchmarks.tables import Ledger, Selection, summarise, table_named
+from clipper.report.claims import sentence, verdict
+from clipper.report.table_page import write_table_page
+from clipper.report.table_text import ours
 
 
 @pytest.fixture(scope="module")
-def comparison():
-    return compare(TrainConfig(samples=8, slots=2, epochs=2), 2, lambda *_: None)
+def demo(tmp_path_factory):
+    table = Selection(seeds=2, epochs=3, samples=8).of(table_named("demo"))
+    ledger = Ledger(tmp_path_factory.mktemp("demo") / "records.jsonl")
+    for cell in table.cells():
+        ledger.add(run(cell.config))
+    return table, summarise(table, ledger)
 
 
-def test_every_objective_sees_the_same_seeds(comparison):
-    assert set(comparison.records) == set(METHODS)
-    for records in comparison.records.values():
-        assert [record.config.seed for record in records] == [0, 1]
+def test_every_objective_sees_the_same_seeds(demo):
+    _, entries = demo
+    assert [entry.place.config.objective for entry in entries] == ["none", "paper", "exact", "random", "gold"]
+    for entry in entries:
+        assert [record.config["seed"] for record in entry.records] == [0, 1]
 
 
 def test_the_random_control_keeps_as_much_as_exact_on_a_frozen_encoder():
-    config = TrainConfig(samples=20, slots=2, epochs=2, encoder="pixels")
-    frozen = compare(config, 1, lambda *_: None, methods=("exact", "random"))
-    assert frozen.retained("random") == frozen.retained("exact")
+    config = RunConfig(samples=20, slots=2, epochs=2, encoder="pixels")
+    exact, random = (run(replace(config, objective=objective)) for objective in ("exact", "random"))
+    assert random.retained == exact.retained
 
 
-def test_the_page_holds_the_table_the_curves_and_the_verdict(comparison, tmp_path):
-    rows = [Retention("exact", [80.0], [95.0])]
-    page = write_demo_report(comparison, rows, tmp_path).read_text(encoding="utf-8")
-    assert page.count("<svg") == 3
-    for row in comparison_rows(comparison):
-        assert row[1] in page
-    assert all(line in page for line in verdict(comparison))
+def test_the_page_holds_the_table_the_curves_and_the_verdict(demo, tmp_path):
+    table, entries = demo
+    write_table_page(table, entries, tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count("<svg") >= 3
+    for entry in entries:
+        assert ours(entry, "accuracy").partition(" [")[0] in page
+    assert len(verdict(entries)) == 5
+    assert all(line in page for line in verdict(entries))
 
 
 def test_the_verdict_admits_that_nothing_can_be_told():

@@ -8,15 +8,15 @@ import pytest
 
 from clipper.errors import InputError
 from clipper.report.curves import accuracy_figure, by_epoch, kept_over_epochs, loss_figure
-from clipper.report.rows import forest_figure, kept_figure, overhead_figure
-from clipper.training import Figures, Record, TrainConfig
+from clipper.report.forest import forest_figure, kept_figure, overhead_figure
+from clipper.training import EpochMetrics, Record
 
 pytest.importorskip("matplotlib")
 
 
 def a_run(accuracies: list[float | None], gold: float | None = 0.9, seconds: float = 1.0) -> Record:
-    epochs = [Figures(i, 2.0 / i, a, 0.7, gold, seconds, 0.1 * seconds) for i, a in enumerate(accuracies, start=1)]
-    return Record(TrainConfig(epochs=len(epochs)), epochs)
+    epochs = [EpochMetrics(i, 2.0 / i, a, 0.7, gold, seconds, 0.1 * seconds) for i, a in enumerate(accuracies, start=1)]
+    return Record({"epochs": len(epochs)}, epochs)
 
 
 ROWS = {
@@ -44,7 +44,7 @@ def test_the_forest_shows_the_papers_figure_even_where_ours_is_not_run():
 
 
 def test_epochs_that_were_not_measured_are_passed_over():
-    assert by_epoch(ROWS["semantic loss"], lambda figures: figures.accuracy) == {1: [0.1, 0.2], 3: [0.5, 0.7]}
+    assert by_epoch(ROWS["semantic loss"], lambda metrics: metrics.accuracy) == {1: [0.1, 0.2], 3: [0.5, 0.7]}
     named = texts(accuracy_figure(ROWS))
     assert {"semantic loss", "one seed"} <= set(named)
     assert "not run yet" not in named
@@ -79,3 +79,9 @@ def test_nothing_to_show_is_an_error_that_says_so():
         kept_figure({})
     with pytest.raises(InputError, match="held-out"):
         accuracy_figure({"row": [a_run([None])]})
+
+
+def test_figures_take_the_pages_colours_in_the_dark_too():
+    svg = forest_figure(ROWS, {"one seed": (40.0, 5.0)})
+    assert "var(--accent, #0f7b6c)" in svg
+    assert not re.search(r": #(?!000000)[0-9a-f]{6}", svg)

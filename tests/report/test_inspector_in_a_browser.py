@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,20 +9,13 @@ import pytest
 import torch
 
 from clipper import Candidates, ProximityGraph, prune
-from clipper.report.inspector import inspect
-from clipper.report.page import write_page
+from clipper.training.inspection import Inspection
 from tests.oracles import Problem
-from tests.report.browser import CHROMIUM, DRIVER, Browser, browser
-from tests.report.pruned import Pruned, problem_of, pruned_digits
+from tests.report.browser import Browser, browser, needs_browser
+from tests.report.pruned import Pruned, page_of, page_of_several, problem_of, pruned_digits
 
 pytest.importorskip("PIL")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None,
-        reason="no Chromium with its driver here: apt-get install chromium chromium-driver",
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_browser]
 CHIPS = """return [...document.querySelectorAll(".candidate")].map((chip) => ({
   labels: chip.dataset.labels.split(",").map(Number), kept: chip.classList.contains("kept"),
   gold: chip.classList.contains("gold"), edges: chip.dataset.edges.split(" ").filter(Boolean),
@@ -48,8 +40,8 @@ PIXELS = """const tile = document.querySelectorAll(arguments[0])[arguments[1]], 
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
+def window() -> Iterator[Browser]:
+    with browser() as opened:
         yield opened
 
 
@@ -60,14 +52,7 @@ def pruned() -> Pruned:
 
 @pytest.fixture(scope="module")
 def address(pruned: Pruned, tmp_path_factory: pytest.TempPathFactory) -> str:
-    task = pruned.task
-    text = inspect(task.inputs, task.gold, task.targets, pruned.graph, pruned.pruning, samples=25)
-    return written(tmp_path_factory.mktemp("page"), text)
-
-
-def written(folder: Path, text: str) -> str:
-    write_page(folder / "index.html", "Pruned", "What struck out what.", [("Inspector", text)])
-    return (folder / "index.html").as_uri()
+    return page_of(tmp_path_factory.mktemp("page"), pruned.inspection(samples=25)).as_uri()
 
 
 def struck_by(problem: Problem, pruned: Pruned, sample: int, labels: tuple[int, ...]) -> list[str]:
@@ -137,8 +122,9 @@ def test_pointing_at_a_struck_candidate_lights_the_edges_that_struck_it(window, 
 
 def arrives(window: Browser, address: str, title: str) -> bool:
     """Whether the page gets there; going back takes a browser a moment."""
-    here = "return [location.hash, document.querySelector('h3').textContent.split(':')[0]]"
-    return any(window.run(here) == [address, title] or time.sleep(0.05) for _ in range(100))
+    return window.sees(
+        "return [location.hash, document.querySelector('h3').textContent.split(':')[0]]", [address, title]
+    )
 
 
 def test_clicks_and_keys_go_from_sample_to_sample(window, address):
@@ -146,9 +132,9 @@ def test_clicks_and_keys_go_from_sample_to_sample(window, address):
     assert arrives(window, "", "Sample 0")
     window.click(".next")
     assert arrives(window, "#sample=1", "Sample 1")
-    window.press("ArrowRight")
+    window.press("ARROW_RIGHT")
     assert arrives(window, "#sample=2", "Sample 2")
-    window.press("ArrowLeft")
+    window.press("ARROW_LEFT")
     assert arrives(window, "#sample=1", "Sample 1")
     window.click(".previous")
     assert arrives(window, "#sample=0", "Sample 0")
@@ -164,7 +150,7 @@ def test_clicks_and_keys_go_from_sample_to_sample(window, address):
 def test_the_keyboard_alone_reads_why_a_candidate_went(window, address):
     window.open(f"{address}#sample=3")
     window.run("document.querySelectorAll('.candidates')[1].querySelector('.candidate').focus()")
-    window.press("ArrowRight")
+    window.press("ARROW_RIGHT")
     chips = [chip for chip in window.run(CHIPS) if not chip["kept"]]
     assert window.run("return document.querySelector('.why').textContent") == chips[1]["said"]
     assert window.run("return location.hash") == "#sample=3"  # the arrows walk the candidates here
@@ -176,7 +162,7 @@ def test_the_list_is_one_stop_for_the_tab_key_and_its_arrows_pick_samples(window
     assert window.run("return document.querySelectorAll('nav a[tabindex=\"0\"]').length") == 1
     window.run("document.querySelector('nav a[tabindex=\"0\"]').focus()")
     assert window.run(here) == ["3", "true"]
-    window.press("ArrowDown")
+    window.press("ARROW_DOWN")
     assert arrives(window, "#sample=4", "Sample 4")
     assert window.run(here) == ["4", "true"]
 
@@ -186,7 +172,7 @@ def test_whoever_follows_an_edge_from_the_keyboard_reads_on_at_the_neighbours_sa
     window.run("document.querySelector('.candidate').focus()")
     other = window.run("return document.querySelector('.edge a').dataset.sample")
     window.run("document.querySelector('.edge a').focus()")
-    window.press("Enter")
+    window.press("ENTER")
     assert arrives(window, f"#sample={other}", f"Sample {other}")
     assert window.run("return document.activeElement.textContent").startswith(f"Sample {other}")
     window.run("document.querySelector('.candidate').focus(); history.back()")
@@ -203,7 +189,7 @@ def test_samples_can_be_filtered_and_sorted(window, pruned, address):
     kept = after.contains(pruned.task.gold)[:25]
     assert window.run(listed) == (~kept).nonzero().flatten().tolist()
     window.run(choose, "struck")
-    shares = (after.offsets.diff() / pruned.task.candidates.offsets.diff())[:25].tolist()
+    shares = [kept / whole for kept, whole in zip(after.counts, pruned.task.candidates.counts, strict=True)]
     assert window.run(listed) == sorted(range(25), key=lambda i: (shares[i], i))
 
 
@@ -211,31 +197,30 @@ def test_colours_ragged_samples_names_and_a_second_inspector_work_together(windo
     candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(1,)], [(0, 0)]], classes=2)
     graph = ProximityGraph.from_edges([0, 4], [2, 0])
     pruning = prune(candidates, graph)
-    images = torch.rand(3, 2, 3, 9, 7)
-    parts = [
-        inspect(images, None, ["<b>", "y", "z"], graph, pruning, names=["<i>cat</i>", "dog"], key=key)
-        for key in ("first", "second")
-    ]
-    window.open(written(tmp_path, "".join(parts)) + "#first=1&second=0")
+    inspection = Inspection.of_pruning(
+        torch.rand(3, 2, 3, 9, 7), pruning, graph, targets=["<b>", "y", "z"], names=["<i>cat</i>", "dog"]
+    )
+    page = page_of_several(tmp_path, {"first": inspection, "second": inspection})
+    window.open(page.as_uri() + "#first=1&second=0")
     titles = window.run("return [...document.querySelectorAll('h3')].map((title) => title.textContent)")
     assert titles == ["Sample 1: target y", "Sample 0: target <b>"]
     second = "#inspector-second "
     assert window.run(f"return document.querySelector('{second}.struck').textContent") == "<i>cat</i>dog1a"
+    title = f"return [location.hash, document.querySelector('{second}h3').textContent]"
     window.click(second + ".next")
-    assert window.run("return location.hash") == "#first=1&second=1"
-    window.press("ArrowLeft")  # the focus is in the second
-    assert window.run("return location.hash") == "#first=1&second=0"
+    assert window.sees(title, ["#first=1&second=1", "Sample 1: target y"])
+    window.press("ARROW_LEFT")  # the focus is in the second
+    assert window.sees(title, ["#first=1&second=0", "Sample 0: target <b>"])
     assert window.messages() == []
 
 
 def test_the_random_control_is_said_to_strike_by_no_edge(window, tmp_path):
     pruned = pruned_digits(objective="random")
-    task = pruned.task
-    window.open(written(tmp_path, inspect(task.inputs, task.gold, task.targets, pruned.graph, pruned.pruning)))
+    window.open(page_of(tmp_path, pruned.inspection()).as_uri())
     window.run("document.querySelector('select').value = 'struck'")
     window.run("document.querySelector('select').dispatchEvent(new Event('change'))")
+    assert window.sees("return document.querySelectorAll('.candidate.struck').length > 0", True)
     struck = [chip for chip in window.run(CHIPS) if not chip["kept"]]
-    assert struck
     assert all(not chip["edges"] and "at random" in chip["said"] for chip in struck)
 
 
@@ -244,12 +229,31 @@ def test_slots_of_several_kinds_are_called_by_their_kind(window: Browser, tmp_pa
     candidates = Candidates.from_lists(lists, classes={"name": 2, "rel": 2})
     graph = ProximityGraph.from_edges([0, 1], [2, 3])
     names = ["dog", "cat", "on", "near"]
-    shown = inspect(torch.rand(2, 2, 1, 8, 8), None, ["a", "b"], graph, prune(candidates, graph), names=names)
-    write_page(tmp_path / "kinds.html", "Kinds", "", [("", shown)])
-    window.open((tmp_path / "kinds.html").as_uri())
+    images, pruning = torch.rand(2, 2, 1, 8, 8), prune(candidates, graph)
+    inspection = Inspection.of_pruning(images, pruning, graph, targets=["a", "b"], names=names)
+    window.open(page_of(tmp_path, inspection).as_uri())
     heads = window.run("return [...document.querySelectorAll('.slot .own')].map((own) => own.textContent)")
     assert [head.strip() for head in heads] == ["name 1", "rel 2"]
     cards = window.run(CARDS)
     assert "sample 1, name 1" in cards[0]["text"]
     assert "could be dogcat" in cards[0]["text"]
     assert "could be onnear" in cards[1]["text"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 400])
+def test_the_page_fits_wide_and_narrow_screens_and_is_readable_in_light_and_dark(width, scheme, window, address):
+    window.resize(width, 900)
+    window.prefer(scheme)
+    window.open(f"{address}#sample=3")
+    try:
+        assert window.run("return document.documentElement.scrollWidth <= innerWidth")
+        ink, paper = (
+            sum(map(int, window.run(f"return getComputedStyle(document.body).{name}.match(/\\d+/g).slice(0, 3)")))
+            for name in ("color", "backgroundColor")
+        )
+        assert (ink > paper) == (scheme == "dark")
+        assert abs(ink - paper) > 500  # of 765
+    finally:
+        window.prefer("")
+        window.resize(1200, 1400)

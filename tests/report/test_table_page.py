@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import Ledger, Selection, summarise
-from clipper.benchmarks.tables.total import SUM
-from clipper.report.table_files import write_table
-from clipper.report.table_html import results_table
+from clipper.benchmarks.tables.catalogue import SUM
+from clipper.report import write_table
+from clipper.report.claims import verdict
+from clipper.report.table_page import results_table
 from clipper.report.table_text import NOTHING, rows_of
-from tests.report.browser import CHROMIUM, DRIVER, browser
+from tests.report.browser import browser, needs_browser
+from tests.report.pruned import pruned_digits
 
 pytest.importorskip("matplotlib")
 
@@ -32,7 +33,8 @@ def written(tmp_path_factory):
     for cell in table.cells():
         ledger.add(run(cell.config))
     entries = summarise(table, ledger)
-    return table, entries, write_table(table, entries, folder)
+    inspections = {"dolphin + trainable": pruned_digits().inspection()}
+    return table, entries, write_table(table, entries, folder, inspections)
 
 
 def test_ours_and_the_papers_stand_side_by_side_in_every_form(written):
@@ -51,6 +53,7 @@ def test_the_page_has_curves_what_is_kept_what_it_costs_and_an_inspector(written
     page = written[2].paths["page"].read_text(encoding="utf-8")
     assert page.count("<svg") == 4  # ours beside the paper's, curves, kept, costs
     assert 'class="inspector"' in page
+    assert "What struck out what: dolphin + trainable" in page
     for entry in written[1]:
         assert ", ".join(f"{value:.1f}" for value in entry.values("accuracy")) in page  # every seed
 
@@ -59,8 +62,8 @@ def test_a_run_that_is_not_what_the_table_asks_for_says_so(written):
     table, entries, _ = written
     longer = replace(table.columns[0], base=replace(table.columns[0].base, epochs=50))
     asked = [replace(entry, place=replace(entry.place, column=longer)) for entry in entries]
-    assert "<small>3 epochs</small>" in results_table(table, asked)
-    assert "epochs" not in results_table(table, entries)
+    assert "3 epochs" in str(results_table(table, asked)["rows"])
+    assert "epochs" not in str(results_table(table, entries))
 
 
 def test_a_table_without_runs_has_no_page_and_shows_the_papers_figures(tmp_path):
@@ -71,10 +74,20 @@ def test_a_table_without_runs_has_no_page_and_shows_the_papers_figures(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no Chromium: apt-get install chromium chromium-driver")
-def test_a_browser_shows_the_page_without_errors(written, tmp_path: Path):
-    with browser(tmp_path) as window:
+@needs_browser
+def test_a_browser_shows_the_page_without_errors(written):
+    with browser() as window:
         window.open(written[2].paths["page"].resolve().as_uri())
         assert window.run("return document.querySelector('h1').textContent") == SUM.title
         assert window.run("return document.querySelectorAll('.inspector img, .inspector .tile').length") > 0
         assert window.messages() == []
+
+
+def test_where_the_paper_has_no_figures_the_page_says_who_beats_whom(written, tmp_path):
+    table, entries, _ = written
+    demo = replace(table, name="demo", title="<i>A demo</i>")
+    page = write_table(demo, entries, tmp_path).paths["page"].read_text(encoding="utf-8")
+    (said,) = verdict(entries)
+    assert f"<p>{said}</p>" in page
+    assert "<h1>&lt;i&gt;A demo&lt;/i&gt;</h1>" in page
+    assert 'class="inspector"' not in page

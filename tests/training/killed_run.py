@@ -9,7 +9,7 @@ import torch
 
 from clipper import Clipper
 from clipper.engines import IsedLoss
-from clipper.training import Moment, train
+from clipper.training import Progress, train
 from tests.training.problems import TinyNet, problem
 
 
@@ -24,7 +24,7 @@ def main(weights: str, checkpoint: str | None = None) -> None:
     say("imported")
     begun = False
 
-    def watch(_: Moment) -> None:
+    def watch(_: Progress) -> None:
         nonlocal begun
         if not begun:
             say("training")
@@ -32,12 +32,16 @@ def main(weights: str, checkpoint: str | None = None) -> None:
         if checkpoint:
             time.sleep(0.006)  # the run must outlive ten kills
 
+    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3)
     train(
         network,
         problem(samples=40),
         IsedLoss(sum, samples=5),
         clip=Clipper(),
         bank=20,
+        optimiser=optimiser,
+        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 60),
+        clip_gradients=1.0,
         epochs=60,
         batch=8,
         checkpoint=checkpoint,

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from clipper import Candidates, Clipper, ProximityGraph
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.engines import DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.proximity import ExactSearch, Pixels
-from clipper.training import Classifiers, Encoders, Figures, Packing, Record, Samples, TrainConfig, train
+from clipper.training import Classifiers, Encoders, EpochMetrics, Packing, Record, Samples, train
 from tests.training.problems import same_weights
 
 CLASSES = {"name": 3, "rel": 2}
@@ -176,12 +177,15 @@ def test_a_run_goes_on_from_its_checkpoint_and_uses_a_bank(tmp_path: Path) -> No
 
 
 def test_accuracies_scores_are_kept_in_records(tmp_path: Path) -> None:
-    figures = [Figures(1, 2.5, None, 0.8, 0.9, 1.0, 0.1), Figures(2, 2.0, 0.5, 0.8, 0.9, 1.0, 0.1, {"name": 0.25})]
-    record = Record(TrainConfig(), figures)
+    figures = [
+        EpochMetrics(1, 2.5, None, 0.8, 0.9, 1.0, 0.1),
+        EpochMetrics(2, 2.0, 0.5, 0.8, 0.9, 1.0, 0.1, {"name": 0.25}),
+    ]
+    record = Record(RunConfig(), figures)
     record.write(tmp_path / "run.json")
     assert Record.read(tmp_path / "run.json") == record
     Ledger(tmp_path / "runs.jsonl").add(record)
-    assert Ledger(tmp_path / "runs.jsonl").find(TrainConfig()) == record
+    assert Ledger(tmp_path / "runs.jsonl").find(RunConfig()) == record
 
 
 def test_what_does_not_fit_is_told() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipper import Candidates, Clipper, Lattice
-from clipper.candidates.machines import SUM
+from clipper.candidates.rules import SUM
 from clipper.engines import DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.proximity import Pixels
 from clipper.training import Samples, train

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from clipper.benchmarks.config import RunConfig
 from clipper.errors import FileError, InputError
-from clipper.training import Figures, Record, TrainConfig
+from clipper.training import EpochMetrics, Record
 
-FIGURES = [Figures(1, 3.0, None, 0.8, None, 0.1, 0.01), Figures(2, 2.0, 0.5, 0.7, 0.9, 0.0, 0.0)]
-RECORD = Record(TrainConfig(engine="scallop", engine_options={"k": 5}, seed=7), FIGURES)
+FIGURES = [EpochMetrics(1, 3.0, None, 0.8, None, 0.1, 0.01), EpochMetrics(2, 2.0, 0.5, 0.7, 0.9, 0.0, 0.0)]
+RECORD = Record(RunConfig(engine="scallop", engine_options={"k": 5}, seed=7), FIGURES)
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
@@ -31,7 +32,7 @@ def test_a_record_of_another_run_is_not_written_over(tmp_path):
     RECORD.write(tmp_path / "run.json")
     RECORD.write(tmp_path / "run.json")
     with pytest.raises(FileError, match="another run"):
-        Record(TrainConfig(), FIGURES).write(tmp_path / "run.json")
+        Record(RunConfig(), FIGURES).write(tmp_path / "run.json")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": "clipper run 1"}', "[1]"])
@@ -46,9 +47,9 @@ def test_what_is_no_record_is_refused(text, tmp_path):
 )
 def test_a_configuration_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(InputError):
-        TrainConfig(**wrong)
+        RunConfig(**wrong)
 
 
 def test_an_unknown_field_is_refused():
     with pytest.raises(InputError, match="colour"):
-        TrainConfig.from_dict({"colour": "red"})
+        RunConfig.from_dict({"colour": "red"})

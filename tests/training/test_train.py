@@ -5,12 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from clipper import Candidates, Clipper, ClipperError
-from clipper.engines import AblSim, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
-from clipper.training import Moment, train
-from clipper.training.ahead import prune_together
-from clipper.training.distances import KnownDistances
+from clipper.training import Progress, train
+from clipper.training.schedule import KnownDistances, prune_together
 from tests.training.problems import TinyNet, problem, same_weights
 
 OUTPUTS = Candidates.from_rule(sum, range(7), slots=2, classes=4)
@@ -120,8 +119,8 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_sample(clip):
 
 def test_an_infinite_loss_stops_the_run_and_names_the_sample():
     class Harsh(nn.Module):
-        def forward(self, log_probs: Tensor, candidates: Candidates) -> Tensor:
-            losses = SemanticLoss()(log_probs, candidates)
+        def forward(self, log_probs: Tensor, candidates: Candidates, context: Context) -> Tensor:
+            losses = SemanticLoss()(log_probs, candidates, context)
             return losses / (torch.tensor(candidates.counts) != 1)  # the samples with one candidate
 
     data = problem()
@@ -132,14 +131,14 @@ def test_an_infinite_loss_stops_the_run_and_names_the_sample():
 
 
 def test_who_watches_sees_every_step_and_the_end_of_every_epoch():
-    moments: list[Moment] = []
+    moments: list[Progress] = []
     data = problem()
     held_out = (data.inputs.flatten(0, 1), data.gold.flatten())
     train(TinyNet(), data, SemanticLoss(), epochs=3, batch=8, held_out=held_out, evaluate_every=2, watch=moments.append)
     assert [(moment.epoch, moment.step) for moment in moments if not moment.ended] == [
         (epoch, step) for epoch in (1, 2, 3) for step in (1, 2, 3)
     ]
-    measured = [moment.figures.accuracy is not None for moment in moments if moment.ended]
+    measured = [moment.metrics.accuracy is not None for moment in moments if moment.ended]
     assert measured == [False, True, True]
 
 
@@ -164,7 +163,7 @@ def test_inputs_that_do_not_fit_the_candidates_are_refused():
 def test_batches_pruned_together_survive_as_they_would_alone(objective):
     data, clip = problem(samples=30), Clipper(objective=objective, k=2)
     batches = data.batches(7, seed=0, epoch=1)
-    together = prune_together(clip, data.candidates, data.inputs, batches)
+    _, together = prune_together(clip, data.candidates, data.inputs, batches)
     for ids, kept in zip(batches, together, strict=True):
         alone = clip(data.candidates.batch(ids), data.inputs[ids])
         assert torch.equal(kept.labels, alone.labels)

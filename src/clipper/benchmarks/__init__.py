@@ -1,1 +1,7 @@
-"""Data sets, tasks and the measurements that others can repeat."""
+"""Benchmarks: one file each, registered by name; the data sets, the runs and the tables that they make up."""
+
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import Benchmark, benchmark_named, register
+from clipper.benchmarks.runs import run
+
+__all__ = ["Benchmark", "RunConfig", "benchmark_named", "register", "run"]

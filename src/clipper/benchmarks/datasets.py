@@ -1,22 +1,99 @@
-"""Labelled images by name; each data set is a file in `clipper.benchmarks.data`."""
+"""All data sets by name: which there are, what of them is here, and the halves of those of single images."""
 
-from clipper.benchmarks.data.catalogue import NAMES, train_and_test
-from clipper.benchmarks.data.cifar10 import cifar10
-from clipper.benchmarks.data.digits import digits
-from clipper.benchmarks.data.hwf import Formulas, formulas, hwf
-from clipper.benchmarks.data.images import Images
-from clipper.benchmarks.data.mnist import mnist
-from clipper.benchmarks.data.sources import data_folders
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clipper.benchmarks.data.hwf import HWF, Formulas, formulas, hwf
+from clipper.benchmarks.data.images import CIFAR10, MNIST, Images, cifar10, digits, mnist
+from clipper.benchmarks.data.sources import Source, State, data_folders, find
+from clipper.benchmarks.mugen.files import MUGEN
+from clipper.benchmarks.vqar.files import VQAR
+from clipper.errors import FileError, InputError
 
 __all__ = [
-    "NAMES",
-    "Formulas",
-    "Images",
-    "cifar10",
-    "data_folders",
-    "digits",
-    "formulas",
-    "hwf",
-    "mnist",
-    "train_and_test",
-]
+    "NAMES", "SOURCES", "Formulas", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf",
+    "inventory", "mnist", "source_of", "train_and_test",
+]  # fmt: skip
+SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF, MUGEN, VQAR)}
+"""The data sets that lie in files."""
+NAMES = ("digits", *SOURCES)
+_HALVES: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist, "cifar10": cifar10, "hwf": hwf}
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What is here of a data set.
+
+    Attributes:
+        name: of the data set.
+        folder: where it lies; None if it lies nowhere.
+        form: in which of its forms.
+        files: what is known of each file.
+    """
+
+    name: str
+    folder: str | None
+    form: str
+    files: dict[str, State]
+
+    @property
+    def summary(self) -> str:
+        """In a word: absent, embedded, verified, unverified, incomplete or damaged."""
+        if not self.files:
+            return "embedded" if self.folder else "absent"
+        states = set(self.files.values())
+        return next((word for state, word in _WORST_FIRST.items() if state in states), "verified")
+
+
+_WORST_FIRST: dict[State, str] = {"damaged": "damaged", "missing": "incomplete", "unverified": "unverified"}
+
+
+def inventory(name: str, root: str | Path | None = None) -> Inventory:
+    """What is here of a data set, every file checked against its published sum.
+
+    Examples:
+        >>> inventory("digits").summary
+        'embedded'
+    """
+    if name == "digits":
+        there = importlib.util.find_spec("sklearn") is not None
+        return Inventory(name, "scikit-learn" if there else None, "embedded", {})
+    place = find(source_of(name), root)
+    if place is None:
+        return Inventory(name, None, "", {})
+    return Inventory(name, str(place.folder), place.form.name, place.states())
+
+
+def source_of(name: str) -> Source:
+    """The files of a data set."""
+    if name == "digits":
+        raise FileError("the digits are embedded in scikit-learn: pip install 'clipper-nesy[benchmarks]' brings them")
+    if name not in SOURCES:
+        raise InputError(f"expected one of the data sets {', '.join(NAMES)}, got {name!r}")
+    return SOURCES[name]
+
+
+def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
+    """The images to draw samples from, and those to measure accuracy on; none is in both.
+
+    MNIST and CIFAR-10 have their own halves. Of the embedded digits every third is held out, 1,198 and 599; of HWF's
+    distinct images every fifth. What is not here is downloaded, as far as it can be.
+
+    Examples:
+        >>> [len(part) for part in train_and_test("digits")]
+        [1198, 599]
+    """
+    if name == "digits":
+        images = digits()
+        held_out = torch.arange(len(images)) % 3 == 2
+        return images.part(~held_out), images.part(held_out)
+    load = _HALVES.get(name)
+    if load is None:
+        raise InputError(f"expected a data set of single images, digits or {', '.join(_HALVES)}, got {name!r}")
+    return load("train", root), load("test", root)

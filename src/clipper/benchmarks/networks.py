@@ -1,11 +1,12 @@
 """Networks: the classifiers that the benchmarks train.
 
 Each splits into `features`, up to the last but one layer, and `head`, so that the embedding comes out of the same
-forward pass as the loss. This file knows nothing of data sets: images arrive normalised.
+forward pass as the loss. Pixels arrive in 0 … 1; each network scales them itself.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from clipper.errors import InputError
@@ -23,18 +24,32 @@ class Classifier(nn.Module):
         (torch.Size([5, 10]), torch.Size([5, 64]))
     """
 
-    def __init__(self, features: nn.Module, head: nn.Module, shape: tuple[int, ...]) -> None:
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(
+        self,
+        features: nn.Module,
+        head: nn.Module,
+        shape: tuple[int, ...],
+        mean: float | Tensor = 0.0,
+        deviation: float | Tensor = 1.0,
+    ) -> None:
         """Join the two parts.
 
         Args:
             features: `(instances, *shape)` to `(instances, d)`.
             head: `(instances, d)` to scores `(instances, c)`, dropout included.
             shape: the shape of one instance.
+            mean: of the training inputs; it is subtracted first.
+            deviation: of the training inputs; they are divided by it.
         """
         super().__init__()
         self.features = features
         self.head = head
         self.shape = shape
+        self.register_buffer("mean", torch.as_tensor(mean), persistent=False)
+        self.register_buffer("deviation", torch.as_tensor(deviation), persistent=False)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """`(instances, *shape)` to log-probabilities `(instances, c)` and embeddings `(instances, d)`."""
@@ -43,7 +58,7 @@ class Classifier(nn.Module):
                 f"expected inputs of shape (instances, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}; "
                 "samples and slots are flattened into instances first: inputs.flatten(0, 1)"
             )
-        embedding: Tensor = self.features(inputs)  # (instances, d)
+        embedding: Tensor = self.features((inputs - self.mean) / self.deviation)  # (instances, d)
         return self.head(embedding).log_softmax(-1), embedding
 
 
@@ -69,7 +84,9 @@ class MnistCnn(Classifier):
             nn.Linear(1024, 1024),
             nn.ReLU(),
         )
-        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, classes)), (1, 28, 28))
+        super().__init__(
+            features, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, classes)), (1, 28, 28), 0.1307, 0.3081
+        )
 
 
 class HwfCnn(Classifier):
@@ -93,7 +110,7 @@ class HwfCnn(Classifier):
             nn.Linear(30976, 128),
             nn.ReLU(),
         )
-        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45))
+        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45), 0.5)
 
 
 class CifarResNet18(Classifier):
@@ -107,7 +124,7 @@ class CifarResNet18(Classifier):
     """
 
     def __init__(self, classes: int = 10) -> None:
-        super().__init__(resnet18(classes=0), nn.Linear(512, classes), (3, 32, 32))
+        super().__init__(resnet18(classes=0), nn.Linear(512, classes), (3, 32, 32), 0.473, 0.251)
 
 
 class ClipCnn(Classifier):
@@ -132,7 +149,7 @@ class ClipCnn(Classifier):
             nn.Linear(512, 256),
             nn.ReLU(),
         )
-        super().__init__(features, nn.Linear(256, classes), (4, 32, 32))
+        super().__init__(features, nn.Linear(256, classes), (4, 32, 32), 0.5, 0.25)
 
 
 class NameMlp(Classifier):
@@ -145,9 +162,11 @@ class NameMlp(Classifier):
         (torch.Size([5, 50]), torch.Size([5, 1024]))
     """
 
-    def __init__(self, names: int, features: int = 2048) -> None:
+    def __init__(
+        self, names: int, features: int = 2048, mean: float | Tensor = 0.0, deviation: float | Tensor = 1.0
+    ) -> None:
         layers = nn.Sequential(nn.Linear(features, 1024), nn.ReLU(), nn.Dropout(0.3), nn.Linear(1024, 1024), nn.ReLU())
-        super().__init__(layers, nn.Sequential(nn.Dropout(0.3), nn.Linear(1024, names)), (features,))
+        super().__init__(layers, nn.Sequential(nn.Dropout(0.3), nn.Linear(1024, names)), (features,), mean, deviation)
 
 
 class RelationMlp(Classifier):
@@ -160,10 +179,12 @@ class RelationMlp(Classifier):
         (torch.Size([5, 20]), torch.Size([5, 1024]))
     """
 
-    def __init__(self, relations: int, features: int = 2048) -> None:
+    def __init__(
+        self, relations: int, features: int = 2048, mean: float | Tensor = 0.0, deviation: float | Tensor = 1.0
+    ) -> None:
         width = 2 * (features + 4)
         layers = nn.Sequential(nn.Linear(width, 1024), nn.ReLU())
-        super().__init__(layers, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, relations)), (width,))
+        super().__init__(layers, nn.Sequential(nn.Dropout(0.5), nn.Linear(1024, relations)), (width,), mean, deviation)
 
 
 class DigitsMlp(Classifier):
@@ -178,7 +199,7 @@ class DigitsMlp(Classifier):
 
     def __init__(self, classes: int = 10) -> None:
         features = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
-        super().__init__(features, nn.Linear(64, classes), (1, 8, 8))
+        super().__init__(features, nn.Linear(64, classes), (1, 8, 8), 0.3, 0.38)
 
 
 class DigitsCnn(Classifier):
@@ -203,4 +224,4 @@ class DigitsCnn(Classifier):
             nn.Linear(128, 64),
             nn.ReLU(),
         )
-        super().__init__(features, nn.Linear(64, classes), (1, 8, 8))
+        super().__init__(features, nn.Linear(64, classes), (1, 8, 8), 0.3, 0.38)

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from clipper.benchmarks.parts import (
-    candidates_of,
-    clip_of,
-    embeddings_of,
-    engine_of,
-    network_of,
-    normalised,
-    once_of,
-    optimiser_of,
-    problem_of,
-    scene_networks,
-)
-from clipper.benchmarks.vqar.task import SceneTask
-from clipper.training import Record, Samples, TrainConfig, Watch, train, train_iterated
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import WEIGHTLESS, Benchmark, benchmark_named
+from clipper.candidates import Candidates
+from clipper.candidates.kinds import sizes_of
+from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.errors import InputError
+from clipper.files import make_folder
+from clipper.proximity import Encoder, embed, pretrained
+from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
+from clipper.pruning import Clipper
+from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
+
+_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+_PICTURES = 800
+"""About so many of the samples' own go into an inspection."""
+_ENCODER_SIZE = 96
+"""To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
 
 
 def run(
-    config: TrainConfig,
+    config: RunConfig,
     *,
     data_root: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
-    watch: Watch | None = None,
+    watch: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
+    inspection: str | Path | None = None,
 ) -> Record:
-    """Draw the samples, train, and say how it went; the same configuration gives the same result.
+    """Build the benchmark, train, and say how it went; the same configuration gives the same result.
 
     Args:
         config: everything that decides how the run ends.
@@ -41,41 +53,129 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
+        callbacks: called after each epoch.
+        inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
     Examples:
-        >>> record = run(TrainConfig(samples=20, slots=2, epochs=2, objective="exact"))
+        >>> record = run(RunConfig(samples=20, slots=2, epochs=2, objective="exact"))
         >>> len(record.epochs), record.last.accuracy is not None
         (2, True)
     """
     if checkpoint is not None:
         check_whole(checkpoint)
-    task, held_out, classes = problem_of(config, data_root)
-    network = scene_networks(config, task) if isinstance(task, SceneTask) else network_of(config, classes)
+    benchmark = benchmark_named(config.rule)(replace(config, data_root=data_root or config.data_root))
+    network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
-    samples = Samples(normalised(task.inputs, config.data), candidates_of(config, task), task.gold, task.targets)
-    engine, clip, embeddings = engine_of(config, classes), clip_of(config), embeddings_of(config, task)
-    options = _options(config) | {"held_out": held_out, "watch": watch}
+    samples = samples_of(config, benchmark)
+    engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
+    options |= {"held_out": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
+    looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
+    if looked_at and config.objective != "gold":
+        options["inspect"] = Inspector(
+            max(16, min(100, _PICTURES // samples.candidates.slots)),
+            names=benchmark.label_names,
+            slot=benchmark.slot,
+            targets=benchmark.target_names,
+            pictures=benchmark.pictures,
+        )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
         passes = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )
-        return Record(config, passes[-1].history)
+        return _recorded(config, benchmark, passes[-1].history, inspection)
+    once = clip is not None and (config.when == "once" or config.objective == "joint")
+    bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
     history = train(
-        network,
-        samples,
-        engine,
-        clip=clip,
-        embeddings=embeddings,
-        once=once_of(config),
-        bank=config.bank if clip else 0,
-        optimiser=optimiser_of(config, network),
-        **options,
+        network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
     )
-    return Record(config, history)
+    return _recorded(config, benchmark, history, inspection)
 
 
-def _options(config: TrainConfig) -> dict[str, Any]:
-    """What every training of the run is told."""
-    return {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
+def _recorded(config: RunConfig, benchmark: Benchmark, history: History, inspection: str | Path | None) -> Record:
+    """The run's record; what the inspector shows of it is written where it is asked for."""
+    seen = history.inspection
+    if inspection is not None and seen is not None:
+        make_folder(Path(inspection).parent)
+        replace(seen, notes=[*seen.notes, *filter(None, [benchmark.note])]).write(inspection)
+    return Record(config.as_dict(), history)
+
+
+def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:
+    """What the run starts from: the benchmark's samples or, for the ceiling, these with the gold labels alone."""
+    samples = benchmark.samples
+    if config.objective != "gold":
+        return samples
+    if samples.gold is None:
+        raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
+    gold = Candidates.from_tensors(samples.gold, torch.arange(len(samples)), sizes_of(samples.candidates.kinds))
+    return Samples(samples.inputs, gold, gold=samples.gold, targets=samples.targets)
+
+
+def engine_of(config: RunConfig, benchmark: Benchmark) -> Engine:
+    """The engine with its options."""
+    options: dict[str, Any] = {"entropy": config.entropy, **config.engine_options}
+    makers: dict[str, Callable[..., Engine]] = {
+        "semantic": SemanticLoss,
+        "sampled": lambda per_sample=32, **rest: SampledSemanticLoss(per_sample, seed=config.seed, **rest),
+        "dolphin": partial(DolphinLoss, outputs=benchmark.outputs),
+        "scallop": partial(ScallopLoss, outputs=benchmark.outputs),
+        "ised": lambda **rest: IsedLoss(_rule(benchmark), seed=config.seed, **rest),
+        "abl-sim": AblSim,
+    }
+    try:
+        return makers[config.engine](**options)
+    except TypeError as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in config.engine_options.items()) or "no options"
+        raise InputError(f"the engine {config.engine} does not take {given}: {error}") from error
+
+
+def _rule(benchmark: Benchmark) -> Callable[..., Any]:
+    if benchmark.rule is None:
+        raise InputError("ised runs a rule on drawn labels, and this benchmark has none; choose another engine")
+    return benchmark.rule
+
+
+def clip_of(config: RunConfig) -> Clipper | None:
+    """How the run prunes; None for the baseline, and for the ceiling."""
+    if config.objective == "none" or config.objective == "gold":
+        return None
+    return Clipper(k=config.k, objective=config.objective)
+
+
+def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
+    """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
+    if clip_of(config) is None or (config.encoder == "trainable" and config.objective != "joint"):
+        return None
+    vectors = embed(_encoder(config, benchmark), benchmark.samples.inputs)
+    return (
+        _shuffled(vectors, benchmark.samples.candidates.kind, config.seed) if config.encoder == "shuffled" else vectors
+    )
+
+
+def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
+    """By its name; a name that is not a general one stands for the benchmark's own, as does a layer yet to train."""
+    if config.encoder in PRETRAINED:
+        return pretrained(config.encoder, size=_ENCODER_SIZE)
+    encoder = WEIGHTLESS.get(config.encoder, benchmark.encoder)
+    if encoder is None:
+        known = ", ".join([*WEIGHTLESS, *PRETRAINED])
+        raise InputError(f"the rule {config.rule} names no encoder of its own; choose one of {known}")
+    return encoder
+
+
+def _shuffled(vectors: Tensor, kind: Tensor, seed: int) -> Tensor:
+    """Each instance with the vector of another of its kind, `(n, m, d)`: the control that knows nothing."""
+    vectors, generator = vectors.clone(), torch.Generator().manual_seed(seed)
+    for number in range(int(kind.max()) + 1):
+        places = (kind == number).nonzero(as_tuple=True)
+        order = torch.randperm(len(places[0]), generator=generator).to(vectors.device)
+        vectors[places] = vectors[places][order]
+    return vectors
+
+
+def optimiser_of(config: RunConfig, network: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimiser over the network's weights."""
+    return _OPTIMISERS[config.optimiser](network.parameters(), lr=config.lr)

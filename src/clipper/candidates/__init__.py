@@ -4,11 +4,10 @@ from clipper.candidates.alignment import Alignments
 from clipper.candidates.base import CandidateSet
 from clipper.candidates.beam import beam_search
 from clipper.candidates.formula import Formula
-from clipper.candidates.formulas.writing import Proposition, all_of, any_of, has_label
 from clipper.candidates.kinds import Kind
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.program import Program
-from clipper.candidates.programs.wording import Sentence
+from clipper.candidates.program import Program, Sentence
+from clipper.candidates.propositions import Proposition, all_of, any_of, has_label
 from clipper.candidates.table import Candidates
 
 __all__ = [

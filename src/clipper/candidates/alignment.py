@@ -2,29 +2,31 @@
 
 Texts differ, their lattices do not: a way through a text's places, each for one frame or more. So all clips share one
 small graph of places, and each keeps a row that says which action its places stand for.
+
+A chain is a way through places 0 … a-1 in order, staying at each for one slot or more: two arcs a place instead of a
+table of states, sums in logarithms, since a long clip's probability underflows, and sets of places as bits of a number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers
-from clipper.candidates.base import check_log_probs, outside_inference_mode
-from clipper.candidates.checks import targets_and_lengths
+from clipper.candidates.base import check_log_probs, gold_labels, outside_inference_mode
+from clipper.candidates.graph_building import BUDGET, graph_of
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.lattices import chains
-from clipper.candidates.lattices.building import graph_of
-from clipper.candidates.lattices.expansion import BUDGET
-from clipper.candidates.machines import PLACES
-from clipper.candidates.template_set import TemplateSet
+from clipper.candidates.lattice_sums import centred
+from clipper.candidates.rules import PLACES, targets_and_lengths
 from clipper.errors import InputError
 
 
@@ -32,7 +34,7 @@ from clipper.errors import InputError
 class Alignments(Lattice):
     """A `Lattice` of clips and their texts; build one with `from_texts`.
 
-    The same candidates as those of the state machine `clipper.candidates.machines.alignment`, at the size of real
+    The same candidates as those of the state machine `clipper.candidates.rules.alignment`, at the size of real
     clips: time and memory do not grow with the number of different texts.
 
     Examples:
@@ -43,12 +45,14 @@ class Alignments(Lattice):
         [3, 8001]
         >>> clips.span(0, 1).to_candidates().labels[:, :4].tolist()
         [[2, 2, 2, 0], [2, 2, 0, 0], [2, 0, 0, 0]]
+
+    Attributes:
+        actions: `(n, a)`: the action that each place of a sample's text stands for; -1 past its end.
     """
 
     PER_SAMPLE: ClassVar[tuple[str, ...]] = (*Lattice.PER_SAMPLE, "actions")
 
     actions: Tensor = field(kw_only=True)
-    """`(n, a)`: the action that each place of a sample's text stands for; -1 past its end."""
 
     @classmethod
     @outside_inference_mode
@@ -59,6 +63,12 @@ class Alignments(Lattice):
             texts: the actions of each of the `n` clips, in order; neighbouring actions differ.
             frames: how many each clip has.
             classes: how many actions there are.
+
+        Returns:
+            The alignments of all clips.
+
+        Raises:
+            InputError: if a clip has fewer frames than actions, or an action comes twice in a row.
         """
         actions = kinds_of(classes)
         if len(actions) > 1:
@@ -69,7 +79,7 @@ class Alignments(Lattice):
         places, lengths = targets_and_lengths([len(text) for text in told], frames)
         _check_frames(told, lengths)
         longest = max(map(len, told))
-        graph, template = graph_of(*PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
+        graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
         rows = [[*text, *[-1] * (longest - len(text))] for text in told]
         return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 
@@ -94,7 +104,8 @@ class Alignments(Lattice):
         weights = self._inward(log_probs)
         if self.allowed is not None:
             weights = torch.where(self._mask, weights, -torch.inf)
-        return chains.log_sum(weights, self.lengths, self.places)
+        weights, shift = centred(self.graph, self.template, weights.double())
+        return (chain_log_sum(weights, self.lengths, self.places) + shift).to(log_probs.dtype)
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """Not for alignments: a text may be read in clips of any length."""
@@ -106,27 +117,42 @@ class Alignments(Lattice):
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
-        return TemplateSet.contains(self, gold)  # the graph is one of places, which a lattice would follow
+        gold = gold_labels(gold, self)
+        place = torch.nn.functional.pad(gold[:, 1:] != gold[:, :-1], (1, 0)).cumsum(1)  # (n, m)
+        shown = self.actions.gather(1, place.clamp(max=self.actions.shape[1] - 1))
+        right = (shown == gold) & (gold >= 0) & (place < self.places[:, None])
+        if self.allowed is not None:
+            right &= self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
+        all_right = (right | (self.kind < 0)).all(1)
+        return all_right & (place.gather(1, self.lengths[:, None] - 1)[:, 0] == self.places - 1)
 
     @cached_property
     @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
-        places = chains.support(self._mask, self.lengths, self.places).float()  # (n, m, a)
+        if self._fits_bits:
+            places = chain_support(self._mask, self.lengths, self.places)  # (n, m, a)
+        else:
+            places = super().support.view(self.samples, self.slots, -1)
         named = torch.nn.functional.one_hot(self.actions + 1, self.classes + 1)[..., 1:]  # (n, a, c)
-        return (places @ named.float() > 0).flatten(0, 1)
+        return (places.float() @ named.float() > 0).flatten(0, 1)
 
     @cached_property
     def counts(self) -> list[int]:
         """How many candidates each sample has, exactly."""
-        if self.allowed is None or not chains.countable(self.slots, self.actions.shape[1]):
+        if self.allowed is None or not chain_countable(self.slots, self.actions.shape[1]):
             return super().counts
-        counts: list[int] = chains.count(self._mask, self.lengths, self.places).tolist()
+        counts: list[int] = chain_count(self._mask, self.lengths, self.places).tolist()
         return counts
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
-        return chains.possible(self._mask, self.lengths, self.places)
+        return chain_possible(self._mask, self.lengths, self.places) if self._fits_bits else super().possible()
+
+    @property
+    def _fits_bits(self) -> bool:
+        """Whether a set of places fits the bits of a number."""
+        return self.actions.shape[1] <= MOST_PLACES
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
         """The actions that the places `labels (rows, m)` of each row's `sample (rows,)` stand for."""
@@ -171,3 +197,118 @@ def _check_frames(texts: list[list[int]], frames: list[int]) -> None:
                 f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "
                 "shorten the text, or leave the clip out"
             )
+
+
+MOST_PLACES = 62
+"""Places that fit into the bits of a whole number."""
+
+
+def chain_log_sum(weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+    """log Σ over the ways of the product of their weights, `(n,)`; differentiable in the logarithms `weights`.
+
+    Args:
+        weights: what each place weighs in each slot, `(n, m, a)`, in logarithms, in double precision.
+        slots: of each sample, `(n,)`.
+        places: through which each sample goes, `(n,)`.
+    """
+    result: Tensor = _LogSum.apply(weights, slots, places)  # type: ignore[no-untyped-call]
+    return result
+
+
+def chain_possible(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+    """Whether there is a way through the `allowed (n, m, a)` places, at most `MOST_PLACES`, `(n,)` bool."""
+    bits = _bits(allowed)
+    reach, result = bits[0] & 1, bits[0] & 1
+    for slot in range(1, len(bits)):
+        reach = (reach | reach << 1) & bits[slot]
+        result = torch.where(slots > slot, reach, result)
+    return result & 1 << (places - 1) != 0
+
+
+def chain_support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+    """The places that lie on a way in each slot, `(n, m, a)` bool; arguments as for `chain_possible`."""
+    bits = _bits(allowed)
+    before, on_a_way = [bits[0] & 1], torch.zeros_like(bits)
+    for own in bits[1:]:
+        before.append((before[-1] | before[-1] << 1) & own)
+    end, last = 1 << (places - 1), slots - 1
+    behind = torch.zeros_like(slots)
+    for slot in reversed(range(len(bits))):
+        behind = torch.where(last == slot, end, behind | behind >> 1) & before[slot]
+        on_a_way[slot] = behind
+    number = torch.arange(allowed.shape[2], device=allowed.device)
+    return (on_a_way.T[..., None] >> number & 1).bool()
+
+
+def chain_count(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+    """How many ways there are, `(n,)`; the caller makes sure that they are fewer than 2^62, see `chain_countable`."""
+    rows = allowed.permute(1, 2, 0).long()  # (m, a, n)
+    ways = rows.new_zeros(rows.shape[1] + 1, rows.shape[2])
+    ways[1] = rows[0, 0]
+    sample = torch.arange(len(slots), device=slots.device)
+    result = torch.where(slots == 1, ways[places, sample], 0)
+    for slot in range(1, len(rows)):
+        ways[1:] = (ways[1:] + ways[:-1]) * rows[slot]
+        result = torch.where(slots == slot + 1, ways[places, sample], result)
+    return result
+
+
+def chain_countable(slots: int, places: int) -> bool:
+    """Whether the number of ways fits a whole number of 64 bits.
+
+    Examples:
+        >>> chain_countable(128, 12), chain_countable(500, 30)
+        (True, False)
+    """
+    return places <= MOST_PLACES and math.comb(slots - 1, min(places, slots) - 1) * 2 < 2**62 and slots * places > 0
+
+
+def _bits(allowed: Tensor) -> Tensor:
+    """The allowed places of each slot as bits, `(m, n)`."""
+    weight = 1 << torch.arange(allowed.shape[2], device=allowed.device)
+    return (allowed * weight).sum(2).T.contiguous()
+
+
+class _LogSum(torch.autograd.Function):
+    """The gradient is the posterior of each place in each slot, from the last slot back: who came from where."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
+        before = _before(weights.detach().permute(1, 2, 0).contiguous())  # (m, a + 1, n)
+        total = before[slots - 1, places, torch.arange(len(slots), device=slots.device)]
+        if ctx.needs_input_grad[0]:
+            ctx.kept = before, total, slots, places
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        before, total, slots, places = ctx.kept
+        seed = torch.where(total == -torch.inf, 0, grad)  # a sample without a way teaches nothing
+        return _flow(before, slots, places, seed).permute(2, 0, 1), None, None
+
+
+def _before(rows: Tensor) -> Tensor:
+    """The summed weight up to and with each place, `(m, a + 1, n)`; the first row is a wall."""
+    slots, places, samples = rows.shape
+    result = rows.new_full((slots, places + 1, samples), -torch.inf)
+    result[0, 1] = rows[0, 0]
+    for slot in range(1, slots):
+        own = torch.logaddexp(result[slot - 1, 1:], result[slot - 1, :-1], out=result[slot, 1:])
+        own.add_(rows[slot])
+    return result
+
+
+def _flow(before: Tensor, slots: Tensor, places: Tensor, seed: Tensor) -> Tensor:
+    """`seed (n,)` times the share of the ways that are at each place in each slot, `(m, a, n)`.
+
+    Differences of two neighbours only, so that no share passes 1 however low all logarithms are.
+    """
+    lead = before[:, 1:] - before[:, :-1]  # of having stayed over having gone on, to each place
+    stayed, went = (torch.sigmoid(part).nan_to_num_(0.0) for part in (lead, -lead))  # NaN where nobody can be
+    result = before.new_zeros(lead.shape)
+    result[slots - 1, places - 1, torch.arange(len(seed), device=seed.device)] = seed
+    for slot in reversed(range(1, len(result))):
+        result[slot - 1].addcmul_(result[slot], stayed[slot - 1])
+        result[slot - 1, :-1].addcmul_(result[slot, 1:], went[slot - 1, 1:])
+    return result

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, number_in_words, seeded, shown, whole_number, whole_numbers
+from clipper.arguments import as_tensor, number_in_words, seeded, shown, usable_device, whole_number, whole_numbers
 from clipper.candidates.kinds import Kind, smallest_type
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     from clipper.candidates.table import Candidates
 
+
 Result = TypeVar("Result")
+_FEW = 4
+"""Samples with fewer than so many times the wanted candidates are listed, and theirs are picked from the list."""
 
 
 def outside_inference_mode(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -224,7 +228,7 @@ class CandidateSet(ABC):
 
         Examples:
             >>> from clipper import Lattice
-            >>> from clipper.candidates.machines import SUM
+            >>> from clipper.candidates.rules import SUM
             >>> lattice = Lattice.from_rule(*SUM, targets=[8, 150], slots=[2, 30], classes=10)
             >>> lattice.draw(100).counts
             [9, 100]
@@ -309,16 +313,11 @@ def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
         )
 
 
-def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
-    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates."""
-    expected = (candidates.samples, candidates.slots, candidates.classes)
-    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided:
-        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
-    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
-        raise InputError(
-            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
-            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
-        )
+def check_log_probs(log_probs: Tensor, candidates: CandidateSet, *, any_samples: bool = False) -> None:
+    """`log_probs` must be `(n, m, c)`, floating point, on the device of the candidates; `any_samples` for any `n`."""
+    other = any_samples and isinstance(log_probs, Tensor) and log_probs.ndim
+    samples = len(log_probs) if other else candidates.samples
+    check_shape(log_probs, (samples, candidates.slots, candidates.classes))
     if log_probs.device != candidates.device:
         raise InputError(
             f"expected log_probs and candidates on one device, got {log_probs.device} and {candidates.device}; "
@@ -326,14 +325,14 @@ def check_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
         )
 
 
-def check_any_log_probs(log_probs: Tensor, candidates: CandidateSet) -> None:
-    """As `check_log_probs`, for any number of samples, `(b, m, c)`."""
-    expected = (candidates.slots, candidates.classes)
-    dense = isinstance(log_probs, Tensor) and log_probs.layout == torch.strided and log_probs.is_floating_point()
-    if not dense or log_probs.device != candidates.device or log_probs.ndim != 3 or log_probs.shape[1:] != expected:
+def check_shape(log_probs: Tensor, expected: tuple[int, int, int]) -> None:
+    """`log_probs` must be a dense tensor of floating point and of the expected shape."""
+    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided or log_probs.is_meta:
+        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
+    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
         raise InputError(
-            f"expected log_probs of shape (b, {candidates.slots}, {candidates.classes}), floating point, on "
-            f"{candidates.device}, got {shown(log_probs)}"
+            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
+            f"got {tuple(log_probs.shape)} of {log_probs.dtype}; pad unused slots and put all kinds on one label axis"
         )
 
 
@@ -383,3 +382,87 @@ def known_samples(samples: Tensor | Sequence[int] | slice, candidates: Candidate
     if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= n)):
         raise InputError(f"expected sample ids in 0 … {n - 1} as one row, got {shown(samples)}")
     return ids
+
+
+@dataclass(frozen=True, eq=False)
+class TemplateSet(CandidateSet):
+    """Samples that share one description; each has a template of it and, where it was pruned, its own labels.
+
+    Attributes:
+        template: `(n,)`: which of the described sets is each sample's.
+        kinds: the kinds of label; one, unless several classifiers are trained.
+        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+    """
+
+    PER_SAMPLE: ClassVar[tuple[str, ...]] = ("template", "allowed")
+    """The fields that have a row for each sample."""
+
+    template: Tensor
+    kinds: tuple[Kind, ...]
+    allowed: Tensor | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are, `n`."""
+        return len(self.template)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.template.device
+
+    def narrowed(self, allowed: Tensor) -> Self:
+        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        narrowed = allowed_by_slot(allowed, self)
+        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
+
+    @outside_inference_mode
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+        ids = known_samples(samples, self)
+        return self._taken(lambda rows: rows.index_select(0, ids))
+
+    def span(self, first: int, last: int) -> Self:
+        """The same for the samples `first` to `last - 1`."""
+        return self._taken(lambda rows: rows[first:last])
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on another device."""
+        device = usable_device(device)
+        return self._taken(lambda rows: rows.to(device))
+
+    @abstractmethod
+    def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`draws` candidates of each sample with replacement, repetitions dropped.
+
+        Returns:
+            `labels (rows, m)` and `sample (rows,)`, ascending.
+        """
+
+    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        if log_probs is not None:
+            return self._rows(*self._draws(per_sample, generator, log_probs))
+        few = torch.tensor([count < _FEW * per_sample for count in self.counts], device=self.device)
+        parts = []
+        if bool(few.any()):
+            ids = few.nonzero()[:, 0]
+            seed = int(torch.randint(2**62, (), generator=generator))
+            picked = self.batch(ids).to_candidates(budget=_FEW * per_sample * len(ids)).draw(per_sample, seed)
+            parts.append((picked.labels.long(), ids[picked.sample]))
+        left, draws = (~few).nonzero()[:, 0], 2 * per_sample + 8
+        while len(left):  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely
+            labels, sample = self.batch(left)._draws(draws, generator, None)
+            rank = torch.arange(len(sample), device=sample.device) - torch.searchsorted(sample, sample)
+            enough = torch.bincount(sample, minlength=len(left)) >= per_sample
+            keep = (rank < per_sample) & enough[sample]
+            parts.append((labels[keep], left[sample[keep]]))
+            left, draws = left[~enough], 2 * draws
+        labels, sample = (torch.cat(column) for column in zip(*parts, strict=True))
+        order = sample.argsort(stable=True)
+        return self._rows(labels[order], sample[order])
+
+    def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
+        """The same with what is taken of every field that has a row for each sample."""
+        found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
+        changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
+        return replace(self, **changes)

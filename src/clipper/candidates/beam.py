@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.base import check_choosable
-from clipper.candidates.checks import check_longest, domains_of_slots, targets_and_lengths
+from clipper.candidates.base import check_choosable, check_shape
+from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
-from clipper.candidates.lattices.expansion import BUDGET, accepted, stepped
-from clipper.candidates.machines import Machine
 from clipper.candidates.packed import ranked
+from clipper.candidates.rules import Machine, accepted, check_longest, domains_of_slots, stepped, targets_and_lengths
 from clipper.candidates.table import Candidates, offsets_of
 from clipper.errors import BudgetError, InputError
 
@@ -49,8 +48,15 @@ def beam_search(
         domains: the labels each slot may take, if not all of them.
         known: candidates found before, or drawn uniformly; they are kept.
 
+    Returns:
+        What was found, each candidate once.
+
+    Raises:
+        InputError: if nothing was found for a sample.
+        BudgetError: if the beam takes too much memory.
+
     Examples:
-        >>> from clipper.candidates.machines import HWF, run
+        >>> from clipper.candidates.rules import HWF, run
         >>> log_probs = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
         >>> turn = [range(9), range(9, 12)] * 2 + [range(9)]
         >>> found = beam_search(HWF, [14, 9], 5, 12, log_probs, domains=turn)
@@ -185,13 +191,7 @@ def _checked_machine(machine: Machine) -> Machine:
 
 
 def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
-    if not isinstance(log_probs, Tensor) or log_probs.layout != torch.strided or log_probs.is_meta:
-        raise InputError(f"expected log_probs as a dense tensor of shape {expected}, got {shown(log_probs)}")
-    if tuple(log_probs.shape) != expected or not log_probs.is_floating_point():
-        raise InputError(
-            f"expected log_probs of shape (samples, slots, classes) = {expected}, floating point, "
-            f"got {tuple(log_probs.shape)} of {log_probs.dtype}"
-        )
+    check_shape(log_probs, expected)
     check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
     if known is None:
         return

@@ -6,21 +6,27 @@ This file knows nothing of embeddings, graphs of neighbours or losses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_number
-from clipper.candidates.base import check_any_log_probs, check_log_probs, check_nonempty
-from clipper.candidates.formulas.compiling import Compiled
-from clipper.candidates.formulas.samples import CompiledSamples
-from clipper.candidates.formulas.searching import best, drawn, listed
-from clipper.candidates.formulas.writing import Clauses, Proposition, from_clauses, read_dimacs
+from clipper.candidates.base import (
+    TemplateSet,
+    check_log_probs,
+    check_nonempty,
+    gold_labels,
+    outside_inference_mode,
+)
+from clipper.candidates.circuits import Compiled
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
+from clipper.candidates.packed import chosen, first_of_equals, ranked
+from clipper.candidates.propositions import Clauses, Proposition, from_clauses, read_dimacs
+from clipper.candidates.rules import domains_of_slots, targets_and_lengths
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
 
@@ -30,17 +36,19 @@ _LITERAL = 10**18
 """No variable has a larger number."""
 _SAMPLES = 100_000_000
 """Samples that share a formula, at most."""
+_EXACT = 2**53
+"""Below this, whole numbers in double precision are exact."""
 
 
 @dataclass(frozen=True, eq=False)
-class Formula(CompiledSamples):
+class Formula(TemplateSet):
     """What the labels of each sample could be: whatever satisfies a formula that was compiled once (extra `circuits`).
 
     Build one with `from_propositions` or `from_cnf`. Nothing is enumerated: probabilities and their gradients, supports
     and counts come from the circuit, and restricting it to allowed labels compiles nothing anew.
 
     Examples:
-        >>> from clipper.candidates.formulas.writing import has_label
+        >>> from clipper.candidates.propositions import has_label
         >>> cat, dog = has_label(0, 1), has_label(0, 2)
         >>> formula = Formula.from_propositions([(cat | dog) >> has_label(1, 0)], slots=2, classes=3)
         >>> formula
@@ -49,9 +57,19 @@ class Formula(CompiledSamples):
         [5]
         >>> formula.support.tolist()
         [[True, True, True], [True, True, True]]
+
+    Attributes:
+        template: `(n,)`: which of the circuit's formulas is each sample's.
+        kinds: the kinds of label; one, unless several classifiers are trained.
+        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+        compiled: the circuit, shared by all samples.
+        lengths_of: `(formulas,)`: how many slots each formula is about.
     """
 
     LISTED: ClassVar[int] = 1_000_000
+
+    compiled: Compiled = field(kw_only=True)
+    lengths_of: Tensor = field(kw_only=True)
 
     @classmethod
     def from_propositions(
@@ -71,24 +89,36 @@ class Formula(CompiledSamples):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them; needed where slots are of different kinds.
             budget: size of the largest diagram to compile.
+
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if nothing satisfies a proposition, or it speaks of slots or labels that there are not.
+            BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
         budget = whole_number(budget, "budget", least=1)
         told = as_list(propositions, "propositions, one for each sample,")
         for wrong in (p for p in told if not isinstance(p, Proposition)):
             raise InputError(f"expected propositions such as has_label(0, 3) | has_label(1, 3), got {shown(wrong)}")
-        lengths = _lengths(slots, len(told))
+        _, lengths = targets_and_lengths(range(len(told)), slots)
         pairs = list(zip(told, lengths, strict=True))
         _check_size(max(lengths), classes, budget)
         distinct = list(dict.fromkeys(pairs))
-        taken = _domains(domains, max(lengths), kinds)
+        taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
+        _check_kinds(taken, kinds)
         _check(distinct, kinds)
         compiled = Compiled([p for p, _ in distinct], [taken[:length] for _, length in distinct], budget)
         place = {pair: i for i, pair in enumerate(distinct)}
         template = torch.tensor([place[pair] for pair in pairs])
         lengths_of = torch.tensor([length for _, length in distinct])
         made = cls(template, kinds, compiled=compiled, lengths_of=lengths_of)
-        _check_possible(made)
+        missing = (~made.possible()).nonzero()
+        if len(missing):
+            raise InputError(
+                f"sample {int(missing[0])}: nothing satisfies its formula; correct it, or leave the sample out"
+            )
         return made
 
     @classmethod
@@ -115,6 +145,14 @@ class Formula(CompiledSamples):
             domains: the labels each slot may take, if not all of them.
             budget: size of the largest diagram to compile.
 
+        Returns:
+            The formula of all samples.
+
+        Raises:
+            InputError: if these are no clauses, or nothing satisfies them.
+            FileError: if the file cannot be read.
+            BudgetError: if a diagram is larger than the budget.
+
         Examples:
             >>> Formula.from_cnf("p cnf 3 2\\n1 2 0\\n-2 3 0\\n").counts
             [4]
@@ -140,6 +178,95 @@ class Formula(CompiledSamples):
         one = cls.from_propositions([proposition], width, classes, domains=domains, budget=budget)
         return one.batch(torch.zeros(samples, dtype=torch.long))
 
+    @property
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+        return int(self.compiled.pairs[:, 0].max()) + 1
+
+    @property
+    def states(self) -> int:
+        """Numbers that one evaluation of the circuit holds."""
+        return self.compiled.size
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many slots each sample has, `(n,)`."""
+        return self.lengths_of[self.template]
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell these candidates from others."""
+        return self.template, self.support, self.log_counts
+
+    @cached_property
+    @outside_inference_mode
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+        slot, label = self.compiled.pairs.to(self.device).unbind(1)
+        of_slot = torch.zeros(self.slots, dtype=torch.long, device=self.device)
+        of_slot[slot] = kind_of_label(label, self.kinds)
+        used = torch.arange(self.slots, device=self.device) < self.lengths[:, None]
+        return torch.where(used, of_slot, -1)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many candidates each sample has, exactly, however many."""
+        with torch.no_grad():
+            about = self.compiled.evaluate(self.mask.double(), self.template, "real")
+        words = zip(about.tolist(), self.template.tolist(), strict=True)
+        few = [value < _EXACT for value in about.tolist()]
+        return [
+            round(value) if few[i] else self.compiled.count(template, None if self.allowed is None else self.mask[i])
+            for i, (value, template) in enumerate(words)
+        ]
+
+    @cached_property
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+        return self.compiled.support(self.mask, self.template).flatten(0, 1)
+
+    def log_probability(self, log_probs: Tensor) -> Tensor:
+        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
+
+        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where every candidate is ruled out.
+        """
+        check_log_probs(log_probs, self)
+        logs = torch.where(self.mask, log_probs.double(), -torch.inf)
+        return self.compiled.evaluate(logs, self.template, "log").to(log_probs.dtype)
+
+    def marginals(self, log_probs: Tensor) -> Tensor:
+        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
+        check_log_probs(log_probs, self)
+        with torch.inference_mode(False), torch.enable_grad():  # whoever prunes may be in inference mode
+            own = replace(self, template=self.template.clone(), allowed=self.mask.clone())
+            logs = log_probs.detach().clone().double().requires_grad_()
+            total = own.log_probability(logs)
+            return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        gold = gold_labels(gold, self)
+        unused = self.kind < 0
+        inside = unused | ((gold >= 0) & (gold < self.classes))
+        just = torch.nn.functional.one_hot(gold.clamp(0, self.classes - 1), self.classes).bool()
+        return inside.all(1) & self.narrowed((just | unused[..., None]).flatten(0, 1)).possible()
+
+    def possible(self) -> Tensor:
+        """Whether each sample has a candidate, `(n,)` bool."""
+        with torch.no_grad():
+            return self.log_counts > -torch.inf
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same formula on another device."""
+        return replace(super().to(device), lengths_of=self.lengths_of.to(device))
+
+    @cached_property
+    @outside_inference_mode
+    def mask(self) -> Tensor:
+        """The labels that each slot may take, `(n, m, c)` bool."""
+        whole = torch.ones(self.samples, self.slots, self.classes, dtype=torch.bool, device=self.device)
+        return whole if self.allowed is None else self.allowed
+
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """The probability of each of the samples' formulas under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
 
@@ -147,7 +274,7 @@ class Formula(CompiledSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         values = self.compiled.values(log_probs.double(), "log").exp()
         return values.index_select(1, self.template).to(log_probs.dtype)
 
@@ -158,14 +285,64 @@ class Formula(CompiledSamples):
         return self.compiled.entropy(logs, self.template).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        return self._rows(*best(self, log_probs, k))
+        """By splitting what is left around each candidate found.
 
-    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
+        What is left of a sample is kept as disjoint restrictions. The best of all their best candidates is the next
+        one; its restriction is split, slot by slot, into those that differ from it first in this slot.
+        """
+        logs = ranked(log_probs)
+        sample = torch.arange(self.samples, device=self.device)
+        allowed, found = self.mask, []
+        for _ in range(k):
+            part = self.batch(sample).narrowed(allowed.flatten(0, 1))
+            used = part.kind >= 0
+            weights = torch.where(used[..., None], logs[sample], 0)
+            value, labels = part.compiled.best(torch.where(part.mask, weights, -torch.inf), part.template)
+            winner = _first_of_largest(value, sample, self.samples)
+            taken = winner[value[winner] > -torch.inf]
+            if not len(taken):
+                break
+            found.append((labels[taken], sample[taken]))
+            rest = value > -torch.inf  # a restriction without a candidate is done with
+            rest[taken] = False
+            parts, owner = _split(allowed[taken], labels[taken], used[taken])
+            allowed, sample = torch.cat([allowed[rest], parts]), torch.cat([sample[rest], sample[taken][owner]])
+        labels = torch.cat([labels for labels, _ in found] or [allowed.new_zeros(0, self.slots).long()])
+        owner = torch.cat([owner for _, owner in found] or [sample[:0]])
+        order = owner.argsort(stable=True)
+        return self._rows(labels[order], owner[order])
+
+    def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Slot by slot, from what the labels before leave."""
         check_nonempty(self.possible().long())
-        return self._rows(*drawn(self, per_sample, generator, log_probs))
+        logs = (self.zeros() if log_probs is None else log_probs).double()
+        ruled_out = self.log_probability(logs) == -torch.inf  # nothing to go by: each candidate is as good
+        sample = torch.arange(self.samples, device=self.device).repeat_interleave(draws)
+        own, weights = self.batch(sample), logs.masked_fill(ruled_out[:, None, None], 0)[sample]
+        allowed = own.mask.clone()
+        for slot in range(self.slots):
+            share = own.narrowed(allowed.flatten(0, 1)).marginals(weights)[:, slot]  # (rows, c)
+            noise = torch.rand(len(sample), generator=generator, dtype=torch.float64).to(share.device)
+            label = torch.nn.functional.one_hot(chosen(share, noise), self.classes).bool()
+            allowed[:, slot] = torch.where(own.kind[:, slot, None] >= 0, label, allowed[:, slot])
+        labels = allowed.long().argmax(2)
+        keep = first_of_equals(labels, sample)
+        return labels[keep], sample[keep]
 
     def _all(self) -> Candidates:
-        return self._rows(*listed(self))
+        """Label by label, in lexicographic order."""
+        sample = torch.arange(self.samples, device=self.device)
+        allowed = self.mask  # (rows, m, c)
+        for slot in range(self.slots):
+            used = (self.kind[sample, slot] >= 0)[:, None]
+            could = self.batch(sample).narrowed(allowed.flatten(0, 1)).support.view(allowed.shape)[:, slot]
+            first = torch.zeros_like(could)
+            first[:, 0] = True
+            row, label = torch.where(used, could, first).nonzero(as_tuple=True)  # an unused slot is left as it is
+            sample, allowed = sample[row], allowed[row]
+            only = torch.nn.functional.one_hot(label, self.classes).bool()
+            allowed[:, slot] = torch.where(used[row], only, allowed[:, slot])
+        return self._rows(allowed.long().argmax(2), sample)
 
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """Candidates from `labels (rows, m)` and `sample (rows,)`, ascending."""
@@ -180,18 +357,6 @@ class Formula(CompiledSamples):
         )
 
 
-def _lengths(slots: Any, samples: int) -> list[int]:
-    """How many slots each sample has."""
-    if not samples:
-        raise InputError("expected at least one proposition, got none")
-    if isinstance(slots, Sequence | np.ndarray) or (isinstance(slots, Tensor) and slots.ndim):
-        lengths = [whole_number(length, "slots", least=1) for length in as_list(slots, "slots")]
-        if len(lengths) != samples:
-            raise InputError(f"expected slots of each of {samples} samples, got {len(lengths)}")
-        return lengths
-    return [whole_number(slots, "slots", least=1)] * samples
-
-
 def _check_size(slots: int, classes: Classes, budget: Any) -> None:
     size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
     if size > most:
@@ -201,23 +366,14 @@ def _check_size(slots: int, classes: Classes, budget: Any) -> None:
         )
 
 
-def _domains(domains: Any, slots: int, kinds: tuple[Kind, ...]) -> list[list[int]]:
-    """The labels that each slot may take: some, all of one kind."""
-    if domains is None:
-        taken = [list(range(kinds[-1].stop))] * slots
-    else:
-        taken = [
-            [whole_number(v, "a label in domains=", 0, kinds[-1].stop - 1) for v in as_list(own, "a slot's domain")]
-            for own in as_list(domains, "domains")
-        ]
-    if len(taken) < slots:
-        raise InputError(f"expected domains of {slots} slots, got {len(taken)}")
-    for slot, domain in enumerate(taken):
-        if not domain or len({int(k) for k in kind_of_label(torch.tensor(domain), kinds)}) > 1:
+def _check_kinds(domains: Sequence[Sequence[int]], kinds: tuple[Kind, ...]) -> None:
+    """The labels of a slot must be of one kind."""
+    for slot, domain in enumerate(domains):
+        first, last = kind_of_label(torch.tensor([domain[0], domain[-1]]), kinds).tolist()
+        if first != last:
             raise InputError(
                 f"expected labels of one kind in slot {slot}; narrow it with domains=, got {shown(domain)}"
             )
-    return taken
 
 
 def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...]) -> None:
@@ -250,9 +406,27 @@ def _variables(variables: Any) -> list[tuple[int, int]]:
     return [(whole_number(s, "a slot", least=0), whole_number(v, "a label", least=0)) for s, v in pairs]
 
 
-def _check_possible(formula: Formula) -> None:
-    missing = (~formula.possible()).nonzero()
-    if len(missing):
-        raise InputError(
-            f"sample {int(missing[0])}: nothing satisfies its formula; correct it, or leave the sample out"
-        )
+def _first_of_largest(value: Tensor, sample: Tensor, samples: int) -> Tensor:
+    """For each sample that occurs, the row with the largest value."""
+    order = value.argsort(descending=True, stable=True)
+    order = order[sample[order].argsort(stable=True)]
+    first = torch.searchsorted(sample[order], torch.arange(samples, device=sample.device))
+    winner: Tensor = torch.unique(order[first[first < len(order)]])
+    return winner
+
+
+def _split(allowed: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    """What is left of each restriction without its best candidate: `(parts, m, c)`, and the row that each is of.
+
+    Args:
+        allowed: the restrictions, `(rows, m, c)` bool.
+        labels: their best candidates, `(rows, m)`.
+        used: which slots count, `(rows, m)` bool: a part for each.
+    """
+    _, slots, classes = allowed.shape
+    just = torch.nn.functional.one_hot(labels, classes).bool()
+    before = torch.ones(slots, slots, dtype=torch.bool, device=labels.device).tril(-1)[..., None]  # (part, slot, 1)
+    at = torch.eye(slots, dtype=torch.bool, device=labels.device)[..., None]
+    whole, just = allowed[:, None], just[:, None]
+    parts = torch.where(before, just, torch.where(at, whole & ~just, whole))
+    return parts[used], used.nonzero()[:, 0]

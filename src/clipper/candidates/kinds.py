@@ -18,14 +18,17 @@ MOST_CLASSES = 2**24
 
 @dataclass(frozen=True)
 class Kind:
-    """One classifier's labels: the half-open range `start … stop` of the label axis."""
+    """One classifier's labels: the half-open range `start … stop` of the label axis.
+
+    Attributes:
+        name: what the classifier predicts, `"name"` or `"rel"` say.
+        start: its first label.
+        stop: one past its last label.
+    """
 
     name: str
-    """What the classifier predicts, `"name"` or `"rel"` say."""
     start: int
-    """Its first label."""
     stop: int
-    """One past its last label."""
 
 
 def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:

@@ -5,32 +5,45 @@ This file knows nothing of embeddings, graphs of neighbours or losses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import shown
-from clipper.candidates.base import check_any_log_probs, check_log_probs, outside_inference_mode
+from clipper.candidates.base import (
+    TemplateSet,
+    check_log_probs,
+    gold_labels,
+    outside_inference_mode,
+)
+from clipper.candidates.graph_building import BUDGET, condensed, graph_of, kind_of_slots, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.lattices.best import best
-from clipper.candidates.lattices.building import graph_of, kind_of_slots
-from clipper.candidates.lattices.condensing import condensed, templates_of
-from clipper.candidates.lattices.draws import by_weight, uniform
-from clipper.candidates.lattices.expansion import BUDGET, Accept, Step
-from clipper.candidates.lattices.logarithms import log_entropy
-from clipper.candidates.lattices.rows import listed
-from clipper.candidates.lattices.samples import GraphSamples
-from clipper.candidates.lattices.sums import log_probability, masked, output_probabilities
+from clipper.candidates.lattice_rows import best, drawn, followed, listed
+from clipper.candidates.lattice_sums import log_entropy, log_probability, masked, output_probabilities
 from clipper.candidates.packed import ranked
+from clipper.candidates.rules import Accept, Machine, Step
+from clipper.candidates.state_graph import (
+    StateGraph,
+    count_ways,
+    integers_of,
+    only,
+    supported_labels,
+    viable,
+    words_for,
+)
 from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
+_LARGE = 1 << 14
+"""Arcs in a slot from which on a batch gets a graph of its own: to find its part costs less than to walk the rest."""
+
 
 @dataclass(frozen=True, eq=False)
-class Lattice(GraphSamples):
+class Lattice(TemplateSet):
     """What the labels of each sample could be, for rules that read one label after the other.
 
     Build one with `from_rule`. Nothing is enumerated: counts, probabilities, the best candidates and random ones are
@@ -45,9 +58,17 @@ class Lattice(GraphSamples):
         ([9, 3], 39)
         >>> lattice.batch([0]).top_k(torch.randn(1, 40, 10), k=3)
         Candidates(1 samples, 3 candidates, 40 slots, 10 classes)
+
+    Attributes:
+        template: `(n,)`: which target and length of the graph's is each sample's.
+        kinds: the kinds of label; one, unless several classifiers are trained.
+        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+        graph: the states of the rule, shared by all samples.
     """
 
     LISTED: ClassVar[int] = 20_000_000
+
+    graph: StateGraph = field(kw_only=True)
 
     @classmethod
     @outside_inference_mode
@@ -74,11 +95,18 @@ class Lattice(GraphSamples):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: arcs to follow at most; equal states are followed once.
+
+        Returns:
+            The lattice of all samples.
+
+        Raises:
+            InputError: if nothing gives a sample's target, or `step` or `accept` fails.
+            BudgetError: if the machine has more arcs than the budget.
         """
         kinds = kinds_of(classes)
         if isinstance(start, Tensor) or not isinstance(start, Hashable):
             raise InputError(f"expected a hashable start state, and no tensor, got {shown(start)}")
-        graph, template = graph_of(start, step, accept, targets, slots, kinds, domains, budget)
+        graph, template = graph_of(Machine(start, step, accept), targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)
 
@@ -89,6 +117,9 @@ class Lattice(GraphSamples):
 
         For rules that nobody wrote as a state machine. Samples may list the same candidates, in the same order, as
         they do where they have the same target; other samples must not share any. Targets are numbers from 0 on.
+
+        Raises:
+            InputError: if a candidate comes twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
@@ -109,6 +140,99 @@ class Lattice(GraphSamples):
         return cls(template, candidates.kinds, graph=graph)
 
     @property
+    def slots(self) -> int:
+        """How many slots the longest sample has, `m`."""
+        return self.graph.slots
+
+    @property
+    def contents(self) -> tuple[Tensor, ...]:
+        """The tensors that tell this lattice from others."""
+        layers = [layer.next for layer in self.graph.layers]
+        return self.template, *layers, *self.graph.ends, *(() if self.allowed is None else (self.allowed,))
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many slots each sample has, `(n,)`."""
+        return self.graph.lengths[self.template]
+
+    @property
+    def targets(self) -> list[Hashable]:
+        """What the rule gives for each sample."""
+        return [self.graph.targets[i] for i in self.template.tolist()]
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many candidates each sample has, exactly, however many."""
+        if self.allowed is None:
+            return integers_of(self.graph.counts[self.template])
+        return integers_of(self._by_piece(count_ways, each=words_for(self.graph)))
+
+    @cached_property
+    @outside_inference_mode
+    def support(self) -> Tensor:
+        """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
+        if self.allowed is None:
+            return self.graph.support.index_select(0, self.template).flatten(0, 1)
+        return self._by_piece(supported_labels).flatten(0, 1)
+
+    @cached_property
+    @outside_inference_mode
+    def kind(self) -> Tensor:
+        """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
+        return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
+
+    def contains(self, gold: Tensor) -> Tensor:
+        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        gold = gold_labels(gold, self)
+        inside = followed(self.graph, self.template, gold)
+        if self.allowed is None:
+            return inside
+        taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
+        return inside & (taken | (self.kind < 0)).all(1)
+
+    def possible(self) -> Tensor:
+        """Whether each sample has a candidate, `(n,)` bool."""
+        return self._by_piece(lambda *part: viable(*part)[0][0])
+
+    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
+        """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+        return super().batch(samples)._trimmed()
+
+    def _trimmed(self) -> Self:
+        """The same samples, on the part of a large graph that leads to their targets."""
+        if self.graph.widest < _LARGE or self.graph.ragged:
+            return self
+        wanted, template = torch.unique(self.template, return_inverse=True)
+        if 2 * len(wanted) > len(self.graph.targets):
+            return self
+        return replace(self, graph=only(self.graph, wanted), template=template)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same lattice on another device."""
+        return replace(super().to(device), graph=self.graph.to(device))
+
+    @cached_property
+    @outside_inference_mode
+    def _mask(self) -> Tensor | None:
+        """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
+        if not self.graph.ragged:
+            return self.allowed
+        used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
+        return used.expand(-1, -1, self.classes) if self.allowed is None else used & self.allowed
+
+    @property
+    def _columns(self) -> Tensor:
+        """As `_mask`, `(m, c, n)`."""
+        if self._mask is not None:
+            return self._mask.permute(1, 2, 0)
+        return torch.ones(self.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
+
+    def _by_piece(self, ask: Callable[[StateGraph, Tensor, Tensor], Tensor], each: int = 1) -> Tensor:
+        """What `ask` gives for graph, template and columns, some samples at a time, so that memory stays bounded."""
+        columns, pieces = self._columns, self.graph.pieces(self.samples, each)
+        return torch.cat([ask(self.graph, self.template[part], columns[..., part]) for part in pieces])
+
+    @property
     def states(self) -> int:
         """How many states the rule has."""
         return self.graph.states
@@ -122,11 +246,10 @@ class Lattice(GraphSamples):
         check_log_probs(log_probs, self)
         if not self.samples:
             return log_probs.sum((1, 2))
-        pieces = self._pieces()
+        pieces = self.graph.pieces(self.samples)
         if len(pieces) == 1:
             return log_probability(self.graph, self.template, log_probs, self._mask)
-        parts = [self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces]
-        return torch.cat(parts)
+        return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """The probability of each of this lattice's targets under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
@@ -135,7 +258,7 @@ class Lattice(GraphSamples):
         """
         if self.allowed is not None:
             raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        check_any_log_probs(log_probs, self)
+        check_log_probs(log_probs, self, any_samples=True)
         parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
         return torch.cat(parts).index_select(1, self.template)
 
@@ -143,33 +266,28 @@ class Lattice(GraphSamples):
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
         logs = masked(self._inward(log_probs), self._mask)
-        parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self._pieces()]
+        parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self.graph.pieces(self.samples)]
         return torch.cat(parts).to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         logs = masked(ranked(self._inward(log_probs)), self._mask)
-        pieces = self.graph.pieces(self.samples, each=k)
-        parts = [best(self.graph, self.template[part], logs[part], k) for part in pieces]
-        widest = max(found.shape[1] for _, found in parts)
-        padded = [(_padded(labels, widest), _padded(found, widest)) for labels, found in parts]
-        labels, found = (torch.cat(column) for column in zip(*padded, strict=True))
-        sample = found.nonzero()[:, 0]
-        return self._rows(self.outward(labels[found], sample), sample)
+        rows, owner = [], []
+        for part in self.graph.pieces(self.samples, each=k):
+            labels, found = best(self.graph, self.template[part], logs[part], k)
+            rows.append(labels[found])
+            owner.append(part.start + found.nonzero()[:, 0])
+        return self._rows(self.outward(torch.cat(rows), torch.cat(owner)), torch.cat(owner))
 
-    def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
-        if log_probs is None:
-            labels, sample = uniform(self, per_sample, generator)
-        else:
-            labels, sample = by_weight(self, per_sample, generator, log_probs)
-        order = sample.argsort(stable=True)
-        return self._rows(labels[order], sample[order])
+    def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
+        return drawn(self, draws, generator, log_probs)
 
     def _all(self) -> Candidates:
-        columns = self._columns
-        parts = [listed(self.graph, self.template[part], columns[..., part]) for part in self._pieces()]
-        counts = torch.cat([torch.bincount(sample, minlength=1) for _, sample in parts])
-        sample = torch.arange(self.samples, device=self.device).repeat_interleave(counts)
-        return self._rows(self.outward(torch.cat([labels for labels, _ in parts]), sample), sample)
+        columns, rows, owner = self._columns, [], []
+        for part in self.graph.pieces(self.samples):
+            labels, sample = listed(self.graph, self.template[part], columns[..., part])
+            rows.append(labels)
+            owner.append(part.start + sample)
+        return self._rows(self.outward(torch.cat(rows), torch.cat(owner)), torch.cat(owner))
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
@@ -194,8 +312,3 @@ class Lattice(GraphSamples):
             f"{type(self).__name__}({self.samples:,} samples, {self.slots} slots, {self.classes} classes, "
             f"{self.graph.states:,} states)"
         )
-
-
-def _padded(values: Tensor, width: int) -> Tensor:
-    missing = width - values.shape[1]
-    return torch.nn.functional.pad(values, (0, missing) if values.ndim == 2 else (0, 0, 0, missing))

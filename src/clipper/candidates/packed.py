@@ -70,15 +70,13 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
     """
     left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
-    row = torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
-    start = candidates.offsets[:-1].view(-1, *[1] * (left.ndim - 1))
+    before = -torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
     rows, found = [], []
     for rank in range(min(k, candidates.most)):
-        peak = segment_max(left, candidates)[candidates.sample]  # (Ω, …)
-        open_ = left == peak if rank == 0 else (left == peak) & (left != -torch.inf)
-        first = -segment_max(torch.where(open_, -row, -len(left)), candidates)  # (n, …)
-        found.append(first < len(left))
-        rows.append(torch.where(found[-1], first, start))  # a sample without a further row points at its first
+        peak = segment_max(left, candidates)  # (n, …)
+        best = left == peak.index_select(0, candidates.sample)  # (Ω, …)
+        rows.append(-segment_max(torch.where(best, before, -len(left)), candidates))
+        found.append(peak > -torch.inf if rank else torch.ones_like(peak, dtype=torch.bool))
         left.scatter_(0, rows[-1], -torch.inf)
     return torch.stack(rows), torch.stack(found)
 
@@ -102,6 +100,25 @@ def ranked(log_probs: Tensor) -> Tensor:
     lowest = torch.finfo(torch.float64).min / (2 * slots)  # all slots together are still finite
     logs = log_probs.detach().double()
     return torch.where(logs == -torch.inf, lowest, logs.clamp(min=lowest / (2 * slots)))
+
+
+def chosen(share: Tensor, noise: Tensor) -> Tensor:
+    """The place at which each row's running sum passes the `noise (d,)` in 0 … 1, `(d,)`."""
+    steps = share.cumsum(1)
+    below = (steps <= noise[:, None] * steps[:, -1:]).sum(1)
+    last = share.shape[1] - 1 - (share > 0).flip(1).long().argmax(1)  # rounding must not choose what weighs nothing
+    return torch.minimum(below, last)
+
+
+def first_of_equals(labels: Tensor, sample: Tensor) -> Tensor:
+    """The rows that are not drawn again, as ascending row numbers; two rows are taken as equal if their codes are."""
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randint(-(2**62), 2**62, (labels.shape[1] + 1,), generator=generator) * 2 + 1
+    codes = (torch.cat([labels, sample[:, None]], dim=1) * factor.to(labels.device)).sum(1)  # modulo 2^64
+    _, group = torch.unique(codes, return_inverse=True)
+    row = torch.arange(len(codes), device=codes.device)
+    first = torch.full_like(row, len(row)).scatter_reduce_(0, group, row, "amin")
+    return first[first < len(row)].sort().values
 
 
 def _at_least_single(values: Tensor) -> Tensor:

@@ -5,10 +5,15 @@ This file knows nothing of networks; clingo runs in a process of its own.
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +22,375 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_number
+from clipper.candidates import clingo_worker
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.kinds import Kind, kinds_of, sizes_of
-from clipper.candidates.programs.running import LONGEST, Answers, answers
-from clipper.candidates.programs.wording import PREDICATE, Sentence, readable, readable_slots, term
-from clipper.candidates.programs.writing import Labels, Shape, shapes_of
 from clipper.candidates.table import Candidates
-from clipper.errors import InputError
+from clipper.errors import BudgetError, InputError, SolverError, require
+from clipper.files import read_text
 
+PREDICATE = re.compile(r"_*[a-z][A-Za-z0-9_']*")
+"""A predicate or a constant."""
+_SLOT = re.compile(rf"\s*({PREDICATE.pattern})\s*\((.*)\)\s*", re.DOTALL)
+_PART = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
+_APART = re.compile(r'"(?:\\.|[^"\\])*"|%\*.*?\*%|%[^\n]*', re.DOTALL)
+"""Strings and comments, in which words mean nothing."""
 TIME_LIMIT = 60.0
 """Seconds that a theory may take by default."""
+MEMORY = 4_000_000_000
+"""Bytes that clingo may take."""
+LONGEST = 1e9
+"""Seconds past which a time limit is none."""
+_TOLD = 20
+"""Messages of clingo's that are passed on."""
+_LARGE = re.compile(r"(?<![\w'])\d{10,}")
+_LARGEST = 2**31 - 1
+"""clingo's numbers have 32 bits; it cuts larger ones without a word."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is known of one sample: a sentence that its labels satisfy, given facts of its own.
+
+    Examples:
+        >>> Sentence("name(o1, animal), rel(on, o1, O2), not name(O2, dog)", slots=["name(o1, _)", "rel(_, o1, o2)"])
+        Sentence(text='name(o1, animal), rel(on, o1, O2), not name(O2, dog)', facts='', slots=('name(o1, _)', 'rel(_, o1, o2)'))
+
+    Attributes:
+        text: the body of a rule in clingo's language; free variables are existential, "not" negates.
+        facts: facts, or rules, that hold for this sample only.
+        slots: the label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share.
+    """  # noqa: E501
+
+    text: str
+    facts: str = ""
+    slots: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        readable(self.text, "a sentence")
+        readable(self.facts, "the facts of a sentence")
+        object.__setattr__(self, "slots", readable_slots(self.slots))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A label atom whose label is open.
+
+    Attributes:
+        kind: the predicate, which is also the kind of label.
+        before: the arguments before the label, with their commas.
+        after: those after it.
+    """
+
+    kind: str
+    before: str
+    after: str
+
+    def atom(self, label: str) -> str:
+        """The atom with a label.
+
+        Examples:
+            >>> slot_of("rel(_, o1, o2)").atom("on")
+            'rel(on,o1,o2)'
+        """
+        return f"{self.kind}({self.before}{label}{self.after})"
+
+
+def readable(text: Any, what: str, *, includes: bool = False) -> str:
+    """A text that clingo reads as it stands; it may include files if `includes`."""
+    if not isinstance(text, str):
+        raise InputError(f"expected {what} as text in clingo's language, got {shown(text)}")
+    _check_letters(text, what)
+    bare = _APART.sub(" ", text)
+    if "#include" in bare and not includes:
+        raise InputError(f"{what} includes a file; only a theory that lies in a file itself can, pass it as a Path")
+    large = next((number for number in _LARGE.findall(bare) if int(number[:20]) > _LARGEST), None)
+    if large is not None:
+        raise InputError(
+            f"expected numbers up to {_LARGEST:,} in {what}, clingo knows no larger ones, got {large[:40]}"
+        )
+    return text
+
+
+def _check_letters(text: str, what: str) -> None:
+    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
+        raise InputError(f"expected {what} in plain Unicode, got a NUL or half of a surrogate pair in {shown(text)}")
+
+
+def readable_slots(slots: Any) -> tuple[str, ...]:
+    """Texts, one for each slot."""
+    return tuple(readable(slot, "a slot") for slot in as_list(slots, 'slots such as ["name(o1, _)"]'))
+
+
+def slot_of(text: str) -> Slot:
+    """Read a slot such as "name(o1, _)": an atom with exactly one open argument.
+
+    Examples:
+        >>> slot_of('said("a, b", f(x, y), _)')
+        Slot(kind='said', before='"a, b",f(x, y),', after='')
+    """
+    match = _SLOT.fullmatch(text)
+    arguments = _arguments(match[2]) if match else []
+    if not match or arguments.count("_") != 1:
+        raise InputError(
+            f'expected a slot as a label atom with one open argument, such as "name(o1, _)" or "rel(_, o1, o2)", '
+            f"got {shown(text)}"
+        )
+    place = arguments.index("_")
+    before, after = arguments[:place], arguments[place + 1 :]
+    return Slot(match[1], "".join(f"{part}," for part in before), "".join(f",{part}" for part in after))
+
+
+def _arguments(text: str) -> list[str]:
+    """What stands between commas that are neither in a string nor in brackets."""
+    found, depth = [""], 0
+    for part in _PART.findall(text):
+        depth += (part == "(") - (part == ")")
+        if part == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += part
+    return [argument.strip() for argument in found]
+
+
+def term(value: str | int) -> str:
+    """A label as clingo writes it: numbers and constants as they are, other text in quotes.
+
+    Examples:
+        >>> [term(7), term("dog"), term("in front of")]
+        ['7', 'dog', '"in front of"']
+    """
+    if not isinstance(value, str):
+        return str(whole_number(value, "a label that is no text", -_LARGEST, _LARGEST))
+    _check_letters(value, "a label")
+    if PREDICATE.fullmatch(value) and value != "not":
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+Labels = Mapping[str, Sequence[str | int]]
+
+
+@dataclass(eq=False)
+class Shape:
+    """Samples with the same slots and facts: they are grounded together.
+
+    Attributes:
+        sentences: the distinct ones.
+        samples: the first sample of each sentence.
+    """
+
+    slots: tuple[str, ...]
+    facts: str
+    sentences: list[str] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+
+    def job(self, labels: Labels, kinds: tuple[Kind, ...]) -> dict[str, Any]:
+        """The shape as the worker reads it: the first label of each slot and the atoms of all, facts and sentences."""
+        start = {kind.name: kind.start for kind in kinds}
+        slots = [
+            {"start": start[slot.kind], "atoms": [slot.atom(term(label)) for label in labels[slot.kind]]}
+            for slot in map(slot_of, self.slots)
+        ]
+        return {"slots": slots, "facts": self.facts, "sentences": self.sentences}
+
+    def where(self, line: int) -> str | None:
+        """What stands in a line of the worker's text, counted from 1: slots, facts, sentences; None past these."""
+        place = line - 1 - len(self.slots)
+        if place < 0:
+            return f"slot {self.slots[line - 1]!r} of sample {self.samples[0]}"
+        if place == 0:
+            return f"the facts of sample {self.samples[0]}"
+        return self.name(place - 1) if place <= len(self.sentences) else None
+
+    def name(self, sentence: int) -> str:
+        """What to call a sentence."""
+        return f"sample {self.samples[sentence]}, {shown(self.sentences[sentence])}"
+
+
+def shapes_of(samples: Any, slots: Sequence[str], labels: Labels) -> tuple[list[Shape], list[tuple[int, int]]]:
+    """The distinct shapes, and for each sample its shape and the place of its sentence there."""
+    shapes: dict[tuple[tuple[str, ...], str], tuple[int, Shape]] = {}
+    known: dict[tuple[int, str], int] = {}
+    places = []
+    for i, sample in enumerate(as_list(samples, "samples, a sentence each,")):
+        if not isinstance(sample, Sentence | str):
+            raise InputError(f"expected sample {i} as a Sentence or its text, got {shown(sample)}")
+        sentence = sample if isinstance(sample, Sentence) else Sentence(readable(sample, f"the sentence of sample {i}"))
+        own = tuple(sentence.slots) or tuple(slots)
+        key = own, sentence.facts
+        if key not in shapes:
+            _check_slots(own, labels, i)
+            shapes[key] = len(shapes), Shape(*key)
+        number, shape = shapes[key]
+        body = sentence.text.strip()
+        if (number, body) not in known:
+            known[number, body] = len(shape.sentences)
+            shape.sentences.append(body)
+            shape.samples.append(i)
+        places.append((number, known[number, body]))
+    if not places:
+        raise InputError("expected at least one sample, got none")
+    return [shape for _, shape in shapes.values()], places
+
+
+def _check_slots(slots: tuple[str, ...], labels: Labels, sample: int) -> None:
+    if not slots:
+        raise InputError(
+            f'sample {sample} has no slots; give it some, Sentence(…, slots=["name(o1, _)"]), or slots= for all samples'
+        )
+    read = [slot_of(text) for text in slots]
+    for text, slot in zip(slots, read, strict=True):
+        if slot.kind not in labels:
+            raise InputError(
+                f"slot {text!r} of sample {sample} is no label atom: the labels are of {', '.join(map(repr, labels))}; "
+                f"add labels={{{slot.kind!r}: […]}} or correct the slot"
+            )
+    if len(set(read)) < len(read):
+        raise InputError(f"expected different slots, got one twice in sample {sample}: {', '.join(slots)}")
+
+
+Answers = dict[tuple[int, int], np.ndarray]
+"""By shape and sentence: `(rows, slots)`, at least one row each."""
+
+
+def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
+    """Run the job; errors of the theory are told with clingo's own line and message."""
+    require("clingo", extra="logic")
+    with tempfile.TemporaryDirectory() as folder:
+        path, inside = _file_of(theory, Path(folder).resolve())
+        job = {**job, "theory": str(path), "folder": inside, "memory": MEMORY}
+        done, late = _run(json.dumps(job), time_limit)
+        frames = list(_frames(done.stdout, cut=late or done.returncode != 0))
+        notes: dict[int, str] = {}
+        for frame, _ in frames:
+            shape = shapes[frame["group"]]
+            if "refused" in frame:
+                raise InputError(_refusal(frame, shape, path, theory))
+            if frame.get("messages"):
+                notes[frame["group"]] = _explained(frame["messages"], shape, path, theory)
+            _check(frame, shape, notes.get(frame["group"], ""))
+        if late:
+            raise BudgetError(_too_late(frames, shapes, time_limit))
+        if done.returncode:
+            last = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+            raise SolverError(f"clingo's process ended with exit code {done.returncode} and without an answer: {last}")
+    found = [(frame, codes, shapes[frame["group"]]) for frame, codes in frames if "rows" in frame]
+    return {(frame["group"], frame["sentence"]): _rows(frame, codes, shape, job) for frame, codes, shape in found}
+
+
+def _rows(frame: dict[str, Any], codes: np.ndarray, shape: Shape, job: dict[str, Any]) -> np.ndarray:
+    """The labels in an answer, `(rows, slots)`, or for "brave" slot and label, `(rows, 2)`."""
+    brave, slots = job["mode"] == "brave", len(shape.slots)
+    slot, label = np.divmod(codes.reshape(-1, 1 if brave else slots), job["classes"])
+    if not brave and (slot != np.arange(slots)).any():
+        raise SolverError(f"{shape.name(frame['sentence'])}: clingo's answer is not one label per slot")
+    return np.concatenate([slot, label], 1) if brave else label
+
+
+def _file_of(theory: str | Path, folder: Path) -> tuple[Path, str | None]:
+    """The file of a theory, and the folder whose files it may include."""
+    if isinstance(theory, Path):
+        readable(read_text(theory, "the theory"), f"the theory {theory}", includes=True)
+        path = theory.resolve()
+        return path, str(path.parent)
+    path = folder / "theory.lp"
+    path.write_text(theory, encoding="utf-8", newline="\n")
+    return path, None
+
+
+def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes], bool]:
+    command = [sys.executable, clingo_worker.__file__]
+    limit = None if time_limit > LONGEST else time_limit
+    try:
+        return subprocess.run(command, input=job.encode(), capture_output=True, timeout=limit, check=False), False
+    except subprocess.TimeoutExpired as error:  # by now it is killed; what it had said counts
+        return subprocess.CompletedProcess(command, -1, error.stdout or b"", error.stderr or b""), True
+
+
+def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The worker's answers; what a killed worker left half-written is passed over if the output may be `cut`."""
+    place = 0
+    while place < len(output):
+        begin = place + clingo_worker.HEAD.size
+        words, codes = clingo_worker.HEAD.unpack_from(output, place) if begin <= len(output) else (len(output), 0)
+        place = begin + words + codes
+        if place > len(output) or codes % 4:
+            if cut:
+                return
+            raise SolverError("clingo's process sent an answer of another length than it said")
+        yield json.loads(output[begin : begin + words]), np.frombuffer(output, np.int32, codes // 4, begin + words)
+
+
+def _refusal(frame: dict[str, Any], shape: Shape, path: Path, theory: str | Path) -> str:
+    if frame["line"]:
+        return f"{shape.where(frame['line']) or 'the program'}: {frame['refused']}"
+    own = str(theory) if isinstance(theory, Path) else "theory"
+    reason = frame["refused"].replace(str(path), own)
+    return reason if reason.startswith(own) else f"{own}: {reason}"
+
+
+def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
+    """Raise the error that an answer amounts to; `notes` is what clingo had to say of the shape."""
+    if frame.get("full"):
+        raise BudgetError(
+            f"grounding the theory for sample {shape.samples[0]} took more than {MEMORY / 1e9:.0f} GB of memory; bind "
+            "the variables of its rules more narrowly"
+        )
+    if "error" in frame:
+        raise InputError(notes or frame["error"])
+    labels = "|".join({slot_of(slot).kind for slot in shape.slots})
+    unknown = re.search(rf"[^;]*does not occur in any rule head:\s*({labels})\([^;]*", notes)
+    if unknown and frame.get("grounded"):
+        raise InputError(f"an unknown label: {unknown[0].strip()}; correct it, or add it to labels=")
+    if "sentence" not in frame:
+        return
+    whose = shape.name(frame["sentence"])
+    if frame.get("more"):
+        raise BudgetError(
+            f"{whose}: its candidates pass the budget. Raise budget=, draw some uniformly with per_sample=, or compile "
+            "the sentence into a Formula"
+        )
+    if frame.get("thin"):
+        raise BudgetError(
+            f"{whose}: hardly any combination of the labels that it allows by themselves satisfies it, so none could "
+            "be drawn uniformly; list all candidates (without per_sample=), or compile a Formula"
+        )
+    if not frame.get("rows"):
+        why = "the theory contradicts itself" if frame["contradiction"] else "nothing satisfies its sentence"
+        hint = f" (clingo says: {notes})" if notes else ""
+        raise InputError(f"{whose}: {why}{hint}; correct it, or leave the sample out")
+
+
+def _explained(messages: Sequence[str], shape: Shape, path: Path, theory: str | Path) -> str:
+    """clingo's messages, with the sample's name for the lines that were written for it."""
+    told = []
+    for message in messages[:_TOLD]:
+        text = re.sub(r"\[#inc_base\];?", "", " ".join(message.split())).replace(
+            str(path), str(theory) if isinstance(theory, Path) else "theory"
+        )
+        for line in dict.fromkeys(re.findall(r"<block>:(\d+)", text)):
+            owner = shape.where(int(line))
+            text = re.sub(rf"<block>:{line}:[\d-]+", owner or "the program", text)
+        told.append(text)
+    told += [f"and {len(messages) - _TOLD} more"] if len(messages) > _TOLD else []
+    return "; ".join(told)
+
+
+def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Sequence[Shape], time_limit: float) -> str:
+    last = frames[-1][0] if frames else {"group": 0, "begins": True}
+    shape = shapes[last["group"]]
+    first = shape.samples[0]
+    if last.get("begins"):
+        return (
+            f"grounding the theory for sample {first} took longer than the time limit of {time_limit:g} s; bind the "
+            "variables of its rules more narrowly, or raise time_limit="
+        )
+    return (
+        f"solving the samples of the shape of sample {first} took longer than the time limit of {time_limit:g} s; "
+        "raise time_limit=, or draw some candidates with per_sample="
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +406,19 @@ class Program:
         Candidates(3 samples, 15 candidates, 2 slots, 10 classes)
         >>> program.support(["total(2)"])[0].nonzero().flatten()
         tensor([0, 1, 2])
+
+    Attributes:
+        theory: the program's text, or the path of its file.
+        labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its
+            place.
+        slots: the slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`.
+        time_limit: seconds, for each call; infinite for none.
     """
 
     theory: str | Path
-    """The program's text, or the path of its file."""
     labels: Labels
-    """The labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its place."""
     slots: Sequence[str] = ()
-    """The slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`."""
     time_limit: float = TIME_LIMIT
-    """Seconds, for each call; infinite for none."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.theory, Path):
@@ -64,12 +431,7 @@ class Program:
         object.__setattr__(self, "time_limit", math.inf if limit > LONGEST else float(limit))
 
     def candidates(
-        self,
-        samples: Sequence[Sentence | str],
-        *,
-        budget: int = BUDGET,
-        per_sample: int | None = None,
-        seed: int = 0,
+        self, samples: Sequence[Sentence | str], *, budget: int = BUDGET, per_sample: int | None = None, seed: int = 0
     ) -> Candidates:
         """The projections on the label atoms of all answer sets in which each sample's sentence holds.
 
@@ -79,6 +441,13 @@ class Program:
             per_sample: draw so many of each sample uniformly, where there are more; every sample of one sentence
                 gets the same ones.
             seed: of these draws.
+
+        Returns:
+            The candidates of all samples.
+
+        Raises:
+            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
+            BudgetError: if listing them would pass the budget, or the time limit.
         """
         budget = whole_number(budget, "budget", least=1)
         wanted = 0 if per_sample is None else whole_number(per_sample, "per_sample", least=1)

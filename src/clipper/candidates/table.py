@@ -25,11 +25,11 @@ from clipper.arguments import (
     whole_number,
     whole_numbers,
 )
+from clipper.candidates import packed
 from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.base import (
     CandidateSet,
     allowed_by_slot,
-    check_any_log_probs,
     check_log_probs,
     check_nonempty,
     gold_labels,
@@ -37,24 +37,16 @@ from clipper.candidates.base import (
     outside_inference_mode,
 )
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of, smallest_type
-from clipper.candidates.packed import (
-    candidate_log_probs,
-    cross_log_probs,
-    ranked,
-    segment_entropy,
-    segment_logsumexp,
-    segment_max,
-    segment_sum,
-)
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clipper.candidates.programs.wording import Sentence
-    from clipper.candidates.programs.writing import Labels
+    from clipper.candidates.program import Labels, Sentence
 
 
+_FEW = 16
+"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 _CELLS = 1 << 26
@@ -112,6 +104,13 @@ class Candidates(CandidateSet):
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
             budget: label combinations to try at most.
+
+        Returns:
+            The candidates of all samples, in lexicographic order.
+
+        Raises:
+            InputError: if nothing gives a sample's target, or the rule fails.
+            BudgetError: if there are more combinations than the budget.
         """
         kinds = kinds_of(classes)
         labels, counts, shared = templates(rule, targets, slots, kinds[-1].stop, domains, budget)
@@ -146,6 +145,13 @@ class Candidates(CandidateSet):
             per_sample: draw so many candidates of each sample uniformly, where there are more.
             seed: of these draws.
 
+        Returns:
+            The candidates of all samples.
+
+        Raises:
+            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
+            BudgetError: if listing them would pass the budget, or the time limit.
+
         Examples:
             >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
             >>> slots = ["digit(x1, _)", "digit(x2, _)"]
@@ -176,7 +182,20 @@ class Candidates(CandidateSet):
     def from_tensors(
         cls, labels: Tensor, sample: Tensor, classes: Classes, *, samples: int | None = None
     ) -> Candidates:
-        """Candidates as `labels (Ω, m)` and `sample (Ω,)`, ascending; `samples`, if given, must be their number."""
+        """Candidates as tensors.
+
+        Args:
+            labels: `(Ω, m)`, a candidate each; -1 in unused slots.
+            sample: `(Ω,)`, the sample of each candidate, ascending from 0 without gaps.
+            classes: how many labels there are, or a mapping from kind to number.
+            samples: how many samples there must be, if given.
+
+        Returns:
+            The candidates, copied into the smallest type that fits.
+
+        Raises:
+            InputError: if shapes, ids or labels do not fit together.
+        """
         kinds = kinds_of(classes)
         labels, sample = whole_numbers(labels, "labels"), whole_numbers(sample, "sample ids").long()
         if labels.ndim != 2 or not labels.numel():
@@ -199,7 +218,12 @@ class Candidates(CandidateSet):
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
-        """Read what `write` wrote; `classes` only for Parquet files from elsewhere."""
+        """Read what `write` wrote; `classes` only for Parquet files from elsewhere.
+
+        Raises:
+            FileError: if the file is missing, damaged or of another format.
+            InputError: if what it holds are no candidates.
+        """
         from clipper.candidates.storage import read_candidates
 
         return read_candidates(path, classes)
@@ -331,7 +355,11 @@ class Candidates(CandidateSet):
         return start.index_select(0, self.sample)
 
     def subset(self, keep: Tensor) -> Candidates:
-        """The candidates where `keep (Ω,)` is true; every sample must keep one."""
+        """The candidates where `keep (Ω,)` is true.
+
+        Raises:
+            InputError: if a sample would lose its last candidate.
+        """
         keep = as_tensor(keep, "keep").to(self.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
@@ -397,20 +425,23 @@ class Candidates(CandidateSet):
         candidate. Candidates that come twice count twice.
         """
         check_log_probs(log_probs, self)
-        return segment_logsumexp(candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
         check_log_probs(log_probs, self)
-        return segment_entropy(candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+        return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
 
     def output_probabilities(self, log_probs: Tensor) -> Tensor:
         """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
-        check_any_log_probs(log_probs, self)
-        return segment_sum(cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
+        check_log_probs(log_probs, self, any_samples=True)
+        return packed.segment_sum(packed.cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        values = candidate_log_probs(ranked(log_probs), self)
+        values = packed.candidate_log_probs(packed.ranked(log_probs), self)
+        if k <= _FEW:
+            rows, found = packed.segment_top(values, self, k)  # (k, n)
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
@@ -420,12 +451,12 @@ class Candidates(CandidateSet):
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is None:
             return self.subset(self.random_ranks(generator) < min(per_sample, len(self)))
-        values = candidate_log_probs(log_probs.double(), self)
-        nothing = segment_max(values, self) == -torch.inf  # nothing to go by: all are as good
+        values = packed.candidate_log_probs(log_probs.double(), self)
+        nothing = packed.segment_max(values, self) == -torch.inf  # nothing to go by: all are as good
         values = values.masked_fill(nothing[self.sample], 0)
-        share = (values - segment_logsumexp(values, self)[self.sample]).exp()
+        share = (values - packed.segment_logsumexp(values, self)[self.sample]).exp()
         row = torch.arange(len(self), device=self.device)
-        last = segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose what weighs nothing
+        last = packed.segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose what weighs nothing
         steps = share.cumsum(0)
         start = torch.nn.functional.pad(steps, (1, 0))[self.offsets]  # (n+1,)
         noise = torch.rand(self.samples, per_sample, generator=generator, dtype=torch.float64).to(self.device)

@@ -1,84 +1,245 @@
-"""`clipper bench`: timings as ratios, measured in one interleaved run."""
+"""`clipper bench`: timings as ratios, measured in one interleaved run; and what a task's weak labels identify."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
 import typer
 
+from clipper.benchmarks import bench_ceiling, bench_infer, bench_loss, bench_prune, bench_train
+from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, mnist
-from clipper.benchmarks.speed import growth, race
-from clipper.cli import bench_ceiling, bench_inference, bench_training
+from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import MOST, Json
+from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    bench_training.register(bench)
-    bench_inference.register(bench)
-    bench_ceiling.register(bench)
-    app.add_typer(bench, name="bench")
-
-
-@bench.callback()
-def _group() -> None:
-    pass
+Rounds = Annotated[int, typer.Option(min=1, max=MOST, help="Rounds per setting; each runs every method once.")]
+Slots = Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")]
+RuleName = Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")]
+Data = Annotated[str, typer.Option(help="Where the images come from; the digits are embedded.")]
+METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
+"""Contestants of `bench loss`, and what they are called in the table."""
 
 
 @bench.command(name="prune")
-def bench_prune(
-    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds per setting; each runs every method once.")] = 15,
+def prune(
+    rounds: Rounds = 15,
     data: Annotated[Literal["digits", "mnist"], typer.Option(help="The digits are embedded.")] = "digits",
     json: Json = False,
 ) -> None:
-    """Closed forms against HiGHS and CP-SAT on batches of 64, and the growth from 100 to 100,000 samples."""
+    """Closed forms against HiGHS and CP-SAT and against a search alone, on batches of 64; growth to 100,000 samples."""
     images = mnist() if data == "mnist" else digits()
     with progress_bars() as report:
-        document = {
+        document: dict[str, Any] = {
             "data": images.name,
             "batch": 64,
             "threads": torch.get_num_threads(),
-            "race": race(images, rounds, report),
-            "growth": growth(report),
+            "race": bench_prune.race_solvers(images, rounds, report),
+            "search": bench_prune.race_search(report),
+            "growth": bench_prune.growth(report),
         }
     if json:
         print_json(document)
-    else:
-        _show(document)
-
-
-def _show(document: dict[str, Any]) -> None:
-    columns = ["task", "k", "objective", "with search", "closed form", "HiGHS", "CP-SAT", "HiGHS ×", "CP-SAT ×"]
+        return
+    solvers = {
+        "search and closed-form": "with search",
+        "closed-form": "closed form",
+        "highs": "HiGHS",
+        "cp-sat": "CP-SAT",
+    }
+    slow = ["highs", "cp-sat"]
+    rows = [
+        [row["task"], str(row["k"]), row["objective"], *(f"{row['milliseconds'][name]:.2f}" for name in solvers),
+         *(f"{row['times_slower_than_closed_form'][name]:.0f}" for name in slow)]
+        for row in document["race"]
+    ]  # fmt: skip
+    heads = ["task", "k", "objective", *solvers.values(), *(f"{solvers[name]} ×" for name in slow)]
+    output.print(table(f"median milliseconds per batch of 64 ({data}, {document['threads']} threads)", heads, rows))
+    search = document["search"]
+    times, spent = search["times_slower_than_product_and_top_k"], search["milliseconds"]
     output.print(
-        table(
-            f"median milliseconds per batch of 64 ({document['data']}, {document['threads']} threads)",
-            columns,
-            [_race_row(row) for row in document["race"]],
-        )
+        f"Clipper(k=1) takes {times:.2f} times as long as the distance product and top-k alone: "
+        f"{spent['Clipper(k=1)']:.2f} against {spent['product and top-k']:.2f} ms (SUM-3, pixels of {search['data']})",
+        soft_wrap=True,
     )
-    output.print(
-        table(
-            "growth (SUM-3, three edges per sample, search left out)",
-            ["samples", "objective", "µs per sample"],
-            [
-                [f"{row['samples']:,}", row["objective"], f"{row['microseconds_per_sample']:.1f}"]
-                for row in document["growth"]
-            ],
-        )
-    )
+    rows = [[f"{r['samples']:,}", r["objective"], f"{r['microseconds_per_sample']:.1f}"] for r in document["growth"]]
+    title = "growth (SUM-3, three edges per sample, search left out)"
+    output.print(table(title, ["samples", "objective", "µs per sample"], rows))
 
 
-def _race_row(row: dict[str, Any]) -> list[str]:
-    spent, slower = row["milliseconds"], row["times_slower_than_closed_form"]
-    names = ("search and closed-form", "closed-form", "highs", "cp-sat")
-    return [
-        row["task"],
-        str(row["k"]),
-        row["objective"],
-        *(f"{spent[name]:.2f}" for name in names),
-        *(f"{slower[name]:.0f}" for name in names[2:]),
+@bench.command(name="train")
+def train(
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each trains two epochs of every setting.")] = 5,
+    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples per epoch.")] = 320,
+    data: Annotated[str, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
+    engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
+    k: Annotated[int, typer.Option("-k", min=1, max=MOST, help="Neighbours per instance.")] = 1,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
+    base = RunConfig(data=data, samples=samples, engine=engine, k=k, objective="none", data_root=data_root)
+    with progress_bars() as report:
+        measured = bench_train.measure_overhead(base, rounds, report)
+    threads = torch.get_num_threads()
+    if json:
+        print_json({"data": data, "engine": engine, "k": k, "batch": 64, "threads": threads, "rows": measured})
+        return
+    rows = [
+        [
+            row["objective"],
+            "–" if row["objective"] == "none" else row["encoder"],
+            f"{row['milliseconds_per_batch']:.1f}",
+            f"{row['pruning_milliseconds_per_batch']:.2f}",
+            f"{row['pruning_milliseconds_before_training']:.1f}",
+            f"{row['pruning_share']:.2%}",
+            f"{row['pruning_share_highest']:.2%}",
+        ]
+        for row in measured
     ]
+    heads = ["objective", "encoder", "ms per batch", "of which pruning", "ms before training", "share", "highest"]
+    output.print(table(f"SUM-3 on {data}, batches of 64, medians ({threads} threads)", heads, rows))
+
+
+@bench.command(name="loss")
+def loss(
+    rounds: Annotated[
+        int,
+        typer.Option(min=1, max=MOST, help="Rounds per task, a tenth of it past SUM-4; each runs every method once."),
+    ] = 200,
+    slots: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=MOST_SLOTS, help="Digits per sum; repeat it for several tasks."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Loss and gradient of a batch of 64: semantic loss on a lattice and on candidates, against KLay circuits."""
+    with progress_bars() as report:
+        measured = bench_loss.race_losses(rounds, report, slots=tuple(slots or bench_loss.SLOTS))
+    threads, grown = torch.get_num_threads(), bench_loss.growth(measured)
+    if json:
+        print_json({"batch": 64, "threads": threads, "rows": measured, "lattice_growth": grown})
+        return
+    circuits = [name for name in METHODS if name.startswith("circuit")]
+    rows = [
+        [
+            row["task"],
+            *(_two_digits(row["milliseconds"].get(name)) for name in METHODS),
+            *(_two_digits(row["times_slower_than_lattice"][name]) for name in circuits),
+        ]
+        for row in measured
+    ]
+    heads = ["task", *METHODS.values(), *(f"{METHODS[name]} ÷ lattice" for name in circuits)]
+    output.print(table(f"loss and gradient, batches of 64, median milliseconds ({threads} threads)", heads, rows))
+    if grown is not None:
+        output.print(
+            f"the lattice takes {grown['times']:.0f} times as long on {grown['to']} digits as on {grown['from']}; "
+            f"the square of the digits grows {grown['square']:.0f} times"
+        )
+
+
+@bench.command(name="align")
+def align(
+    rounds: Rounds = 20,
+    clips: Annotated[int, typer.Option(min=1, max=MOST, help="Clips in a batch.")] = 64,
+    frames: Annotated[int, typer.Option(min=1, max=MOST, help="Frames of a clip.")] = 128,
+    actions: Annotated[int, typer.Option(min=1, max=MOST, help="Actions of a text.")] = 12,
+    json: Json = False,
+) -> None:
+    """Loss and gradient of a batch of clips: alignments against a state machine's lattice and PyTorch's CTC."""
+    with progress_bars() as report:
+        document = bench_loss.race_alignments(rounds, report, clips, frames, actions)
+    threads = torch.get_num_threads()
+    if json:
+        print_json(document | {"threads": threads})
+        return
+    ratios = document["times_slower_than_alignments"]
+    rows = [[name, f"{value:.1f}", _two_digits(ratios.get(name))] for name, value in document["milliseconds"].items()]
+    title = f"{clips} clips of {frames} frames, {actions} actions: loss and gradient ({threads} threads)"
+    output.print(table(title, ["", "median ms", "÷ alignments"], rows))
+
+
+@bench.command(name="infer")
+def infer(
+    rule: RuleName = "sum",
+    slots: Slots = 4,
+    samples: Annotated[
+        list[int] | None,
+        typer.Option("--samples", "-n", min=1, max=MOST, help="Samples in the pool, 1,000 by default; repeat it."),
+    ] = None,
+    data: Data = "mnist",
+    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of list against lattice.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Joint inference with automatic settings: seconds, memory, labels right; and a round by list and by lattice."""
+    base = RunConfig(rule=rule, slots=slots, data=data, seed=seed, data_root=data_root)
+    pools = [replace(base, samples=n) for n in samples or [1_000]]
+    with progress_bars() as report:
+        measured = [bench_infer.measure_inference(config, rounds, report) for config in pools]
+    threads = torch.get_num_threads()
+    if json:
+        print_json({"data": data, "threads": threads, "rows": measured})
+        return
+    names = [f"{row['task']}, n={row['samples']:,}" for row in measured]
+    costs = [
+        [
+            pool,
+            f"{row['candidates']:,}",
+            f"{row['neighbours_seconds']:.1f} s",
+            f"{row['inference_seconds']:.1f} s",
+            "–" if row["peak_gigabytes"] is None else f"{row['peak_gigabytes']:.1f} GB",
+            f"{row['right']:.1%}",
+            f"{row['gold_kept']:.1%}",
+        ]
+        for pool, row in zip(names, measured, strict=True)
+    ]
+    heads = ["pool", "candidates", "graph", "inference", "peak", "right", "gold kept"]
+    output.print(table(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", heads, costs))
+    races = [
+        [pool, *(f"{row['round'][what]:.1f}" for what in ("list_milliseconds", "lattice_milliseconds", "times"))]
+        for pool, row in zip(names, measured, strict=True)
+    ]
+    heads = ["pool", "list, ms", "lattice, ms", "list ÷ lattice"]
+    output.print(table("what the formulas say in a round of four starts", heads, races))
+
+
+@bench.command(name="ceiling")
+def ceiling(
+    rule: RuleName = "max",
+    slots: Slots = 4,
+    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples to learn from.")] = 1_000,
+    data: Data = "mnist",
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Draws of the samples.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of them.")] = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """How many held-out images belong to a class that the samples identify, if images of a class get one label.
+
+    Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
+    that they differ: hence a second figure, for names that are distinct.
+    """
+    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root, per_sample=1)
+    measured = bench_ceiling.measure_ceiling(base, range(first_seed, first_seed + seeds))
+    if json:
+        print_json({"rule": rule, "slots": slots, "samples": samples, "data": data, **measured})
+        return
+    title = (
+        f"{rule.upper()}-{slots} on {data}, n={samples:,}: {measured['mean']:.1%} of the held-out images identified, "
+        f"{measured['mean_distinct']:.1%} if names are distinct"
+    )
+    rows = [[str(row["seed"]), *_identified(row), *_identified(row["distinct"])] for row in measured["rows"]]
+    output.print(table(title, ["seed", "identified", "left open", "if names are distinct", "left open"], rows))
+
+
+def _identified(row: dict[str, Any]) -> list[str]:
+    return [f"{row['identified']:.1%}", ", ".join(map(str, row["open"])) or "–"]
+
+
+def _two_digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""`clipper demo`: the main job on the embedded digits, with a table and a report."""
+"""`clipper demo`: the table "demo" on the embedded digits, and its page."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.comparison import compare
-from clipper.benchmarks.datasets import digits
-from clipper.benchmarks.retention import measure_retention
-from clipper.cli.console import errors, output, progress_bars, table
-from clipper.cli.options import MOST
-from clipper.cli.outputs import writable
+from clipper.benchmarks.tables import Selection, summarise, table_named
+from clipper.benchmarks.tables.grid import inspections_of
+from clipper.cli.console import errors, output
+from clipper.cli.options import MOST, writable
+from clipper.cli.table import opened, print_table, report_failed, run_missing
 from clipper.errors import require
-from clipper.report.demo import COLUMNS, comparison_rows, write_demo_report
-from clipper.report.verdict import verdict
-from clipper.training import TrainConfig
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="demo")(demo)
+from clipper.report.table_page import write_table_page
 
 
 def demo(
@@ -32,14 +24,14 @@ def demo(
     epochs: Annotated[int, typer.Option(min=1, max=MOST, help="Passes over the samples.")] = 50,
 ) -> None:
     """Learn digits from 100 sums of three: without pruning, with it, with the random control; about a minute."""
-    config = TrainConfig(epochs=epochs)
     require("matplotlib", extra="report")
-    with writable(out / "index.html"):  # before the work, not after it
-        with progress_bars() as report:
-            comparison = compare(config, seeds, report)
+    table = Selection(seeds=seeds, epochs=epochs).of(table_named("demo"))
+    page, ledger = out / "index.html", opened(out)
+    with writable(page, ledger.path):  # before the work, not after it
+        failed = run_missing(table, ledger)
+        entries = summarise(table, ledger)
         with errors.status("writing the report"):
-            page = write_demo_report(comparison, measure_retention(digits(), seeds=seeds), out)
-    title = f"100 samples of SUM-3, {epochs} epochs; last-epoch accuracy, {seeds} seeds"
-    output.print(table(title, COLUMNS, comparison_rows(comparison)))
-    output.print("\n".join(verdict(comparison)), soft_wrap=True)
+            write_table_page(table, entries, page, inspections_of(table, out))
+    print_table(table, entries)
     output.print(f"report: {page}", soft_wrap=True)
+    report_failed(failed)

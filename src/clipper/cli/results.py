@@ -7,18 +7,13 @@ from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.tables import Ledger
-from clipper.cli.console import errors, output
-from clipper.cli.outputs import writable
+from clipper.benchmarks.tables.ledger import RECORDS
+from clipper.cli.console import output
+from clipper.cli.options import writable
+from clipper.cli.table import opened
 from clipper.errors import FileError
 from clipper.files import written_whole
 from clipper.report.results import results_document
-from clipper.report.table_files import RECORDS
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="results")(results)
 
 
 def results(
@@ -30,9 +25,7 @@ def results(
     """Write a document of all tables as far as they were run, and of which of the paper's claims reproduce."""
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
-    ledger = Ledger(records / RECORDS)
-    if ledger.cut_off:
-        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
+    ledger = opened(records)
     with writable(to), written_whole(to, replace=True) as temporary:
         temporary.write_text(results_document(ledger), encoding="utf-8")
     output.print(f"{len(ledger):,} runs: {to}", soft_wrap=True)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clipper.benchmarks.parts import check_parts
-from clipper.benchmarks.tables import Cell, Ledger, Selection, Table, gather, summarise, table_named, table_shown
-from clipper.benchmarks.tables.catalogue import TABLES
-from clipper.benchmarks.tables.grid import Outcome, run_cells
+from clipper.benchmarks.registry import benchmark_named
+from clipper.benchmarks.tables import (
+    TABLES,
+    Entry,
+    Ledger,
+    Selection,
+    Table,
+    gather,
+    summarise,
+    table_named,
+    table_shown,
+)
+from clipper.benchmarks.tables.grid import Failure, inspections_of, run_cells
+from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.cli.options import MOST, DataRoot
-from clipper.cli.outputs import writable
+from clipper.cli.options import MOST, DataRoot, writable
 from clipper.errors import InputError, require
-from clipper.report.table_files import RECORDS, write_table
+from clipper.report.claims import verdict
+from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="table")(table)
 
 
 def table(
@@ -59,38 +64,48 @@ def table(
     same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
-    ledger = Ledger(out / RECORDS)
-    chosen = selection.of(table_shown(name, ledger, data_root) if show else table_named(name, data_root))
     if jobs is not None and jobs < 1:
         raise InputError(f"expected --jobs of at least 1, got {jobs}")
-    if ledger.cut_off:
-        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
-    for place in chosen.places():
-        check_parts(place.config)
     require("matplotlib", extra="report")
-    with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), out / RECORDS):
-        failed = [] if show else _run(chosen, ledger, jobs or os.cpu_count() or 1, data_root)
+    ledger = opened(out)
+    chosen = selection.of(table_shown(name, ledger) if show else table_named(name, data_root))
+    for place in chosen.places():
+        benchmark_named(place.config.rule).check(place.config)
+    with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), ledger.path):
+        failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
-            written = write_table(chosen, entries, out, data_root=data_root)
+            written = write_table(chosen, entries, out, inspections_of(chosen, out))
     if json:
         print_json(written.document)
     else:
-        output.print(chosen.title, style="bold")
-        for task, heads, rows in by_task(chosen, entries):
-            output.print(console_table(task, heads, rows))
+        print_table(chosen, entries)
         output.print("\n".join(f"{what}: {path}" for what, path in written.paths.items()), soft_wrap=True)
-    for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
-        errors.print(f"not run: {problem}", soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+    report_failed(failed)
 
 
-def _run(chosen: Table, ledger: Ledger, jobs: int, data_root: Path | None) -> list[Outcome]:
+def opened(folder: Path) -> Ledger:
+    """The folder's ledger; says which lines were cut off, and before the work what intervals will need."""
+    require("scipy.special", extra="benchmarks")
+    ledger = Ledger(folder / RECORDS)
+    if ledger.cut_off:
+        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
+    return ledger
+
+
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Failure]:
+    """Run what the ledger does not have, below a bar; return what could not be run."""
     cells = list(chosen.cells())
-    with _bar(cells, ledger) as watch:
+    done = count(sum(ledger.find(cell.config) is not None for cell in cells))
+    with progress_bars() as report:
+
+        def tick() -> None:
+            report("runs", next(done), len(cells))
+
+        tick()
         try:
-            return run_cells(cells, ledger, jobs=jobs, data_root=data_root, watch=watch)
+            processes, inspected = jobs or os.cpu_count() or 1, chosen.inspected()
+            return run_cells(cells, ledger, jobs=processes, data_root=data_root, tick=tick, inspected=inspected)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
@@ -99,15 +114,18 @@ def _run(chosen: Table, ledger: Ledger, jobs: int, data_root: Path | None) -> li
             raise
 
 
-@contextmanager
-def _bar(cells: list[Cell], ledger: Ledger) -> Iterator[Callable[[Outcome], None]]:
-    done = sum(ledger.find(cell.config) is not None for cell in cells)
-    with progress_bars() as report:
-        report("runs", done, len(cells))
+def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
+    """The table, task by task; where the paper has nothing to compare with, who beats whom."""
+    output.print(chosen.title, style="bold")
+    for task, heads, rows in by_task(chosen, entries):
+        output.print(console_table(task, heads, rows))
+    if not chosen.published:
+        output.print("\n".join(verdict(entries)), soft_wrap=True)
 
-        def watch(_: Outcome) -> None:
-            nonlocal done
-            done += 1
-            report("runs", done, len(cells))
 
-        yield watch
+def report_failed(failed: Sequence[Failure]) -> None:
+    """Say what could not be run; then the command fails."""
+    for problem in sorted({f"{failure.place.row.name}: {failure.problem}" for failure in failed}):
+        errors.print(f"not run: {problem}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

@@ -1,15 +1,15 @@
 """What a classifier learns from the surviving candidates: one loss per sample, whatever the engine."""
 
 from clipper.engines.abl import AblSim
-from clipper.engines.base import Engine
+from clipper.engines.base import Context, Engine, posterior_entropy
 from clipper.engines.dolphin import DolphinLoss
-from clipper.engines.entropy import posterior_entropy
 from clipper.engines.ised import IsedLoss
 from clipper.engines.scallop import ScallopLoss
 from clipper.engines.semantic import SampledSemanticLoss, SemanticLoss
 
 __all__ = [
     "AblSim",
+    "Context",
     "DolphinLoss",
     "Engine",
     "IsedLoss",

@@ -1,25 +1,133 @@
-"""What all engines share: the entropy option, and a random state that a checkpoint keeps."""
+"""The contract of all engines: what they are given, how it is checked, and the entropy that any of them may add."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import real_number, seed_number
-from clipper.candidates import CandidateSet
-from clipper.engines.entropy import entropy_of
+from clipper.arguments import as_tensor, real_number, seed_number
+from clipper.candidates import CandidateSet, Kind
+from clipper.candidates.base import check_log_probs, must_be_candidates
+from clipper.errors import InputError
+
+_SLACK = 1e-3
+"""By how much the probabilities of a slot may sum to more than 1: rounding, or a small number added before the log."""
+_ADVICE = {
+    "targets": "give the samples targets, or pass targets= (n,), each sample's place in outputs, in a Context",
+    "embeddings": "let the classifier return them or pass embeddings= (n, m, d) in a Context",
+    "unpruned": "pass unpruned=, the candidates before pruning, in a Context",
+}
+"""Where the parts of a `Context` come from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What an engine may be given beside log-probabilities and candidates; each engine takes what it uses.
+
+    Attributes:
+        targets: each sample's place among the outputs of the program, `(n,)`.
+        embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
+        unpruned: the same samples' candidates before pruning.
+
+    Examples:
+        >>> from clipper import Candidates
+        >>> from clipper.engines import DolphinLoss
+        >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
+        >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+        >>> DolphinLoss(outputs=outputs)(log_probs, outputs.batch([8, 2]), Context(targets=torch.tensor([8, 2])))
+        tensor([3.3489, 4.5114])
+    """
+
+    targets: Tensor | None = None
+    embeddings: Tensor | None = None
+    unpruned: CandidateSet | None = None
+
+
+def check_needs(engine: torch.nn.Module, context: Context) -> None:
+    """Refuse a context that lacks what the engine says it needs.
+
+    Args:
+        engine: any module; one without an attribute `needs` needs nothing.
+        context: what it is given.
+
+    Raises:
+        InputError: a part is missing; the message says where it comes from.
+    """
+    for part in getattr(engine, "needs", ()):
+        if getattr(context, part, None) is None:
+            advice = _ADVICE.get(part, "an engine may need targets, embeddings or unpruned candidates")
+            raise InputError(f"{type(engine).__name__} needs {part}: {advice}")
 
 
 class Engine(torch.nn.Module):
-    """A loss per sample from `log_probs (n, m, c)` and candidates; subclasses say which."""
+    """A loss per sample. A new engine is a subclass that defines `losses`; `clipper.training.train` takes it as it is.
+
+    Args:
+        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+
+    Attributes:
+        entropy: as given.
+        needs: the names of the `Context` fields without which the engine cannot work.
+
+    Raises:
+        InputError: the weight is negative or no number.
+
+    Examples:
+        >>> from clipper import Candidates
+        >>> class MostProbable(Engine):
+        ...     def losses(self, log_probs, candidates, context):
+        ...         return -candidates.top_k(log_probs, 1).log_probability(log_probs)
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> MostProbable()(torch.zeros(2, 2, 10).log_softmax(-1), candidates)
+        tensor([4.6052, 4.6052])
+    """
+
+    needs: tuple[str, ...] = ()
 
     def __init__(self, *, entropy: float = 0.0) -> None:
         super().__init__()
         self.entropy = real_number(entropy, "entropy weight", least=0)
 
-    def regularised(self, losses: Tensor, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """`losses (n,)` plus the weighted entropy of the posterior over the candidates."""
-        return losses + self.entropy * entropy_of(log_probs, candidates) if self.entropy else losses
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
+        """The loss of each sample, and the weighted entropy of its posterior over the candidates.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`; arrays and lists will do.
+            candidates: what the labels of each sample could be, pruned or not.
+            context: what else the engine needs.
+
+        Returns:
+            The losses, `(n,)`, differentiable in `log_probs`.
+
+        Raises:
+            InputError: the values are no log-probabilities or do not fit the candidates, or a part of the context
+                that the engine needs is missing.
+        """
+        log_probs = checked_log_probs(log_probs, candidates)
+        context = Context() if context is None else context
+        if not isinstance(context, Context):
+            raise InputError(f"expected context to be a clipper.engines.Context, got a {type(context).__name__}")
+        check_needs(self, context)
+        if not candidates.samples:
+            return log_probs.sum((1, 2))  # no sample, no loss
+        losses = self.losses(log_probs, candidates, context)
+        return losses + self.entropy * candidates.entropy(log_probs) if self.entropy else losses
+
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """The loss of each sample without the entropy, `(n,)`; what a subclass defines.
+
+        Args:
+            log_probs: `(n, m, c)`, in single or double precision, checked; there is at least one sample.
+            candidates: what the labels of each sample could be.
+            context: what else was given; the parts in `needs` are there.
+
+        Returns:
+            The losses, differentiable in `log_probs`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define losses(log_probs, candidates, context)")
 
     def extra_repr(self) -> str:
         """The options that differ from their defaults, for `print`."""
@@ -30,6 +138,13 @@ class RandomEngine(Engine):
     """An engine that draws random numbers; `state_dict` holds the generator, so a resumed run goes on identically.
 
     The generator lives on the CPU whatever the device, so that a seed gives the same draws everywhere.
+
+    Args:
+        seed: where the draws start.
+        entropy: weight of the posterior's entropy.
+
+    Attributes:
+        generator: where the random numbers come from.
     """
 
     def __init__(self, *, seed: int = 0, entropy: float = 0.0) -> None:
@@ -43,3 +158,87 @@ class RandomEngine(Engine):
     def set_extra_state(self, state: Tensor) -> None:
         """Continue from a state that `get_extra_state` gave."""
         self.generator.set_state(state.cpu())
+
+
+def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
+    """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), in nats.
+
+    This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0. What is
+    added to all labels of a slot changes nothing, so scores before a softmax will do, too.
+
+    Args:
+        log_probs: the classifier's output, `(n, m, c)`.
+        candidates: what the labels of each sample could be.
+
+    Returns:
+        The entropies, `(n,)`, differentiable in `log_probs`.
+
+    Raises:
+        InputError: the log-probabilities do not fit the candidates, or are NaN or infinite.
+
+    Examples:
+        >>> from clipper import Candidates
+        >>> candidates = Candidates.from_lists([[(0, 1), (1, 0)]], classes=2)
+        >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
+        tensor([0.6931])
+    """
+    log_probs = checked_log_probs(log_probs, candidates, normalised=False)
+    return candidates.entropy(log_probs)
+
+
+def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: bool = True) -> Tensor:
+    """`log_probs (n, m, c)` as a tensor of single precision at least; arrays and lists will do.
+
+    Only used slots are judged, and of these only the labels of the slot's kind. They may sum to less than 1, where
+    labels were masked.
+
+    Args:
+        log_probs: the classifier's output.
+        candidates: what the labels of each sample could be.
+        normalised: whether probabilities that sum to more than 1 are refused, as raw scores are; else only NaN and
+            infinity are.
+
+    Raises:
+        InputError: the message names the slot and says what to do.
+    """
+    must_be_candidates(candidates)
+    values = as_tensor(log_probs, "log_probs", candidates.device)
+    check_log_probs(values, candidates)
+    most = 1 + max(_SLACK, 8 * torch.finfo(values.dtype).eps)
+    if values.dtype not in (torch.float32, torch.float64):
+        values = values.float()
+    if values.numel() and not torch.compiler.is_compiling():  # a look at the values would cut a compiled graph
+        given = values.detach()
+        if normalised and not given.exp().sum(-1).max().item() <= most:  # NaN is not, either
+            _look_closely(given, candidates, most)
+        if not normalised and not given.max().item() < torch.inf:
+            _look_closely(given, candidates, torch.inf)
+    return values
+
+
+def _look_closely(log_probs: Tensor, candidates: CandidateSet, most: float) -> None:
+    """Raise an `InputError` that names a used slot with what is wrong in it, if there is one."""
+    for number, kind in enumerate(candidates.kinds):
+        own = log_probs[..., kind.start : kind.stop]
+        used = candidates.kind == number
+        broken = used & (own.isnan() | (own == torch.inf)).any(-1)
+        if bool(broken.any()):
+            sample, slot = broken.nonzero()[0].tolist()
+            worst = own[sample, slot]
+            found = "NaN" if bool(worst.isnan().any()) else "infinity"
+            raise InputError(
+                f"expected log-probabilities, got {found} in slot {slot} of sample {sample} of the batch; look at that "
+                "sample's input, or lower the learning rate"
+            )
+        total = own.exp().sum(-1)
+        if bool((used & (total > most)).any()):
+            raise InputError(_too_much(torch.where(used, total, 0), kind, len(candidates.kinds) > 1))
+
+
+def _too_much(total: Tensor, kind: Kind, several: bool) -> str:
+    sample, slot = divmod(int(total.argmax()), total.shape[1])
+    whose = f" over the labels of kind {kind.name!r}" if several else ""
+    return (
+        f"expected log-probabilities, got values that sum to {float(total.max()):.4g}{whose} in slot {slot} of sample "
+        f"{sample} of the batch, where probabilities sum to 1: apply log_softmax(-1) to the classifier's scores"
+    )

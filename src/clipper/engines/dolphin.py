@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
 from clipper.arguments import one_of, whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.packed import candidate_log_probs, segment_logsumexp, segment_top
-from clipper.engines.base import Engine
-from clipper.engines.checks import checked
-from clipper.engines.evidence import log_evidence, output_sums, with_the_best
-from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
+from clipper.engines.base import Context
+from clipper.engines.outputs import OutputEngine
 
 Provenance = Literal["damp", "dtkp-am"]
 
 
-class DolphinLoss(Engine):
+class DolphinLoss(OutputEngine):
     """Dolphin's DAMP (all proofs) or DTKP-AM (the `k` most probable): the sum of their products, clamped.
 
     The loss is the binary cross-entropy against the one-hot target over all outputs,
@@ -32,14 +28,24 @@ class DolphinLoss(Engine):
         outputs: the candidates of every value that the program can give, one "sample" each.
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
+    Attributes:
+        provenance: as given.
+        k: as given.
+        outputs: as given, on the device of the last log-probabilities.
+        needs: `("targets",)` with `outputs`, nothing without.
+
+    Raises:
+        InputError: an option is out of range.
+
     Examples:
+        >>> import torch
         >>> from clipper import Candidates
         >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
         >>> candidates = outputs.batch([8, 2])
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
         >>> DolphinLoss()(log_probs, candidates).exp()
         tensor([11.1111, 33.3333])
-        >>> DolphinLoss(outputs=outputs)(log_probs, candidates, targets=torch.tensor([8, 2]))
+        >>> DolphinLoss(outputs=outputs)(log_probs, candidates, Context(targets=torch.tensor([8, 2])))
         tensor([3.3489, 4.5114])
     """
 
@@ -53,36 +59,16 @@ class DolphinLoss(Engine):
     ) -> None:
         super().__init__(entropy=entropy)
         one_of(provenance, "provenance", get_args(Provenance))
-        self.provenance, self.k, self.outputs = provenance, whole_number(k, "k"), check_outputs(outputs)
+        self.provenance, self.k = provenance, whole_number(k, "k")
+        self.set_outputs(outputs)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet, *, targets: Tensor | None = None) -> Tensor:
-        """The loss of each sample, `(n,)`.
+    def log_any(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """The clamped sum, in logarithms throughout: small probabilities keep their gradient."""
+        proofs = candidates if self.provenance == "damp" else candidates.top_k(log_probs, self.k)
+        return proofs.log_probability(log_probs).clamp(max=0)
 
-        Args:
-            log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
-            targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
-        """
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        targets = check_targets(targets, candidates, self.outputs)
-        losses = -self._log_target(log_probs, candidates)
-        if self.outputs is not None and targets is not None:
-            self.outputs = on_device(self.outputs, log_probs.device)
-            losses = losses + cost_of_others(self._probability(log_probs, self.outputs), targets)
-        return self.regularised(losses, log_probs, candidates)
-
-    def _log_target(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """log P(target), `(n,)`, in logarithms throughout: small probabilities keep their gradient."""
+    def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
+        """P of every output for every sample, `(n, outputs)`."""
         if self.provenance == "damp":
-            return log_evidence(log_probs, candidates).clamp(max=0)
-        listed = with_the_best(log_probs, candidates, self.k)
-        values = candidate_log_probs(log_probs, listed)  # (Ω,)
-        rows, found = segment_top(values, listed, self.k)  # (k, n)
-        chosen = torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill_(0, rows[found], True)
-        return segment_logsumexp(torch.where(chosen, values, -torch.inf), listed).clamp(max=0)
-
-    def _probability(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
-        """The unclamped sum of each output's proofs for each sample, `(n, outputs)`."""
-        return output_sums(log_probs, outputs, None if self.provenance == "damp" else self.k)
+            return outputs.output_probabilities(log_probs)
+        return super().output_probabilities(log_probs, outputs)

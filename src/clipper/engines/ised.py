@@ -10,11 +10,10 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
+from clipper.candidates.abduction import run_on_columns, run_on_row
 from clipper.candidates.kinds import kind_of_label
-from clipper.engines.base import RandomEngine
-from clipper.engines.checks import checked
+from clipper.engines.base import Context, RandomEngine, checked_log_probs
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
-from clipper.engines.rows import are_candidates, row_numbers, run_program
 from clipper.errors import InputError
 
 
@@ -35,6 +34,14 @@ class IsedLoss(RandomEngine):
             approach Σ p(σ)² over the tuples σ that give the output: likely tuples are counted by their square.
         seed: where the draws start; `state_dict` holds where they are.
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
+
+    Attributes:
+        rule: as given.
+        samples: as given.
+        distinct: as given.
+
+    Raises:
+        InputError: an option is out of range; later, where the rule fails or gives None for a candidate.
 
     Examples:
         >>> from clipper import Candidates
@@ -64,21 +71,29 @@ class IsedLoss(RandomEngine):
             raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}")
         self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        masses, _, targets = self._masses(log_probs, candidates)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        masses, _outputs, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
         drawn = ~(right <= 0)  # NaN stays NaN
         logs = torch.where(drawn, torch.where(drawn, right, 1).log(), LOWEST_LOG)
-        return self.regularised(cost_of_others(normalised, targets) - logs, log_probs, candidates)
+        return cost_of_others(normalised, targets) - logs
 
     def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
-        """The estimated mass of each output, `(n, outputs)`, before normalisation, and the outputs seen."""
-        log_probs = checked(log_probs, candidates)
+        """What the draws say about each output, before normalisation.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            candidates: what the labels of each sample could be.
+
+        Returns:
+            The estimated mass of each output, `(n, outputs)`, and the outputs that were seen.
+
+        Raises:
+            InputError: as a call does.
+        """
+        log_probs = checked_log_probs(log_probs, candidates)
         if not candidates.samples:
             return log_probs.new_zeros(0, 0), []
         masses, outputs, _ = self._masses(log_probs, candidates)
@@ -110,15 +125,16 @@ class IsedLoss(RandomEngine):
         """Which draws count, `(n, samples)` bool: neither without output, nor pruned, nor drawn before."""
         n, samples, _ = labels.shape
         sample = torch.arange(n, device=labels.device).repeat_interleave(samples)
-        kept = are_candidates(labels.flatten(0, 1), sample, candidates).view(n, samples)
-        counts = (drawn >= 0) & (kept | (drawn != targets[:, None]))
-        if self.distinct:
-            codes = row_numbers(labels.flatten(0, 1)) * n + sample
-            _, group = torch.unique(codes, return_inverse=True)
-            place = torch.arange(len(group), device=group.device)
-            first = torch.full_like(group, len(group)).scatter_reduce_(0, group, place, "amin")[group]
-            counts &= (first == place).view(n, samples)
-        return counts
+        rows = labels.flatten(0, 1)
+        _, group = torch.unique(row_numbers(rows) * n + sample, return_inverse=True)  # the same labels of one sample
+        place = torch.arange(len(group), device=group.device)
+        first = torch.full_like(group, len(group)).scatter_reduce_(0, group, place, "amin")[group] == place
+        right = (drawn == targets[:, None]).flatten()
+        asked = (first & right).nonzero()[:, 0]  # only what gives the target can have been pruned
+        pruned = torch.zeros(len(group), dtype=torch.bool, device=group.device)
+        pruned[group[asked]] = ~candidates.batch(sample[asked]).contains(rows[asked])
+        counts = (drawn.flatten() >= 0) & ~pruned[group]
+        return (counts & first if self.distinct else counts).view(n, samples)
 
 
 def _check_targets(targets: Tensor) -> None:
@@ -128,3 +144,52 @@ def _check_targets(targets: Tensor) -> None:
             f"the rule gives None for the first candidate of sample {sample}: "
             "the candidates must come from the same rule"
         )
+
+
+def row_numbers(labels: Tensor) -> Tensor:
+    """Numbers from 0 that are equal where the rows of `labels (rows, m)` are, `(rows,)`."""
+    width = int(labels.max()) + 2 if labels.numel() else 1
+    if width ** labels.shape[1] < 2**62:
+        weight = width ** torch.arange(labels.shape[1], device=labels.device)
+        _, numbers = torch.unique(((labels.long() + 1) * weight).sum(1), return_inverse=True)
+    else:
+        _, numbers = torch.unique(labels, dim=0, return_inverse=True)
+    return numbers  # type: ignore[no-any-return]
+
+
+def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct rows of `labels (rows, m)`, and the place of each row among them, `(rows,)`."""
+    place = row_numbers(labels)
+    one_of = torch.empty(int(place.max()) + 1, dtype=torch.long, device=labels.device)
+    one_of.scatter_(0, place, torch.arange(len(labels), device=labels.device))
+    return labels[one_of], place
+
+
+def run_program(rule: Callable[..., Any], labels: Tensor) -> tuple[Tensor, list[Hashable]]:
+    """What `rule` gives for each row of `labels (rows, m)`, called once per distinct row.
+
+    Returns:
+        `output (rows,)`: the place of each row's value among the distinct values, -1 where the rule gives None;
+        and these values.
+
+    Examples:
+        >>> run_program(sum, torch.tensor([[1, 2], [3, -1], [4, 4]]))
+        (tensor([0, 0, 1]), [3, 8])
+    """
+    place: dict[Hashable, int] = {}
+    output = torch.empty(len(labels), dtype=torch.long)
+    patterns, pattern = distinct_rows((labels >= 0).long())
+    for i, used in enumerate(patterns.bool()):  # samples of different lengths give the rule different tuples
+        rows = (pattern == i).nonzero()[:, 0]
+        distinct, inverse = distinct_rows(labels[rows][:, used])
+        values = _values(rule, distinct.cpu())
+        numbers = [-1 if value is None else place.setdefault(value, len(place)) for value in values]
+        output[rows.cpu()] = torch.tensor(numbers)[inverse.cpu()]
+    return output.to(labels.device), list(place)
+
+
+def _values(rule: Callable[..., Any], labels: Tensor) -> list[Hashable]:
+    together = run_on_columns(rule, labels)
+    if together is not None:
+        return list(together.tolist())
+    return [run_on_row(rule, tuple(row)) for row in labels.tolist()]

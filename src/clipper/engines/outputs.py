@@ -1,6 +1,8 @@
-"""Binary cross-entropy over all outputs of a program: the right one should be likely, the others should not."""
+"""Engines that compare all outputs of a program: the right one should be likely, the others should not."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from torch import Tensor
 from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
+from clipper.engines.base import Context, Engine
 from clipper.errors import InputError
 
 _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
@@ -15,38 +18,42 @@ LOWEST_LOG = -100.0
 """log(1 − P) of an output that is certain and wrong, without gradient: the convention of PyTorch's cross-entropy."""
 
 
-def check_outputs(outputs: CandidateSet | None) -> CandidateSet | None:
-    """The outputs that an engine is built with, if any."""
-    return None if outputs is None else must_be_candidates(outputs, "outputs")
+class OutputEngine(Engine):
+    """Binary cross-entropy against the one-hot target, −log P(target) − Σ_{o ≠ target} log(1 − P(o)).
 
+    A subclass defines P by `log_any`. Without outputs only the first term is there.
 
-def check_targets(targets: Tensor | None, candidates: CandidateSet, outputs: CandidateSet | None) -> Tensor | None:
-    """Which of `outputs` each sample has, `(n,)`; None where the engine was built without outputs."""
-    if outputs is None:
-        if targets is not None:
-            raise InputError("got targets, but this engine was built without outputs=: pass them there, or no targets")
-        return None
-    if targets is None:
-        raise InputError("expected targets=, the index of each sample's output among outputs, got none")
-    if outputs.slots != candidates.slots or outputs.classes != candidates.classes:
-        raise InputError(
-            f"expected outputs of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
-            f"got {outputs.slots} and {outputs.classes}"
-        )
-    targets = as_tensor(targets, "targets", candidates.device).to(candidates.device)
-    if targets.shape != (candidates.samples,) or targets.dtype not in _WHOLE:
-        raise InputError(
-            f"expected targets of shape ({candidates.samples},), whole numbers, "
-            f"got {tuple(targets.shape)} of {targets.dtype}"
-        )
-    if len(targets) and (int(targets.min()) < 0 or int(targets.max()) >= outputs.samples):
-        raise InputError(f"expected targets in 0 … {outputs.samples - 1}, one per output, got {targets.tolist()[:8]} …")
-    return targets.long()
+    Attributes:
+        outputs: the candidates of every value that the program can give, one "sample" each; or None.
+        needs: the targets, where there are outputs.
+    """
 
+    outputs: CandidateSet | None
 
-def on_device(outputs: CandidateSet, device: torch.device) -> CandidateSet:
-    """The same outputs if they are there already, with what they have cached."""
-    return outputs if outputs.device == device else outputs.to(device)
+    def set_outputs(self, outputs: CandidateSet | None) -> None:
+        """Take the outputs that an engine is built with, if any."""
+        self.outputs = None if outputs is None else must_be_candidates(outputs, "outputs")
+        self.needs = () if outputs is None else ("targets",)
+
+    def log_any(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """log P that one of each sample's candidates holds, `(n,)`."""
+        raise NotImplementedError
+
+    def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
+        """P of every output for every sample, `(n, outputs)`."""
+        every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
+        repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
+        return self.log_any(repeated, outputs.batch(every), Context()).exp().view(len(log_probs), -1)
+
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        if self.outputs is None:
+            return -self.log_any(log_probs, candidates, context)
+        if self.outputs.device != log_probs.device:
+            self.outputs = self.outputs.to(log_probs.device)
+        targets = _checked_targets(context.targets, candidates, self.outputs)
+        own = self.log_any(log_probs, candidates, replace(context, targets=targets))
+        return cost_of_others(self.output_probabilities(log_probs, self.outputs), targets) - own
 
 
 def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
@@ -59,3 +66,21 @@ def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
     logs = torch.where(certain, LOWEST_LOG, torch.where(certain, 1, room).log())
     others = torch.nn.functional.one_hot(targets, probability.shape[1]) == 0
     return -torch.where(others, logs, 0).sum(1)
+
+
+def _checked_targets(given: Tensor | None, candidates: CandidateSet, outputs: CandidateSet) -> Tensor:
+    """Which of `outputs` each sample has, `(n,)`."""
+    if outputs.slots != candidates.slots or outputs.classes != candidates.classes:
+        raise InputError(
+            f"expected outputs of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
+            f"got {outputs.slots} and {outputs.classes}"
+        )
+    targets = as_tensor(given, "targets", candidates.device).to(candidates.device)
+    if targets.shape != (candidates.samples,) or targets.dtype not in _WHOLE:
+        raise InputError(
+            f"expected targets of shape ({candidates.samples},), whole numbers, "
+            f"got {tuple(targets.shape)} of {targets.dtype}"
+        )
+    if len(targets) and (int(targets.min()) < 0 or int(targets.max()) >= outputs.samples):
+        raise InputError(f"expected targets in 0 … {outputs.samples - 1}, one per output, got {targets.tolist()[:8]} …")
+    return targets.long()

@@ -10,23 +10,20 @@ from torch import Tensor
 from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
-from clipper.candidates.packed import candidate_log_probs, segment_top
-from clipper.engines.base import Engine
-from clipper.engines.checks import checked
-from clipper.engines.circuit import CircuitCache
-from clipper.engines.disjunction import log_disjunction
-from clipper.engines.evidence import paired, with_the_best
-from clipper.engines.outputs import check_outputs, check_targets, cost_of_others, on_device
-from clipper.engines.restriction import allowed_only, is_restriction
+from clipper.engines.base import Context
+from clipper.engines.proof_circuits import compiled
+from clipper.engines.outputs import OutputEngine
 from clipper.errors import BudgetError, InputError
 
 LARGEST_K = 10
 """Proofs that inclusion–exclusion takes: it visits 2^k sets of them."""
 BUDGET = 200_000
 """Size of the largest decision diagram to compile; all sums of three digits stay below it."""
+_IMPOSSIBLE = -1e30
+"""Stands for log 0 inside the sums, where -inf · 0 would be NaN."""
 
 
-class ScallopLoss(Engine):
+class ScallopLoss(OutputEngine):
     """Scallop's `difftopkproofs`: a disjunction of the `k` most probable proofs, or of all of them.
 
     Each fact (a slot has a label) is a Bernoulli variable of its own, so two proofs that share none of them hold
@@ -36,10 +33,11 @@ class ScallopLoss(Engine):
 
     Up to 10 proofs are combined by inclusion–exclusion. More (`k=None`) are compiled into a circuit, once for each
     distinct set of proofs (this needs the extra `circuits`). A pruned sample uses the circuit of its unpruned
-    candidates, with the forbidden facts at probability 0, if these are known from `outputs` or `unpruned` and if
-    the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
+    candidates, with the forbidden facts at probability 0, if these are known from `outputs` or from the context and
+    if the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
     compiled on their own. Where a circuit would outgrow `budget`, a warning says so and the 10 most probable
-    proofs are taken instead. A `Lattice` gives its `k` most probable proofs, exactly; it does not list all.
+    proofs are taken instead. A set that is not listed gives its `k` most probable proofs, exactly; for `k=None` it is
+    listed, as far as `to_candidates` goes.
 
     Args:
         k: how many proofs to use, at most 10; None for all.
@@ -47,13 +45,21 @@ class ScallopLoss(Engine):
         budget: the size of the largest decision diagram to compile.
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
+    Attributes:
+        k: as given.
+        outputs: as given, on the device of the last log-probabilities.
+        needs: `("targets",)` with `outputs`, nothing without.
+
+    Raises:
+        InputError: an option is out of range.
+
     Examples:
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
         >>> log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
         >>> (-ScallopLoss(k=None)(log_probs, candidates)).exp()  # 1 − 0.99⁹ and 1 − 0.99³
         tensor([0.0865, 0.0297])
         >>> outputs = Candidates.from_rule(sum, targets=range(19), slots=2, classes=10)
-        >>> ScallopLoss(k=3, outputs=outputs)(log_probs, candidates, targets=torch.tensor([8, 2]))
+        >>> ScallopLoss(k=3, outputs=outputs)(log_probs, candidates, Context(targets=torch.tensor([8, 2])))
         tensor([3.9990, 3.9990])
     """
 
@@ -67,82 +73,51 @@ class ScallopLoss(Engine):
     ) -> None:
         super().__init__(entropy=entropy)
         self.k = None if k is None else whole_number(k, "k (None for all proofs)", 1, LARGEST_K)
-        self.outputs = check_outputs(outputs)
-        self.circuits = CircuitCache(whole_number(budget, "budget"))
+        self.set_outputs(outputs)
+        self._budget = whole_number(budget, "budget")
         self._warned = False
 
-    def forward(
-        self,
-        log_probs: Tensor,
-        candidates: CandidateSet,
-        *,
-        targets: Tensor | None = None,
-        unpruned: CandidateSet | None = None,
-    ) -> Tensor:
-        """The loss of each sample, `(n,)`.
-
-        Args:
-            log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
-            targets: each sample's place in `outputs`, `(n,)`; only with `outputs`.
-            unpruned: the same samples' candidates before pruning, so that their circuits serve again;
-                not needed with `outputs`.
-        """
-        log_probs = checked(log_probs, candidates)
-        if not candidates.samples:
-            return log_probs.sum((1, 2))  # no sample, no loss
-        targets = check_targets(targets, candidates, self.outputs)
-        templates = _check_unpruned(unpruned, candidates)
-        if self.outputs is not None and targets is not None:
-            self.outputs = on_device(self.outputs, log_probs.device)
-            templates = self.outputs.batch(targets)
-        losses = -self._log_probability(log_probs, candidates, templates)
-        if self.outputs is not None and targets is not None:
-            losses = losses + cost_of_others(self._outputs(log_probs, self.outputs), targets)
-        return self.regularised(losses, log_probs, candidates)
-
-    def _log_probability(self, log_probs: Tensor, candidates: CandidateSet, templates: CandidateSet) -> Tensor:
+    def log_any(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
         """log P of each sample's disjunction, `(n,)`."""
         if self.k is not None:
-            return _of_most_probable(log_probs, with_the_best(log_probs, candidates, self.k), self.k)
-        return self._of_all(log_probs, candidates.to_candidates(), templates.to_candidates())
+            return _disjunction(log_probs, candidates.top_k(log_probs, self.k))
+        if self.outputs is not None and context.targets is not None:
+            unpruned = self.outputs.batch(context.targets)
+        else:
+            unpruned = _checked_unpruned(context.unpruned, candidates)
+        return self._of_all(log_probs, candidates.to_candidates(), unpruned.to_candidates())
 
-    def _of_all(self, log_probs: Tensor, candidates: Candidates, templates: Candidates) -> Tensor:
+    def _of_all(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
         few = candidates.offsets.diff() <= LARGEST_K
         result = log_probs.new_zeros(len(log_probs))
-        for ids, method in ((few.nonzero()[:, 0], self._few), ((~few).nonzero()[:, 0], self._many)):
-            if len(ids):
-                part = method(log_probs[ids], candidates.batch(ids), templates.batch(ids))
-                result = result.index_copy(0, ids, part)
+        if bool(few.any()):
+            ids = few.nonzero()[:, 0]
+            result = result.index_copy(0, ids, _disjunction(log_probs[ids], candidates.batch(ids)))
+        if not bool(few.all()):
+            ids = (~few).nonzero()[:, 0]
+            part = self._by_circuits(log_probs[ids], candidates.batch(ids), unpruned.batch(ids))
+            result = result.index_copy(0, ids, part)
         return result
 
-    def _few(self, log_probs: Tensor, candidates: Candidates, _: Candidates) -> Tensor:
-        return _of_most_probable(log_probs, candidates, LARGEST_K)
-
-    def _many(self, log_probs: Tensor, candidates: Candidates, templates: Candidates) -> Tensor:
-        """By compiled circuits: one evaluation for all samples that share a template."""
-        masked = allowed_only(log_probs, candidates)
+    def _by_circuits(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
+        """One evaluation for all samples that share a circuit."""
+        masked = torch.where(candidates.support.view(log_probs.shape), log_probs, -torch.inf)
         result = log_probs.new_zeros(len(log_probs))
-        for labels, group in _by_proofs(candidates, templates):
+        for proofs, group in _by_proofs(candidates, unpruned).items():
             ids = torch.tensor(group, device=log_probs.device)
-            circuit = self.circuits.get(labels)
+            circuit = compiled(*proofs, candidates.slots, self._budget)
             if isinstance(circuit, BudgetError):
                 self._warn(circuit)
-                part = _of_most_probable(log_probs[ids], candidates.batch(ids), LARGEST_K)
+                part = _disjunction(log_probs[ids], candidates.batch(ids).top_k(log_probs[ids], LARGEST_K))
             else:
                 part = circuit.log_probability(masked[ids])
             result = result.index_copy(0, ids, part)
         return result
 
-    def _outputs(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
-        """P(o) of every output for every sample, `(n, outputs)`."""
-        pairs, repeated = paired(log_probs, outputs)
-        return self._log_probability(repeated, pairs, pairs).exp().view(len(log_probs), -1)
-
     def _warn(self, error: BudgetError) -> None:
         if not self._warned:
             warnings.warn(
-                f"not all proofs can be compiled: {error}, more than the budget of {self.circuits.budget:,}; "
+                f"not all proofs can be compiled: {error}, more than the budget of {self._budget:,}; "
                 f"the {LARGEST_K} most probable proofs of each such sample are used instead. "
                 "Raise budget= if memory and time allow, or choose k=",
                 stacklevel=5,
@@ -150,7 +125,7 @@ class ScallopLoss(Engine):
             self._warned = True
 
 
-def _check_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> CandidateSet:
+def _checked_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> CandidateSet:
     """The candidates themselves where nothing is known of a pruning."""
     if unpruned is None:
         return candidates
@@ -165,22 +140,88 @@ def _check_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> 
     return unpruned
 
 
-def _of_most_probable(log_probs: Tensor, candidates: Candidates, k: int) -> Tensor:
-    """log P of the disjunction of each sample's `k` most probable proofs, `(n,)`."""
-    values = candidate_log_probs(log_probs.detach(), candidates)
-    rows, found = (top.T for top in segment_top(values, candidates, k))  # (n, k)
-    labels = candidates.labels[rows].long()  # (n, k, m)
+def _disjunction(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """log P of the disjunction of all of each sample's few candidates, `(n,)`."""
+    counts = candidates.offsets.diff()
+    place = torch.arange(int(counts.max()), device=counts.device)  # (k,)
+    found = place < counts[:, None]  # (n, k)
+    labels = candidates.labels[candidates.offsets[:-1, None] + place * found].long()  # (n, k, m)
     facts = log_probs.gather(2, labels.clamp(min=0).transpose(1, 2)).transpose(1, 2)  # (n, k, m)
     return log_disjunction(torch.where(labels < 0, 0, facts), labels, found)
 
 
-def _by_proofs(candidates: Candidates, templates: Candidates) -> list[tuple[Tensor, list[int]]]:
-    """The distinct sets of proofs to compile, `(proofs, m)` each, and the samples that each of them serves."""
-    fits = is_restriction(candidates, templates).tolist()
-    bounds = {True: templates.offsets.tolist(), False: candidates.offsets.tolist()}
-    rows = {True: templates.labels.cpu(), False: candidates.labels.cpu()}
-    groups: dict[bytes, tuple[Tensor, list[int]]] = {}
+def log_disjunction(facts: Tensor, labels: Tensor, found: Tensor) -> Tensor:
+    """log P(at least one of `k` proofs holds), `(b,)`, in double precision inside; -inf where it is impossible.
+
+    A fact is a slot and a label; proofs with the same label in a slot share that fact. All 2^k sets of proofs are
+    visited, `b · 2^k · m` numbers in total.
+
+    Args:
+        facts: the log-probability of each proof's facts, `(b, k, m)`.
+        labels: the labels that name these facts, `(b, k, m)`.
+        found: false where there is no such proof, `(b, k)`.
+
+    Examples:
+        >>> half = torch.full((1, 2, 2), 0.5).log()
+        >>> found = torch.ones(1, 2, dtype=torch.bool)
+        >>> log_disjunction(half, torch.tensor([[[0, 1], [1, 0]]]), found).exp()  # 1 - (1 - 1/4)²
+        tensor([0.4375])
+        >>> log_disjunction(half, torch.tensor([[[0, 0], [0, 1]]]), found).exp()  # 1/2 · (1 - (1/2)²)
+        tensor([0.3750])
+    """
+    known = found[..., None] & (facts != -torch.inf)
+    logs = torch.where(known, facts.double(), _IMPOSSIBLE)
+    proof = torch.arange(facts.shape[1], device=facts.device)
+    labels = torch.where(found[..., None], labels.long(), -2 - proof[:, None])  # an absent proof shares no fact
+    sums, signs = _sums_over_sets(logs, labels)
+    peak = logs.detach().sum(2).amax(1)  # no set is more probable than its most probable proof
+    total = (signs * (sums - peak[:, None]).exp())[:, 1:].sum(1)
+    possible = ~(peak < _IMPOSSIBLE / 2)  # NaN stays NaN, for the caller to find
+    return torch.where(possible, torch.where(possible, total, 1).log() + peak, -torch.inf).to(facts.dtype)
+
+
+def _sums_over_sets(logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The summed log-probability of the facts in each set of proofs, `(b, 2^k)`, and the set's sign, `(2^k,)`."""
+    sums, signs = logs.new_zeros(len(logs), 1), -logs.new_ones(1)
+    for i in range(logs.shape[1]):  # each further proof doubles the sets: those without and those with it
+        sets = torch.arange(2**i, device=logs.device)[:, None]  # (2^i, 1), the proofs as bits
+        bits = (1 << torch.arange(i, device=logs.device))[:, None]  # (i, 1)
+        sharing = ((labels[:, i : i + 1] == labels[:, :i]) * bits).sum(1)  # (b, m): who has this fact already
+        fresh = (sets & sharing[:, None]) == 0  # (b, 2^i, m)
+        sums = torch.cat([sums, sums + torch.where(fresh, logs[:, i, None], 0).sum(2)], dim=1)
+        signs = torch.cat([signs, -signs])
+    return sums, signs
+
+
+def _by_proofs(candidates: Candidates, unpruned: Candidates) -> dict[tuple[bytes, torch.dtype], list[int]]:
+    """The distinct sets of proofs to compile, as `compiled` takes them, and the samples that each of them serves."""
+    fits = is_restriction(candidates, unpruned).tolist()
+    bounds = {True: unpruned.offsets.tolist(), False: candidates.offsets.tolist()}
+    rows = {True: unpruned.labels.cpu(), False: candidates.labels.cpu()}
+    groups: dict[tuple[bytes, torch.dtype], list[int]] = {}
     for i, fit in enumerate(fits):
         labels = rows[fit][bounds[fit][i] : bounds[fit][i + 1]]
-        groups.setdefault(labels.numpy().tobytes(), (labels, []))[1].append(i)
-    return list(groups.values())
+        groups.setdefault((labels.numpy().tobytes(), labels.dtype), []).append(i)
+    return groups
+
+
+def is_restriction(candidates: Candidates, unpruned: Candidates) -> Tensor:
+    """Whether each sample's candidates are its unpruned rows with σ(j) ∈ support(j) for all slots j, `(n,)` bool.
+
+    Clipper's prunings always are (they keep the rows in their order). A random pruning is not: it drops rows
+    whose labels all survive elsewhere.
+
+    Examples:
+        >>> whole = Candidates.from_lists([[(0, 2), (1, 1), (2, 0)]] * 2, classes=3)
+        >>> kept = whole.subset(torch.tensor([False, True, True, True, False, True]))
+        >>> is_restriction(kept, whole)
+        tensor([True, True])
+        >>> whole = Candidates.from_lists([[(0, 0), (0, 1), (1, 0), (1, 1)]], classes=2)
+        >>> is_restriction(whole.subset(torch.tensor([True, False, False, True])), whole)
+        tensor([False])
+    """
+    inside = unpruned.narrowed(candidates.support)
+    same = inside.offsets.diff() == candidates.offsets.diff()  # (n,)
+    ours, theirs = same[candidates.sample], same[inside.sample]
+    differ = (candidates.labels[ours] != inside.labels[theirs]).any(1)
+    return same.index_fill(0, candidates.sample[ours][differ], False)

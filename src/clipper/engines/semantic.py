@@ -7,8 +7,8 @@ from torch import Tensor
 
 from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
-from clipper.engines.base import Engine, RandomEngine
-from clipper.engines.checks import checked
+from clipper.candidates.base import must_be_candidates
+from clipper.engines.base import Context, Engine, RandomEngine
 
 
 class SemanticLoss(Engine):
@@ -21,6 +21,9 @@ class SemanticLoss(Engine):
     Args:
         entropy: weight of the posterior's entropy, see `posterior_entropy`.
 
+    Raises:
+        InputError: the weight is negative or no number.
+
     Examples:
         >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
@@ -29,13 +32,9 @@ class SemanticLoss(Engine):
         tensor([11.1111, 33.3333])
     """
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        return self.unchecked(checked(log_probs, candidates), candidates)
-
-    def unchecked(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """As a call, for log-probabilities that were checked."""
-        return self.regularised(-candidates.log_probability(log_probs), log_probs, candidates)
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        return -candidates.log_probability(log_probs)
 
 
 class SampledSemanticLoss(RandomEngine):
@@ -45,6 +44,12 @@ class SampledSemanticLoss(RandomEngine):
         per_sample: how many candidates to draw, uniformly and without replacement.
         seed: where the draws start; `state_dict` holds where they are.
         entropy: weight of the entropy of the posterior over the drawn candidates.
+
+    Attributes:
+        per_sample: as given.
+
+    Raises:
+        InputError: an option is out of range.
 
     Examples:
         >>> from clipper import Candidates
@@ -57,10 +62,13 @@ class SampledSemanticLoss(RandomEngine):
     def __init__(self, per_sample: int, *, seed: int = 0, entropy: float = 0.0) -> None:
         super().__init__(seed=seed, entropy=entropy)
         self.per_sample = whole_number(per_sample, "per_sample")
-        self._semantic = SemanticLoss(entropy=entropy)
 
-    def forward(self, log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-        """The loss of each sample, `(n,)`, from the classifier's `log_probs (n, m, c)`."""
-        log_probs = checked(log_probs, candidates)
+    def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
+        """As in `Engine.forward`, on the drawn candidates alone."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        return self._semantic.unchecked(log_probs, candidates.draw(self.per_sample, seed))
+        drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
+        return super().forward(log_probs, drawn, context)
+
+    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
+        """As in `Engine.losses`."""
+        return -candidates.log_probability(log_probs)

@@ -32,7 +32,7 @@ def prune_lattice(
 
     Examples:
         >>> from clipper import Lattice
-        >>> from clipper.candidates.machines import SUM
+        >>> from clipper.candidates.rules import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[8, 2, 16], slots=2, classes=10)
         >>> graph = ProximityGraph.from_edges([0, 0], [2, 4])  # x₁ is close to x′₁ and to x″₁
         >>> prune_lattice(lattice, graph, lattice.support)

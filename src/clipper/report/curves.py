@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from clipper.errors import InputError
-from clipper.report.figures import ACCENT, COLOURS, INK, MUTED, OCHRE, ORANGE, as_svg, plotting
-from clipper.training import Figures, Record
+from clipper.report.figures import ACCENT, BLUE, COLOURS, GREEN, INK, MUTED, OCHRE, ORANGE, VIOLET, as_svg, plotting
+from clipper.training import EpochMetrics, Record
 
-PALETTE = (ACCENT, ORANGE, INK, "#4a6fa5", OCHRE, "#8a5a9e", MUTED, "#5b8c3a")
+PALETTE = (ACCENT, ORANGE, INK, BLUE, OCHRE, VIOLET, MUTED, GREEN)
 
 
 def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
@@ -19,12 +19,11 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
     Epochs in which a run was not measured are passed over.
 
     Examples:
-        >>> from clipper.training import TrainConfig
-        >>> runs = [Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
         >>> accuracy_figure({"exact": runs})[:4]
         '<svg'
     """
-    curves = {name: by_epoch(runs, lambda figures: figures.accuracy) for name, runs in records.items()}
+    curves = {name: by_epoch(runs, lambda metrics: metrics.accuracy) for name, runs in records.items()}
     if not any(curves.values()):
         raise InputError("expected runs with an accuracy in at least one epoch, got none; give them a held-out set")
     with plotting() as new_figure:
@@ -40,28 +39,12 @@ def accuracy_figure(records: Mapping[str, Sequence[Record]]) -> str:
         return as_svg(figure)
 
 
-def learning_figure(curves: Mapping[str, Sequence[Sequence[float]]], names: Mapping[str, str]) -> str:
-    """Accuracy by epoch, in per cent, of runs measured after every epoch: the mean and a band of one deviation."""
-    with plotting() as new_figure:
-        figure = new_figure(figsize=(7.2, 4.2))
-        axes = figure.subplots()
-        drawn = {
-            names[method]: _draw(axes, dict(enumerate(zip(*runs, strict=True), start=1)), COLOURS[method], 1.0)
-            for method, runs in curves.items()
-        }
-        _name_curves(axes, drawn)
-        _epochs(axes, max(epoch for epoch, _, _ in drawn.values()))
-        axes.set_ylabel("accuracy on held-out digits, %")
-        axes.set_ylim(0, 100)
-        return as_svg(figure)
-
-
 def loss_figure(record: Record) -> str:
     """One run's loss by epoch."""
     with plotting() as new_figure:
         figure = new_figure(figsize=(7.2, 2.6))
         axes = figure.subplots()
-        _draw(axes, {figures.epoch: [figures.loss] for figures in record.epochs}, INK, 1.0)
+        _draw(axes, {metrics.epoch: [metrics.loss] for metrics in record.epochs}, INK, 1.0)
         _epochs(axes, record.last.epoch)
         axes.set_ylabel("loss")
         axes.set_ylim(bottom=0)
@@ -70,11 +53,11 @@ def loss_figure(record: Record) -> str:
 
 def kept_over_epochs(record: Record) -> str:
     """What one run's pruning kept in each epoch, in per cent: candidates, and gold labels where they are known."""
-    gold = by_epoch([record], lambda figures: figures.gold)
+    gold = by_epoch([record], lambda metrics: metrics.gold)
     with plotting() as new_figure:
         figure = new_figure(figsize=(7.2, 3.0))
         axes = figure.subplots()
-        kept = {"candidates": _draw(axes, by_epoch([record], lambda figures: figures.retained), ACCENT)}
+        kept = {"candidates": _draw(axes, by_epoch([record], lambda metrics: metrics.retained), ACCENT)}
         if gold:
             kept["gold labels"] = _draw(axes, gold, OCHRE)
         _name_curves(axes, kept)
@@ -84,21 +67,20 @@ def kept_over_epochs(record: Record) -> str:
         return as_svg(figure)
 
 
-def by_epoch(records: Sequence[Record], value: Callable[[Figures], float | None]) -> dict[int, list[float]]:
+def by_epoch(records: Sequence[Record], value: Callable[[EpochMetrics], float | None]) -> dict[int, list[float]]:
     """A value of each run that has it, by epoch, ascending.
 
     Examples:
-        >>> from clipper.training import TrainConfig
-        >>> epochs = [Figures(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), Figures(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
-        >>> by_epoch([Record(TrainConfig(), epochs)] * 2, lambda figures: figures.accuracy)
+        >>> epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), EpochMetrics(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
+        >>> by_epoch([Record({}, epochs)] * 2, lambda metrics: metrics.accuracy)
         {2: [0.5, 0.5]}
     """
     found: dict[int, list[float]] = {}
     for record in records:
-        for figures in record.epochs:
-            number = value(figures)
+        for metrics in record.epochs:
+            number = value(metrics)
             if number is not None:
-                found.setdefault(figures.epoch, []).append(number)
+                found.setdefault(metrics.epoch, []).append(number)
     return dict(sorted(found.items()))
 
 

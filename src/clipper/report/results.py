@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clipper.benchmarks.tables import Entry, Ledger, Table, deviations, gather, tables_of
-from clipper.benchmarks.tables.variants import MEANING
+from clipper.benchmarks.tables.layout import MEANING
 from clipper.report.claims import CLAIM_COLUMNS, Claim, claims_of
 from clipper.report.table_text import markdown, markdown_table
 

@@ -1,126 +1,178 @@
-"""The page of a table: ours beside the paper's, how it learned, what was kept, what it cost, and a look inside."""
+"""A table on disk: JSON, Markdown, and a page with ours beside the paper's, curves, costs and a look inside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from clipper.benchmarks.statistics import interval, spread
 from clipper.benchmarks.tables import Entry, Table, deviations
-from clipper.benchmarks.tables.layout import Measure
+from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
-from clipper.benchmarks.tables.variants import MEANING
-from clipper.errors import ClipperError
-from clipper.report.claims import CLAIM_COLUMNS, claims_of
+from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
 from clipper.report.curves import accuracy_figure
-from clipper.report.page import figure, html_table, paragraphs, terms, write_page
-from clipper.report.rows import Records, forest_figure, kept_figure, overhead_figure
-from clipper.report.run_page import sections_of, settings
-from clipper.report.table_html import results_table
+from clipper.report.forest import Records, forest_figure, kept_figure, overhead_figure
+from clipper.report.inspector import idea, inspector_view
+from clipper.report.page import write_page, write_text
+from clipper.report.table_text import NOTHING, digits_of, markdown, papers
+from clipper.training.inspection import Inspection
 
 FEWEST = 3
 """Measurements that make a curve."""
-_HEADS = ("What struck out what", "How sure it was, and how right")
-"""The sections about a pruning."""
 _LEAD = (
-    "Accuracy is the last epoch's on images that no run has seen: mean ± deviation over the seeds, [95 % interval of "
-    "the mean] (seeds). A seed means the same samples and first weights in every row. Nothing was chosen by it."
+    "Accuracy is the last epoch's on held-out data: mean ± deviation over the seeds, [95 % interval of the mean] "
+    "(seeds). A seed means the same samples and first weights in every row. No setting was chosen by looking at it."
 )
 
 
-def write_table_page(
-    table: Table, entries: Sequence[Entry], path: Path, *, data_root: str | Path | None = None
-) -> None:
-    """Write the page; it opens from disk, without a network.
+@dataclass(frozen=True)
+class Written:
+    """What was written, and where.
+
+    Attributes:
+        document: what the JSON file holds.
+        paths: the files, by what they are: "JSON", "Markdown", "page".
+    """
+
+    document: dict[str, Any]
+    paths: dict[str, Path]
+
+
+def write_table(
+    table: Table, entries: Sequence[Entry], folder: Path, inspections: Mapping[str, Inspection] | None = None
+) -> Written:
+    """Write `NAME.json`, `NAME.md` and the page `NAME.html` into a folder.
 
     Args:
         table: what was asked for.
         entries: what came out at each place of it.
-        path: where to; an older page is replaced.
-        data_root: the folder with the data sets, for the images of the inspector.
+        folder: where to; older files are replaced.
+        inspections: prunings to look into, by what they are of.
+
+    Returns:
+        What was written. A table without a run has no page.
+
+    Raises:
+        FileError: if a file cannot be written.
     """
-    sections = [("The table", results_table(table, entries) + _meanings(table, entries))]
-    sections += _claims(table, entries)
-    for column in table.columns:
-        sections += _column(column.name, [entry for entry in entries if entry.place.column == column and entry.records])
-    sections += _costs(entries)
-    sections += _inspected(entries, data_root)
+    document = {
+        "table": table.name,
+        "title": table.title,
+        "entries": [entry.as_dict(table.measures) for entry in entries],
+    }
+    paths = {"JSON": folder / f"{table.name}.json", "Markdown": folder / f"{table.name}.md"}
+    write_text(paths["JSON"], json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_text(paths["Markdown"], f"# {table.title}\n\n{markdown(table, entries)}")
+    if any(entry.records for entry in entries):
+        paths["page"] = folder / f"{table.name}.html"
+        write_table_page(table, entries, paths["page"], inspections)
+    return Written(document, paths)
+
+
+def write_table_page(
+    table: Table, entries: Sequence[Entry], path: Path, inspections: Mapping[str, Inspection] | None = None
+) -> None:
+    """Write the page alone; the arguments are those of `write_table`. It opens from disk, without a network."""
+    pruned = {_name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
     shown = [measure for measure in table.measures if measure not in OF_PRUNING]
-    heads = ["place", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)]
-    sections.append(("Every seed", html_table(heads, _seeds(entries, shown))))
-    write_page(path, table.title, _LEAD, sections)
+    write_page(
+        path,
+        "table.html",
+        title=table.title,
+        lead=_LEAD,
+        results=results_table(table, entries),
+        meanings=_meanings(table, entries),
+        claim_columns=CLAIM_COLUMNS,
+        claims=[claim.as_row() for claim in claims_of(table, entries)],
+        sentences=[] if table.published else verdict(entries),
+        columns=[figures for column in table.columns if (figures := _figures(column.name, entries))],
+        kept=kept_figure(pruned) if pruned else None,
+        costs=overhead_figure(pruned) if pruned else None,
+        inspected=_inspected(inspections or {}),
+        seed_columns=["place", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)],
+        seeds=_seeds(entries, shown),
+    )
 
 
-def _meanings(table: Table, entries: Sequence[Entry]) -> str:
+def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
+    """The places that were run, or that the paper has: `heads`, `rows` of named cells, and `missing` columns."""
+    done = [
+        column.name
+        for column in table.columns
+        if any(entry.place.column.name == column.name and entry.records for entry in entries)
+    ]
+    if len(table.measures) > 1:
+        heads = [NAMES[measure] for measure in table.measures]
+        several = len(table.columns) > 1
+        rows = [
+            (_name(entry) if several else entry.place.row.name, [_cell(entry, m) for m in table.measures])
+            for entry in entries
+            if entry.place.column.name in done and (entry.records or entry.published)
+        ]
+    else:
+        heads, (measure,) = done, table.measures
+        at = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
+        cells = {row.name: [_cell(at.get((row.name, column)), measure) for column in done] for row in table.rows}
+        rows = [(name, own) for name, own in cells.items() if any(own)]
+    nothing = [{"text": NOTHING, "kind": ""}]
+    return {
+        "heads": ["", *(head.replace("-", "\N{NON-BREAKING HYPHEN}") for head in heads)],  # no line ends within SUM-3
+        "rows": [(name, [cell or nothing for cell in own]) for name, own in rows],
+        "missing": [column.name for column in table.columns if column.name not in done],
+    }
+
+
+def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
+    """The lines of a cell: ours, its interval and seeds, the paper's; none where neither we nor the paper have any."""
+    if entry is None:
+        return []
+    values, digits = entry.values(measure), digits_of(measure)
+    lines = []
+    if len(values) > 1:
+        low, high = interval(values)
+        lines = [(spread(values, digits), ""), (f"[{low:.{digits}f}, {high:.{digits}f}] ({len(values)})", "ours")]
+    elif values:
+        lines = [(f"{values[0]:.{digits}f}", ""), ("(1)", "ours")]
+    if values and deviations(entry):
+        lines.append((deviations(entry), "ours"))
+    if entry.paper(measure) is not None:
+        lines.append((f"paper {papers(entry, measure)}", "paper"))
+    return [{"text": text, "kind": kind} for text, kind in lines]
+
+
+def _meanings(table: Table, entries: Sequence[Entry]) -> dict[str, str]:
     meaning = {**MEANING, **table.notes}
     variants = dict.fromkeys("gold" if e.place.config.objective == "gold" else e.place.row.variant for e in entries)
-    return terms({variant: meaning[variant] for variant in variants if variant in meaning})
+    return {variant: meaning[variant] for variant in variants if variant in meaning}
 
 
-def _claims(table: Table, entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    claims = claims_of(table, entries)
-    return [("What reproduces", html_table(CLAIM_COLUMNS, [claim.as_row() for claim in claims]))] if claims else []
-
-
-def _column(name: str, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Figures of one task."""
-    if not entries:
-        return []
-    published = {e.place.row.name: paper for e in entries if (paper := e.paper("accuracy")) is not None}
-    rows = _records(entries)
-    shown = figure(forest_figure(rows, published), "Each dot is a seed.")
-    for engine in dict.fromkeys(entry.place.row.engine for entry in entries):
-        shown += _curves(engine, [entry for entry in entries if entry.place.row.engine == engine])
-    return [(name, shown)]
+    run = [entry for entry in entries if entry.place.column.name == column and entry.records]
+    if not run:
+        return None
+    published = {e.place.row.name: paper for e in run if (paper := e.paper("accuracy")) is not None}
+    ceiling = [entry for entry in run if entry.place.config.objective == "gold"]
+    curves = {}
+    for engine in dict.fromkeys(entry.place.row.engine for entry in run if entry not in ceiling):
+        own = [entry for entry in run if entry.place.row.engine == engine] + ceiling
+        if sum(metrics.accuracy is not None for metrics in own[0].records[0].epochs) >= FEWEST:
+            curves[engine] = accuracy_figure(_records(own))
+    return {"name": column, "forest": forest_figure(_records(run), published), "curves": curves}
 
 
-def _curves(engine: str, entries: Sequence[Entry]) -> str:
-    measured = sum(figures.accuracy is not None for figures in entries[0].records[0].epochs)
-    if measured < FEWEST:
-        return ""
-    return figure(accuracy_figure(_records(entries)), f"{engine}: mean over the seeds, bands of one deviation.")
-
-
-def _costs(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """What pruning keeps and costs, over all tasks."""
-    pruned = {
-        f"{entry.place.column.name}: {entry.place.row.name}": entry.records
-        for entry in entries
-        if entry.records and entry.values("retained")
-    }
-    if not pruned:
-        return []
-    caption = "Candidates that stay, and samples whose gold labels stay. The gap is what the neighbours told."
+def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
     return [
-        ("What pruning keeps", figure(kept_figure(pruned), caption)),
-        (
-            "What pruning costs",
-            figure(overhead_figure(pruned), "Neighbour search and pruning, of the time of all steps."),
-        ),
+        {"whose": whose, "idea": idea(inspection), "view": inspector_view(inspection, f"sample{place or ''}")}
+        for place, (whose, inspection) in enumerate(inspections.items())
     ]
 
 
-def _inspected(entries: Sequence[Entry], data_root: str | Path | None) -> list[tuple[str, str]]:
-    """A pruning to look into, the first exact one or else the first; and how right the first joint one is."""
-    pruned = [entry for entry in entries if entry.records and entry.values("retained")]
-    sections: list[tuple[str, str]] = []
-    for entry in sorted(pruned, key=lambda entry: entry.place.row.variant != "exact")[:1]:
-        settings_of = html_table(["setting", "value"], settings(entry.records[0].config.as_dict()))
-        sections += [_section(entry, 0, data_root), (f"Configuration of {_whose(entry)}", settings_of)]
-    joint = [entry for entry in pruned if entry.place.config.objective == "joint"]
-    return sections + [_section(entry, 1, data_root) for entry in joint[:1]]
-
-
-def _section(entry: Entry, place: int, data_root: str | Path | None) -> tuple[str, str]:
-    """One of the sections about the pruning of an entry's first run."""
-    try:
-        head, body = list(sections_of(entry.records[0].config, data_root=data_root).items())[place]
-    except ClipperError as error:  # the records are here, and the data they were made from may be elsewhere
-        head, body = _HEADS[place], paragraphs([f"Not shown: {error}"])
-    return f"{head}: {_whose(entry)}", body
-
-
-def _whose(entry: Entry) -> str:
-    return f"{entry.place.row.name}, {entry.place.column.name}, seed {entry.records[0].config.seed}"
+def _name(entry: Entry) -> str:
+    return f"{entry.place.column.name}: {entry.place.row.name}"
 
 
 def _records(entries: Sequence[Entry]) -> Records:
@@ -130,7 +182,7 @@ def _records(entries: Sequence[Entry]) -> Records:
 def _seeds(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[list[str]]:
     return [
         [
-            f"{entry.place.column.name}: {entry.place.row.name}",
+            _name(entry),
             f"{len(entry.records)}{f', {deviations(entry)}' if deviations(entry) else ''}",
             *(", ".join(f"{value:.1f}" for value in entry.values(measure)) for measure in measures),
         ]

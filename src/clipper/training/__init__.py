@@ -1,17 +1,19 @@
 """Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
 
-from clipper.training.bank import MemoryBank
-from clipper.training.config import TrainConfig
+from clipper.training.adapters import Classifiers, Encoders, Packing
+from clipper.training.inspection import Inspection, Inspector
 from clipper.training.iterated import Pass, train_iterated
-from clipper.training.kinds import Classifiers, Encoders, Packing
-from clipper.training.loop import Watch, train
-from clipper.training.metrics import Figures, accuracy
+from clipper.training.loop import History, train
+from clipper.training.memory_bank import MemoryBank
+from clipper.training.metrics import EpochMetrics, Evaluator, accuracy
 from clipper.training.record import Record
 from clipper.training.samples import Samples
+from clipper.training.schedule import PruningSchedule
 from clipper.training.tensorboard import tensorboard
-from clipper.training.trainer import Moment
+from clipper.training.trainer import Callback, Progress
 
 __all__ = [
-    "Classifiers", "Encoders", "Figures", "MemoryBank", "Moment", "Packing", "Pass", "Record", "Samples", "TrainConfig",
-    "Watch", "accuracy", "tensorboard", "train", "train_iterated",
+    "Callback", "Classifiers", "Encoders", "EpochMetrics", "Evaluator", "History", "Inspection", "Inspector",
+    "MemoryBank", "Packing", "Pass", "Progress", "PruningSchedule", "Record", "Samples", "accuracy",
+    "tensorboard", "train", "train_iterated",
 ]  # fmt: skip

@@ -9,37 +9,42 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.arguments import as_tensor, real_number, whole_number
-from clipper.candidates import Candidates, CandidateSet, Kind
+from clipper.arguments import as_tensor, real_number, shown, whole_number
+from clipper.candidates import CandidateSet, Kind
 from clipper.errors import InputError
-from clipper.training.checks import in_words
+from clipper.pruning.objectives import listed_only
+from clipper.training.adapters import in_words
 
-Exam = Callable[[nn.Module], Mapping[str, float]]
+Evaluator = Callable[[nn.Module], Mapping[str, float]]
 """From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
-HeldOut = tuple[Tensor, Tensor] | Exam
-"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an exam on such."""
+HeldOut = tuple[Tensor, Tensor] | Evaluator
+"""Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an evaluator."""
 
 
 @dataclass(frozen=True)
-class Figures:
-    """One epoch in numbers; shares lie in 0 … 1."""
+class EpochMetrics:
+    """One epoch in numbers; shares lie in 0 … 1.
+
+    Attributes:
+        epoch: counted from 1.
+        loss: mean over the samples.
+        accuracy: on the held-out set, where there is one.
+        retained: share of the candidates that pruning kept; on sets that list no candidates, the mean over the
+            samples of each one's share.
+        gold: share of the samples whose gold labels are still a candidate, where gold is known.
+        seconds: time of the steps; evaluation and checkpoints are not in it.
+        pruning_seconds: of which neighbour search and pruning.
+        scores: what an evaluator measures besides the accuracy, by name.
+    """
 
     epoch: int
-    """Counted from 1."""
     loss: float
-    """Mean over the samples."""
     accuracy: float | None
-    """On the held-out set, where there is one."""
     retained: float
-    """Share of the candidates that pruning kept; on lattices, the mean over the samples of each one's share."""
     gold: float | None
-    """Share of the samples whose gold labels are still a candidate, where gold is known."""
     seconds: float
-    """Time of the steps; evaluation and checkpoints are not in it."""
     pruning_seconds: float
-    """Of which: neighbour search and pruning."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """What an exam measures besides the accuracy, by name."""
 
     @property
     def pruning_share(self) -> float:
@@ -51,19 +56,14 @@ class Figures:
         return asdict(self) | {"pruning_share": self.pruning_share}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Figures:
-        """The reverse of `as_dict`; figures that no epoch can have are refused."""
-        if not isinstance(values, dict):
-            raise InputError(f"expected the figures of an epoch, got {values!r}")
-        unknown = sorted(set(values) - {entry.name for entry in fields(cls)} - {"pruning_share"})
-        if unknown:
-            raise InputError(f"expected the figures of an epoch, got {', '.join(map(str, unknown))} too")
-        missing = sorted({entry.name for entry in fields(cls)} - {"scores"} - set(values))
-        if missing:
-            raise InputError(f"expected the figures of an epoch, got none for {', '.join(missing)}")
-        figures = cls(**{entry.name: values[entry.name] for entry in fields(cls) if entry.name in values})
-        figures.check()
-        return figures
+    def from_dict(cls, values: dict[str, Any]) -> EpochMetrics:
+        """The reverse of `as_dict`; numbers that no epoch can have are refused."""
+        names = {entry.name for entry in fields(cls)}
+        if not isinstance(values, dict) or not names - {"scores"} <= values.keys() <= names | {"pruning_share"}:
+            raise InputError(f"expected the metrics of an epoch, {', '.join(sorted(names))}, got {shown(values)}")
+        metrics = cls(**{name: values[name] for name in names & values.keys()})
+        metrics.check()
+        return metrics
 
     def check(self) -> None:
         """Refuse what no epoch can have."""
@@ -81,8 +81,8 @@ class Figures:
 
 
 @dataclass
-class Tally:
-    """The sums behind the figures of the epoch under way."""
+class RunningMetrics:
+    """The sums behind the metrics of the epoch under way."""
 
     samples: int = 0
     loss: float = 0.0
@@ -96,16 +96,21 @@ class Tally:
         """Add a batch: its `losses (n,)`, its candidates before and after pruning, its `gold (n, m)`."""
         self.samples += len(losses)
         self.loss += float(losses.detach().sum())
-        all_of_them, left = _weighed(before, kept)
-        self.candidates += all_of_them
-        self.kept += left
+        rows, rows_left = listed_only(before), listed_only(kept)
+        if rows is not None and rows_left is not None:
+            self.candidates += len(rows)
+            self.kept += len(rows_left)
+        else:  # more candidates than a float can count, maybe: each sample counts for one
+            shares = (kept.log_counts - before.log_counts).exp().sum() if kept is not before else before.samples
+            self.candidates += before.samples
+            self.kept += float(shares)
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
-    def figures(self, epoch: int, measured: Mapping[str, float] | None = None) -> Figures:
-        """The figures so far, and what was `measured` on the held-out set."""
+    def metrics(self, epoch: int, measured: Mapping[str, float] | None = None) -> EpochMetrics:
+        """The metrics so far, and what was `measured` on the held-out set."""
         samples, scores = max(1, self.samples), dict(measured or {})
-        return Figures(
+        return EpochMetrics(
             epoch=epoch,
             loss=self.loss / samples,
             accuracy=scores.pop("accuracy", None),
@@ -117,15 +122,6 @@ class Tally:
         )
 
 
-def _weighed(before: CandidateSet, kept: CandidateSet) -> tuple[float, float]:
-    """How much there was before and after pruning: candidates, or for lattices samples and their summed shares."""
-    if isinstance(before, Candidates) and isinstance(kept, Candidates):
-        return len(before), len(kept)
-    if kept is before:
-        return before.samples, before.samples
-    return before.samples, float((kept.log_counts - before.log_counts).exp().sum())
-
-
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
     """What a classifier is worth on the held-out set, by name; where there are several kinds of label, each is a name.
 
@@ -135,10 +131,10 @@ def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = (
         {'accuracy': 0.75, 'name': 1.0, 'rel': 0.5}
     """
     if callable(held_out):
-        with in_words("the exam on held-out data"):
+        with in_words("the evaluator"):
             scores = held_out(classifier)
         if not isinstance(scores, Mapping):
-            raise InputError(f"expected the exam to return figures by name, got a {type(scores).__name__}")
+            raise InputError(f"expected the evaluator to return numbers by name, got a {type(scores).__name__}")
         for name, score in scores.items():
             real_number(score, str(name))
         return scores
@@ -187,10 +183,10 @@ def _scores(classifier: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def checked_held_out(held_out: Any) -> HeldOut | None:
-    """An exam, or inputs and labels of the same length, as tensors."""
+    """An evaluator, or inputs and labels of the same length, as tensors."""
     if held_out is None or (callable(held_out) and not isinstance(held_out, tuple | list)):
-        exam: Exam | None = held_out
-        return exam
+        evaluator: Evaluator | None = held_out
+        return evaluator
     if not isinstance(held_out, tuple | list) or len(held_out) != 2:
         raise InputError(
             f"expected held_out to be (inputs, labels) or a function of the classifier, got a {type(held_out).__name__}"

@@ -14,13 +14,10 @@ from typing import Any
 import torch
 
 from clipper.errors import FileError, InputError
-from clipper.files import checked_path, written_whole
-from clipper.training.config import TrainConfig
-from clipper.training.metrics import Figures
+from clipper.files import checked_path, parsed_json, written_whole
+from clipper.training.metrics import EpochMetrics
 
 FORMAT = "clipper run 1"
-_LATER = {"names", "passes"}
-"""Fields of a configuration that the first records do not have."""
 
 
 def versions() -> dict[str, Any]:
@@ -33,55 +30,64 @@ def versions() -> dict[str, Any]:
 class Record:
     """A finished run.
 
+    Attributes:
+        config: what decides how the run ends, by name: text, finite numbers, and lists and mappings of such. Anything
+            with `as_dict()` is taken, too, and stored as that mapping.
+        epochs: what was measured in every epoch.
+        versions: of Python and the packages that a result may depend on.
+
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> record = Record(TrainConfig(), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+        >>> record = Record({"seed": 0}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
         >>> with TemporaryDirectory() as folder:
         ...     record.write(Path(folder) / "run.json")
         ...     Record.read(Path(folder) / "run.json") == record
         True
     """
 
-    config: TrainConfig
-    epochs: list[Figures]
+    config: Mapping[str, Any]
+    epochs: list[EpochMetrics]
     versions: Mapping[str, Any] = field(default_factory=versions)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", _as_mapping(self.config))
+
     @property
-    def last(self) -> Figures:
-        """The last epoch's figures: the ones to report, never the best epoch's."""
+    def last(self) -> EpochMetrics:
+        """The last epoch's metrics: the ones to report, never the best epoch's."""
         return self.epochs[-1]
 
     @property
     def retained(self) -> float:
         """The share of the candidates that pruning kept, the mean over the epochs."""
-        return statistics.mean(figures.retained for figures in self.epochs)
+        return statistics.mean(metrics.retained for metrics in self.epochs)
 
     @property
     def gold(self) -> float | None:
         """The share of the samples whose gold labels were kept, the mean over the epochs, where gold is known."""
-        known = [figures.gold for figures in self.epochs if figures.gold is not None]
+        known = [metrics.gold for metrics in self.epochs if metrics.gold is not None]
         return statistics.mean(known) if known else None
 
     @property
     def pruning_seconds(self) -> float:
         """Time of neighbour search and pruning, the mean over the epochs."""
-        return statistics.mean(figures.pruning_seconds for figures in self.epochs)
+        return statistics.mean(metrics.pruning_seconds for metrics in self.epochs)
 
     @property
     def pruning_share(self) -> float:
         """The same as a share of the time of all steps."""
-        seconds = statistics.mean(figures.seconds for figures in self.epochs)
+        seconds = statistics.mean(metrics.seconds for metrics in self.epochs)
         return self.pruning_seconds / seconds if seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """As it is written."""
         return {
             "format": FORMAT,
-            "config": self.config.as_dict(),
-            "seed": self.config.seed,
+            "config": dict(self.config),
+            "seed": self.config.get("seed"),
             "versions": dict(self.versions),
             "last": self.last.as_dict(),
-            "epochs": [figures.as_dict() for figures in self.epochs],
+            "epochs": [metrics.as_dict() for metrics in self.epochs],
         }
 
     def write(self, path: str | Path) -> None:
@@ -92,64 +98,49 @@ class Record:
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
-        """Read what `write` wrote."""
+        """Read what `write` wrote.
+
+        Raises:
+            FileError: if the file is no record, or a damaged one.
+        """
         document = _read(checked_path(path))
         try:
-            epochs = [Figures.from_dict(values) for values in document["epochs"]]
+            epochs = [EpochMetrics.from_dict(values) for values in document["epochs"]]
             return from_parts(document["config"], epochs, document["versions"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} is a damaged record ({error!r}); run it again") from error
 
 
-def check_record(path: str | Path, config: TrainConfig) -> None:
+def check_record(path: str | Path, config: Any) -> None:
     """Refuse to write over anything but an earlier record of the same run."""
     place = checked_path(path)
     try:
         there = place.exists()
     except OSError as error:
         raise FileError(f"cannot write {place} ({error}); choose another name") from error
-    if there and _read(place).get("config") != config.as_dict():
+    if there and _read(place).get("config") != _as_mapping(config):
         raise FileError(f"{path} holds the record of another run; choose another name or remove it first")
 
 
-def from_parts(config: Any, epochs: list[Figures], versions: Any) -> Record:
+def from_parts(config: Any, epochs: list[EpochMetrics], versions: Any) -> Record:
     """A record from what was read, if it is one: some epochs in their order."""
     if not isinstance(versions, dict):
         raise InputError(f"expected versions by name, got {versions!r}")
-    if not epochs or [figures.epoch for figures in epochs] != list(range(1, len(epochs) + 1)):
-        raise InputError("expected the figures of every epoch in their order, from the first on")
-    made = TrainConfig.from_dict(config)
-    missing = sorted(set(made.as_dict()) - set(config) - _LATER)
-    if missing:
-        raise InputError(f"expected every field of a configuration, got none for {', '.join(missing)}")
-    return Record(made, epochs, versions)
+    if not epochs or [metrics.epoch for metrics in epochs] != list(range(1, len(epochs) + 1)):
+        raise InputError("expected the metrics of every epoch in their order, from the first on")
+    return Record(config, epochs, versions)
 
 
-def parsed(text: bytes) -> Any:
-    """JSON as it should be: no name twice, no NaN, nothing nested without end.
-
-    Raises:
-        ValueError: if it is anything else.
-    """
-    try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"a name comes twice among {[name for name, _ in pairs]}")
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+def _as_mapping(config: Any) -> dict[str, Any]:
+    values = config.as_dict() if hasattr(config, "as_dict") else config
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise InputError(f"expected a configuration by name, got {values!r:.200}")
+    return dict(values)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = parsed(path.read_bytes())
+        document = parsed_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise FileError(
             f"{path} cannot be read as a record ({error}); choose another name or remove it first"

@@ -1,74 +1,111 @@
-"""Samples to learn from, and the order in which an epoch visits them. Knows no network."""
+"""Samples to learn from, in memory or loaded item by item, and the order in which an epoch visits them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from clipper.arguments import as_tensor
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-
-
-class SampleSource(Protocol):
-    """Anything with inputs and candidates; `gold (n, m)` and `targets (n,)` are used where it has them."""
-
-    @property
-    def inputs(self) -> Tensor:
-        """`(n, m, *shape)`"""
-
-    @property
-    def candidates(self) -> CandidateSet:
-        """What the labels could be."""
+from clipper.training.adapters import Packing, in_words
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
-    """What a run learns from.
+class Samples(Dataset[tuple[Tensor, int]]):
+    """What a run learns from, a `torch.utils.data.Dataset` of `(inputs, number)`.
+
+    Attributes:
+        inputs: a tensor `(n, m, *shape)`; or a `Dataset` of `n` items, or a function, that gives the inputs
+            `(m, *shape)` of one sample, so that they need not fit into memory; or, where there are several kinds of
+            label, a mapping from kind to tensor, which is packed (see `Packing`).
+        candidates: what the labels could be.
+        gold: the true labels `(n, m)`, for measuring only.
+        targets: `(n,)`, each sample's place among the outputs of an engine that has outputs.
+
+    Raises:
+        InputError: if the parts do not fit together.
 
     Examples:
         >>> from clipper import Candidates
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
-        >>> samples = samples_of((torch.rand(2, 2, 1, 8, 8), candidates))
-        >>> len(samples)
+        >>> len(Samples(torch.rand(2, 2, 1, 8, 8), candidates))
         2
+        >>> lazy = Samples(lambda i: torch.full((2, 5), float(i)), candidates)
+        >>> inputs, number = lazy[1]
+        >>> inputs.shape, number
+        (torch.Size([2, 5]), 1)
     """
 
-    inputs: Tensor
-    """`(n, m, *shape)`"""
+    inputs: Any
     candidates: CandidateSet
-    """Listed, or a lattice."""
     gold: Tensor | None = None
-    """`(n, m)`, for measuring only."""
     targets: Tensor | None = None
-    """`(n,)`: each sample's place among the outputs of an engine that has outputs."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.candidates, CandidateSet):
             raise InputError(f"expected candidates such as clipper.Candidates, got a {type(self.candidates).__name__}")
-        for name in ("inputs", "gold", "targets"):
-            if name == "inputs" or getattr(self, name) is not None:
-                object.__setattr__(self, name, as_tensor(getattr(self, name), name))
         n, m = self.candidates.samples, self.candidates.slots
         if not n:
             raise InputError("expected at least one sample to learn from, got none")
-        if self.inputs.ndim < 3 or tuple(self.inputs.shape[:2]) != (n, m):
-            raise InputError(
-                f"expected inputs of shape ({n}, {m}, *shape), one for each slot of the candidates' samples, "
-                f"got {tuple(self.inputs.shape)}"
-            )
-        if self.gold is not None and tuple(self.gold.shape) != (n, m):
-            raise InputError(f"expected gold of shape ({n}, {m}), got {tuple(self.gold.shape)}")
-        if self.targets is not None and tuple(self.targets.shape) != (n,):
-            raise InputError(f"expected targets of shape ({n},), got {tuple(self.targets.shape)}")
+        if isinstance(self.inputs, Mapping):
+            packed = Packing.of(self.inputs, self.candidates).pack(self.inputs, self.candidates.kind)
+            object.__setattr__(self, "inputs", packed)
+        if self.in_memory:
+            object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
+            if self.inputs.ndim < 3 or tuple(self.inputs.shape[:2]) != (n, m):
+                raise InputError(
+                    f"expected inputs of shape ({n}, {m}, *shape), one for each slot of the candidates' samples, "
+                    f"got {tuple(self.inputs.shape)}"
+                )
+        elif isinstance(self.inputs, IterableDataset):
+            raise InputError("expected a data set whose items have numbers, got an IterableDataset")
+        elif hasattr(self.inputs, "__len__") and len(self.inputs) != n:
+            raise InputError(f"expected inputs of {n} items, one for each sample, got {len(self.inputs)}")
+        for name, shape in (("gold", (n, m)), ("targets", (n,))):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, as_tensor(getattr(self, name), name))
+                if tuple(getattr(self, name).shape) != shape:
+                    raise InputError(f"expected {name} of shape {shape}, got {tuple(getattr(self, name).shape)}")
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the inputs are one tensor."""
+        return not (isinstance(self.inputs, Dataset) or callable(self.inputs))
 
     def __len__(self) -> int:
         return self.candidates.samples
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        if self.in_memory:
+            return self.inputs[number], number
+        with in_words(f"loading sample {number}"):
+            item = self.inputs[number] if isinstance(self.inputs, Dataset) else self.inputs(number)
+        inputs = as_tensor(item, f"the inputs of sample {number}")
+        if inputs.ndim < 2 or len(inputs) != self.candidates.slots:
+            raise InputError(
+                f"expected the inputs of sample {number} of shape ({self.candidates.slots}, *shape), "
+                f"got {tuple(inputs.shape)}"
+            )
+        return inputs, number
+
+    def load(self, ids: Tensor) -> Tensor:
+        """The inputs of some samples, `(len(ids), m, *shape)`, on the candidates' device."""
+        if self.in_memory:
+            inputs: Tensor = self.inputs
+            return inputs[ids.to(inputs.device)]
+        return self._stacked(ids.tolist()).to(self.candidates.device)
+
+    def _stacked(self, ids: Sequence[int]) -> Tensor:
+        with in_words("stacking the samples of a batch, whose inputs must have one shape,"):
+            return torch.stack([self[i][0] for i in ids])
 
     @cached_property
     def used(self) -> Tensor | None:
@@ -86,15 +123,72 @@ class Samples:
         """The samples `ids`, in that order."""
         ids = ids.to(self.candidates.device)
         gold, targets = (None if values is None else values[ids] for values in (self.gold, self.targets))
-        return Samples(self.inputs[ids], self.candidates.batch(ids), gold, targets)
+        inputs = self.inputs[ids] if self.in_memory else partial(_chosen, self, ids.tolist())
+        return Samples(inputs, self.candidates.batch(ids), gold, targets)
 
     def fingerprint(self) -> str:
-        """A few letters that differ where inputs or candidates do, so that a checkpoint knows its data."""
-        return fingerprint(self.inputs, *self.candidates.contents)
+        """A few letters that differ where the data does, so that a checkpoint knows its data.
+
+        Inputs that are loaded item by item are not read for this: only their candidates count.
+        """
+        return fingerprint(*([self.inputs] if self.in_memory else []), *self.candidates.contents)
 
 
-def samples_of(data: SampleSource | tuple[Tensor, CandidateSet] | Samples) -> Samples:
-    """Samples from a task, or from inputs and candidates."""
+def _chosen(samples: Samples, ids: list[int], number: int) -> Tensor:
+    return samples[ids[number]][0]
+
+
+class BatchLoader:
+    """Gives the inputs of one batch after the other; worker processes load items ahead of need.
+
+    A data set that draws random numbers from torch, to augment images say, gives the same inputs with any number of
+    workers and after an interruption: each batch has a seed of its own.
+
+    Args:
+        samples: what to load.
+        workers: processes that load; 0 to load in this one. A tensor needs none, and gets none.
+    """
+
+    def __init__(self, samples: Samples, workers: int) -> None:
+        self.samples, self._order = samples, list[tuple[int, list[int]]]()
+        self._loader: DataLoader[Any] | None = None
+        if workers and not samples.in_memory:
+            self._loader = DataLoader(
+                _Seeded(samples),
+                batch_size=None,
+                sampler=self._order,
+                num_workers=workers,
+                persistent_workers=True,
+                pin_memory=samples.candidates.device.type == "cuda",
+                generator=torch.Generator(),  # the global one belongs to the run
+            )
+
+    def epoch(self, batches: Sequence[Tensor], seeds: Sequence[int]) -> Iterator[Tensor]:
+        """The inputs `(len(ids), m, *shape)` of each batch of `ids`, on the candidates' device."""
+        if self.samples.in_memory:
+            yield from map(self.samples.load, batches)
+            return
+        self._order[:] = [(seed, ids.tolist()) for seed, ids in zip(seeds, batches, strict=True)]
+        loaded = map(_Seeded(self.samples).__getitem__, self._order) if self._loader is None else self._loader
+        for inputs in loaded:
+            yield inputs.to(self.samples.candidates.device, non_blocking=True)
+
+
+class _Seeded(Dataset[Tensor]):
+    """From a seed and the numbers of a batch to its inputs."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+
+    def __getitem__(self, batch: tuple[int, list[int]]) -> Tensor:
+        seed, ids = batch
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.samples._stacked(ids)
+
+
+def samples_of(data: Any) -> Samples:
+    """Samples from inputs and candidates: a pair of them, or anything that has them as attributes."""
     if isinstance(data, Samples):
         return data
     if isinstance(data, tuple | list):
@@ -102,9 +196,8 @@ def samples_of(data: SampleSource | tuple[Tensor, CandidateSet] | Samples) -> Sa
             raise InputError(f"expected inputs and candidates, got {len(data)} things")
         return Samples(*data)
     if not (hasattr(data, "inputs") and hasattr(data, "candidates")):
-        raise InputError(f"expected a task, or inputs and candidates, got a {type(data).__name__}")
-    extra: dict[str, Any] = {name: getattr(data, name, None) for name in ("gold", "targets")}
-    return Samples(data.inputs, data.candidates, **extra)
+        raise InputError(f"expected Samples, or inputs and candidates, got a {type(data).__name__}")
+    return Samples(data.inputs, data.candidates, getattr(data, "gold", None), getattr(data, "targets", None))
 
 
 def mixed(*numbers: int) -> int:

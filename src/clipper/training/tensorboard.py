@@ -1,4 +1,4 @@
-"""TensorBoard: the figures of every epoch as curves."""
+"""TensorBoard: the metrics of every epoch as curves."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from clipper.errors import require
-from clipper.training.loop import Watch
-from clipper.training.trainer import Moment
+from clipper.training.trainer import Callback, Progress
 
 
 @contextmanager
-def tensorboard(folder: str | Path) -> Iterator[Watch]:
-    """Give a `watch` for `train` that writes event files into the folder.
+def tensorboard(folder: str | Path) -> Iterator[Callback]:
+    """Give a callback for `train` that writes event files into the folder.
 
     A run that goes on from a checkpoint adds to the curves that are there.
+
+    Args:
+        folder: where to.
     """
     require("tensorboard", extra="tensorboard")
     module: Any = require("torch.utils.tensorboard", extra="tensorboard")
     writer = module.SummaryWriter(str(folder))
 
-    def watch(moment: Moment) -> None:
-        if moment.ended:
-            figures = moment.figures.as_dict()
-            figures |= figures.pop("scores")
-            epoch = figures.pop("epoch")
-            for name in (name for name, value in figures.items() if value is not None):
-                writer.add_scalar(name, figures[name], epoch)
+    def log(progress: Progress) -> None:
+        if progress.ended:
+            numbers = progress.metrics.as_dict()
+            numbers |= numbers.pop("scores")
+            epoch = numbers.pop("epoch")
+            for name in (name for name, value in numbers.items() if value is not None):
+                writer.add_scalar(name, numbers[name], epoch)
             writer.flush()
 
     try:
-        yield watch
+        yield log
     finally:
         writer.close()

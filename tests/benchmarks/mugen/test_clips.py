@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper.benchmarks.data.sources import data_folders
-from clipper.benchmarks.mugen.actions import ACTIONS, actions_of, sentence
-from clipper.benchmarks.mugen.art import art_from, own_art
-from clipper.benchmarks.mugen.clips import draw_clips
-from clipper.benchmarks.mugen.preview import contact_sheet, moving_preview
-from clipper.benchmarks.mugen.script import HIGHEST, SHORTEST, write_script
+from clipper.benchmarks.mugen.clips import contact_sheet, draw_clips, moving_preview
+from clipper.benchmarks.mugen.world import (
+    ACTIONS,
+    HIGHEST,
+    SHORTEST,
+    actions_of,
+    art_from,
+    own_art,
+    sentence,
+    write_script,
+)
 from clipper.errors import FileError, InputError
 
 

@@ -9,32 +9,33 @@ from pathlib import Path
 import pytest
 import torch
 
-from clipper.benchmarks.mugen import problem
-from clipper.benchmarks.mugen.actions import ACTIONS
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.mugen import benchmark
+from clipper.benchmarks.mugen.benchmark import Retrieval, build, grouped, retrieved, scores, with_motion
+from clipper.benchmarks.mugen.benchmark import samples_of as task_of
 from clipper.benchmarks.mugen.clips import draw_clips
 from clipper.benchmarks.mugen.files import write_clips
-from clipper.benchmarks.mugen.problem import learned_and_held_out
-from clipper.benchmarks.mugen.retrieval import ClipExam, dealt, retrieved, scores
-from clipper.benchmarks.mugen.task import task_of, with_motion
+from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.networks import ClipCnn
-from clipper.benchmarks.runs import run
+from clipper.benchmarks.registry import Benchmark
+from clipper.benchmarks.runs import run, samples_of
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError
-from clipper.training import TrainConfig
-from clipper.training.calling import classify
+from clipper.training.adapters import classify
 from tests.machines import log_probs_for
 
-CLIPS = TrainConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)
+CLIPS = RunConfig(rule="align", data="clips", slots=16, samples=24, batch=8, epochs=1)
 
 
 @pytest.fixture(autouse=True)
 def _few_clips(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing and classifying all that are held out would take longer than learning here."""
-    monkeypatch.setattr(problem, "HELD_OUT", 50)
+    monkeypatch.setattr(benchmark, "HELD_OUT", 50)
 
 
 def test_the_gold_labels_are_one_of_the_alignments() -> None:
-    learned, held_out = learned_and_held_out("clips", samples=30, frames=16, seed=0)
+    made = build(RunConfig(rule="align", samples=30, slots=16))
+    learned, held_out = made.samples, made.evaluate.clips  # type: ignore[union-attr]
     for task in (learned, held_out):
         assert task.gold is not None
         assert bool(task.candidates.contains(task.gold).all())
@@ -83,11 +84,11 @@ def test_retrieval_counts_rows_and_columns() -> None:
 
 def test_groups_hold_different_texts_and_no_clip_twice() -> None:
     texts = [(i % 7,) for i in range(50)]
-    groups = dealt(texts, choices=5)
+    groups = grouped(texts, choices=5)
     assert len(set(groups.flatten().tolist())) == groups.numel()
     assert all(len({texts[i] for i in group}) == 5 for group in groups.tolist())
     with pytest.raises(InputError, match="8 different texts"):
-        dealt(texts, choices=8)
+        grouped(texts, choices=8)
 
 
 class _Knows(torch.nn.Module):
@@ -99,11 +100,12 @@ class _Knows(torch.nn.Module):
 
 
 def test_who_knows_every_frame_finds_every_text_and_who_knows_nothing_finds_by_chance() -> None:
-    task = task_of(draw_clips(120, seed=4, frames=(10, 12)))
+    clips = draw_clips(120, seed=4, frames=(10, 12))
+    task = task_of(clips)
     assert task.gold is not None
     told = task.inputs.clone()
     told[:, :, 0, 0, 0] = task.gold.clamp(min=0) / 10
-    exam = ClipExam(replace(task, inputs=told))
+    exam = Retrieval(replace(task, inputs=told), clips.texts)
     assert exam(_Knows()) == {"accuracy": 1.0, "vtr3": 1.0, "tvr3": 1.0, "vtr10": 1.0, "tvr10": 1.0}
     told[:, :, 0, 0, 0] = torch.rand(told.shape[:2], generator=torch.Generator().manual_seed(0)) * 0.7
     blind = exam(_Knows())
@@ -164,7 +166,7 @@ def test_clips_in_files_are_learned_from(tmp_path: Path) -> None:
     record = run(replace(CLIPS, data="mugen"), data_root=tmp_path)
     assert record.last.accuracy is not None
     with pytest.raises(InputError, match="expected 25 clips to learn from, got 24"):
-        learned_and_held_out("mugen", samples=25, frames=16, seed=0, root=tmp_path)
+        run(replace(CLIPS, data="mugen", samples=25), data_root=tmp_path)
 
 
 def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,15 +177,16 @@ def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatc
     with pytest.raises(InputError, match="cannot learn from the rule align"):
         run(replace(CLIPS, engine="ised"))
     with pytest.raises(InputError, match="rule align with the data set clips or mugen"):
-        TrainConfig(rule="align", data="mnist")
-    with pytest.raises(InputError, match="rule align"):
-        TrainConfig(rule="sum", data="clips")
+        run(RunConfig(rule="align", data="mnist"))
+    with pytest.raises(InputError, match="rule sum with the data set digits"):
+        run(RunConfig(rule="sum", data="clips"))
 
 
 def test_the_ceiling_needs_gold_labels() -> None:
-    from clipper.benchmarks.parts import candidates_of
-
     task = task_of(draw_clips(2, frames=(4, 4), actions=(1, 2)))
-    assert isinstance(candidates_of(replace(CLIPS, objective="gold"), task), Candidates)
+    ceiling = replace(CLIPS, objective="gold")
+    known = Benchmark(task, ClipCnn(), lambda _: {})
+    assert isinstance(samples_of(ceiling, known).candidates, Candidates)
+    unknown = replace(known, samples=replace(task, gold=None))
     with pytest.raises(InputError, match="nobody knows"):
-        candidates_of(replace(CLIPS, objective="gold"), replace(task, gold=None))
+        samples_of(ceiling, unknown)

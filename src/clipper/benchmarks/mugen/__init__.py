@@ -1,6 +1,5 @@
 """MUGEN: clips of a game character, texts that say what it does, and which frame shows what.
 
-Read top to bottom: `actions` (what can be done), `script` (who does what when), `art` and `scene` (how it looks),
-`files` (clips on disk, MUGEN's own or drawn), `clips` (clips in memory), `task` (what a run learns from), `retrieval`
-(how it is measured), `preview` (a look at them).
+Read top to bottom: `world` (actions, scripts, art, frames), `clips` (clips in memory, drawn and shown), `files` (clips
+on disk, MUGEN's own or drawn), `benchmark` (what a run learns from, and how it is measured).
 """

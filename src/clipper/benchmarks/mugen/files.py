@@ -16,12 +16,19 @@ from typing import Any
 import numpy as np
 
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json
-from clipper.benchmarks.mugen.actions import ACTIONS, actions_of, sentence
+from clipper.benchmarks.data.sources import Form, Source
 from clipper.benchmarks.mugen.clips import Clips, pack
+from clipper.benchmarks.mugen.world import ACTIONS, actions_of, sentence
 from clipper.errors import FileError, InputError, require
 from clipper.files import written_whole
 
 ANNOTATIONS = "coinrun_dataset_jsons/release/{split}.json"
+MUGEN = Source(
+    "mugen",
+    (Form("MUGEN's annotations", {ANNOTATIONS.format(split=split): "" for split in ("train", "test")}),),
+    "get the 3.2 s videos of MUGEN (mugen-org.github.io/download), or draw clips in its layout: "
+    "`clipper clips FOLDER/mugen`",
+)
 _STILLS = {".png": ("PNG",), ".gif": ("GIF",), ".webp": ("WEBP",)}
 """Videos that Pillow reads; all others are left to PyAV."""
 _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,flv,ogg"

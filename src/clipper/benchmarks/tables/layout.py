@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from clipper.training import TrainConfig
+from clipper.benchmarks.config import RunConfig
 
-Measure = Literal[
-    "accuracy", "retained", "gold", "pruning_seconds", "pruning_share", "vtr3", "tvr3", "vtr10", "tvr10", "name", "rel"
-]
-"""What is measured of a run: see `clipper.benchmarks.tables.summary`."""
-Published = Mapping[tuple[str, str], Mapping[Measure, tuple[float, float]]]
-"""The paper's mean and deviation, by row and column."""
+Measure = str
+"""What is measured of a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
+FROZEN = "mobilenet-v2"
+"""The pretrained encoder of the rows "frozen"; the paper's ResNet-18 where a user has its weights."""
+ENTROPY = 0.1
+"""The weight of the entropy in the rows "entropy"."""
+FRESH = 10
+"""The first seed of the rows "joint": nothing was settled on these."""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "none": {"objective": "none"},
+    "frozen": {"objective": "paper", "encoder": FROZEN},
+    "trainable": {"objective": "paper", "encoder": "trainable"},
+    "exact": {"objective": "exact", "encoder": "trainable"},
+    "random": {"objective": "random", "encoder": "trainable"},
+    "entropy": {"objective": "none", "entropy": ENTROPY},
+    "joint": {"objective": "joint", "encoder": "outlines"},
+    "shuffled": {"objective": "joint", "encoder": "shuffled"},
+}
+"""What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
+USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled"))
+"""Those that every engine is tried with."""
+MEANING = {
+    "none": "all candidates",
+    "frozen": "the printed program, neighbours by a pretrained encoder",
+    "trainable": "the printed program, neighbours by the classifier's own layer",
+    "exact": "the stated problem, neighbours by the classifier's own layer",
+    "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
+    "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
+    "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
+    "frames' middle); of images on seeds from 10 on, because it was settled while looking at seeds 0 to 9 (joint.md)",
+    "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
+    "gold": "the ceiling: trained on the gold labels of the same images",
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A way to learn."""
+    """A way to learn.
+
+    Attributes:
+        engine: an engine's name, or "gold labels" for the ceiling.
+        variant: what is done to the candidates, one of `VARIANTS` or of the table's own `notes`.
+        changes: the fields of the run's configuration that make it so.
+        first_seed: the first of its seeds: not 0 where something was settled while looking at those.
+    """
 
     engine: str
-    """An engine's name, or "gold" for the ceiling."""
     variant: str
-    """What is done to the candidates: see `clipper.benchmarks.tables.variants`."""
     changes: Mapping[str, Any]
-    """The fields of `TrainConfig` that make it so."""
     first_seed: int = 0
-    """The first of its seeds: not 0 where something was settled while looking at those."""
 
     @property
     def name(self) -> str:
@@ -35,62 +68,80 @@ class Row:
         return self.engine if self.variant == "none" else f"{self.engine} + {self.variant}"
 
 
+def rows_of(engines: Sequence[str], variants: Sequence[str] = USUAL) -> list[Row]:
+    """Each engine with each variant.
+
+    Examples:
+        >>> [row.name for row in rows_of(["dolphin"], ["none", "exact"])]
+        ['dolphin', 'dolphin + exact']
+    """
+    return [
+        Row(engine, variant, {"engine": engine, **VARIANTS[variant]}, FRESH if variant == "joint" else 0)
+        for engine in engines
+        for variant in variants
+    ]
+
+
 @dataclass(frozen=True)
 class Column:
-    """A task."""
+    """A task.
+
+    Attributes:
+        name: how the column is called everywhere.
+        base: the run of the task, but for what a row changes.
+        options: what an engine needs to be told here, by its name or by that of a row.
+    """
 
     name: str
-    base: TrainConfig
-    """The run of the task, but for what a row changes."""
+    base: RunConfig
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What an engine needs to be told here, by its name or by that of a row."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row and a column meet."""
+    """Where a row and a column meet, and one of the runs there."""
 
     row: Row
     column: Column
+    seed: int = 0
 
     @property
-    def config(self) -> TrainConfig:
-        """The place's run with the seed 0."""
-        options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
-        return replace(self.column.base, **self.row.changes, engine_options=options)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a table: a place and a seed."""
-
-    place: Place
-    seed: int
-
-    @property
-    def config(self) -> TrainConfig:
+    def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
-        return replace(self.place.config, seed=self.seed)
+        options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
+        return replace(self.column.base, **self.row.changes, engine_options=options, seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, columns, and what the paper reports for them."""
+    """Rows and columns, and how they are to be read.
+
+    Attributes:
+        name: by which the table is asked for.
+        title: as a reader sees it.
+        rows: ways to learn.
+        columns: tasks.
+        measures: what is shown of each place.
+        seeds: runs for each place.
+        absent: names of rows and columns that do not meet.
+        notes: what variants mean here, where it is not what they mean elsewhere.
+        remark: what a reader should know of the paper's figures.
+    """
 
     name: str
     title: str
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
-    published: Published = field(default_factory=dict)
     measures: tuple[Measure, ...] = ("accuracy",)
-    """What is shown of each place."""
     seeds: int = 10
     absent: frozenset[tuple[str, str]] = frozenset()
-    """Rows and columns that do not meet."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What variants mean here, where it is not what they mean elsewhere."""
     remark: str = ""
-    """What a reader should know of the paper's figures."""
+
+    @property
+    def published(self) -> dict[tuple[str, str], dict[Measure, tuple[float, float]]]:
+        """The paper's mean and deviation of each measure, by row and column."""
+        return _published().get(self.name, {})
 
     def places(self) -> Iterator[Place]:
         """Column by column, so that a task is complete before the next begins."""
@@ -99,8 +150,27 @@ class Table:
                 if (row.name, column.name) not in self.absent:
                     yield Place(row, column)
 
-    def cells(self) -> Iterator[Cell]:
-        """Seed by seed, so that every row of a column has some seeds before any has all."""
+    def inspected(self) -> list[Place]:
+        """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
+        pruned = [place for place in self.places() if place.config.objective not in ("none", "gold")]
+        first = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
+        joint = [place for place in pruned if place.config.objective == "joint" and place not in first][:1]
+        return [replace(place, seed=place.row.first_seed) for place in first + joint]
+
+    def cells(self) -> Iterator[Place]:
+        """All runs: seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
             places = [place for place in self.places() if place.column == column]
-            yield from (Cell(place, place.row.first_seed + i) for i in range(self.seeds) for place in places)
+            for i in range(self.seeds):
+                yield from (replace(place, seed=place.row.first_seed + i) for place in places)
+
+
+@cache
+def _published() -> dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]]:
+    """The paper's figures by table; a deviation of 0 stands for a single run."""
+    figures: dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]] = {}
+    with files(__package__).joinpath("published.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            of_place = figures.setdefault(line["table"], {}).setdefault((line["row"], line["column"]), {})
+            of_place[line["measure"]] = float(line["mean"]), float(line["deviation"])
+    return figures

@@ -6,17 +6,21 @@ A line ends with a checksum of what is before it. Lines of the first format have
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.errors import FileError, InputError
-from clipper.files import append, checked_path, make_folder
-from clipper.training import Figures, Record, TrainConfig
-from clipper.training.record import from_parts, parsed
+from clipper.files import append, checked_path, make_folder, parsed_json
+from clipper.training import EpochMetrics, Record
+from clipper.training.record import from_parts
 
 FORMAT = "clipper ledger 2"
+RECORDS = "records.jsonl"
+"""The name of a folder's ledger: the finished runs of all its tables."""
 UNCHECKED = "clipper ledger 1"
 """The format of lines without a checksum."""
 DIGITS = 6
@@ -33,11 +37,11 @@ class Ledger:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> record = Record(TrainConfig(seed=3), [Figures(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
+        >>> record = Record(RunConfig(seed=3), [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])
         >>> with TemporaryDirectory() as folder:
         ...     Ledger(Path(folder) / "runs.jsonl").add(record)
         ...     again = Ledger(Path(folder) / "runs.jsonl")
-        ...     again.find(TrainConfig(seed=3)) == record, again.find(TrainConfig(seed=4))
+        ...     again.find(RunConfig(seed=3)) == record, again.find(RunConfig(seed=4))
         (True, None)
     """
 
@@ -70,7 +74,7 @@ class Ledger:
         except OSError as error:
             raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
-    def find(self, config: TrainConfig) -> Record | None:
+    def find(self, config: RunConfig | Mapping[str, Any]) -> Record | None:
         """The record of a run, if it is finished."""
         return self._records.get(_key(config))
 
@@ -100,8 +104,8 @@ def _is_cut_off(line: bytes) -> bool:
     return bool(line) and not whole and line[: len(start)] == start[: len(line)]
 
 
-def _key(config: TrainConfig) -> str:
-    return json.dumps(config.as_dict(), sort_keys=True)
+def _key(config: RunConfig | Mapping[str, Any]) -> str:
+    return json.dumps(dict(config) if isinstance(config, Mapping) else config.as_dict(), sort_keys=True)
 
 
 def _as_columns(record: Record) -> dict[str, Any]:
@@ -111,7 +115,7 @@ def _as_columns(record: Record) -> dict[str, Any]:
     columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
     return {
         "format": FORMAT,
-        "config": record.config.as_dict(),
+        "config": dict(record.config),
         "versions": dict(record.versions),
         "epochs": columns,
     }
@@ -129,7 +133,7 @@ def _checksum(line: bytes) -> bytes:
 
 def _record(line: bytes, where: str) -> Record:
     try:
-        document = parsed(_body(line))
+        document = parsed_json(_body(line))
         if not isinstance(document, dict) or set(document) != {"format", "config", "versions", "epochs"}:
             raise ValueError("it is not made of format, config, versions and epochs")
         if document["format"] != (FORMAT if _MARK in line else UNCHECKED):
@@ -138,8 +142,9 @@ def _record(line: bytes, where: str) -> Record:
         if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
             raise ValueError("its epochs are not one list a figure")
         rows = zip(*columns.values(), strict=True)
-        epochs = [Figures.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
-        return from_parts(document["config"], epochs, document["versions"])
+        epochs = [EpochMetrics.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
+        record = from_parts(document["config"], epochs, document["versions"])
+        return replace(record, config=config_of(record).as_dict())
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileError(
             f"{where} is no record of a run, or a damaged one ({error}); remove the line to run it again"

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clipper.benchmarks.config import config_of
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables.layout import Cell, Measure, Place, Table
+from clipper.benchmarks.tables.layout import Measure, Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.training import Record
 
-OF: dict[Measure, Callable[[Record], float | None]] = {
-    "accuracy": lambda record: _percent(record.last.accuracy),
-    "retained": lambda record: 100 * record.retained,
-    "gold": lambda record: _percent(record.gold),
-    "pruning_seconds": lambda record: record.pruning_seconds,
-    "pruning_share": lambda record: 100 * record.pruning_share,
-    "vtr3": lambda record: _percent(record.last.scores.get("vtr3")),
-    "tvr3": lambda record: _percent(record.last.scores.get("tvr3")),
-    "vtr10": lambda record: _percent(record.last.scores.get("vtr10")),
-    "tvr10": lambda record: _percent(record.last.scores.get("tvr10")),
-    "name": lambda record: _percent(record.last.scores.get("name")),
-    "rel": lambda record: _percent(record.last.scores.get("rel")),
-}
-"""Accuracy and retrieval are the last epoch's, the others are means over the epochs; shares in per cent."""
-NAMES: dict[Measure, str] = {
-    "accuracy": "accuracy, %",
-    "retained": "candidates kept, %",
-    "gold": "gold kept, %",
-    "pruning_seconds": "pruning, s per epoch",
-    "pruning_share": "pruning, % of the time",
+SCORES = {
     "vtr3": "video → text of 3, % (chance 33.3)",
     "tvr3": "text → video of 3, % (chance 33.3)",
     "vtr10": "video → text of 10, % (chance 10)",
@@ -39,27 +23,52 @@ NAMES: dict[Measure, str] = {
     "name": "names, %",
     "rel": "relations, %",
 }
-SCORES: dict[str, str] = {measure: NAMES[measure] for measure in ("vtr3", "tvr3", "vtr10", "tvr10", "name", "rel")}
-"""What is measured besides the accuracy, in words."""
-OF_PRUNING: tuple[Measure, ...] = ("retained", "gold", "pruning_seconds", "pruning_share")
+"""What is measured on held-out data besides the accuracy, in words."""
+NAMES = {
+    "accuracy": "accuracy, %",
+    "retained": "candidates kept, %",
+    "gold": "gold kept, %",
+    "pruning_seconds": "pruning, s per epoch",
+    "pruning_share": "pruning, % of the time",
+    **SCORES,
+}
+"""All measures: accuracy and scores are the last epoch's, the others are means over the epochs; shares in per cent."""
+OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
+    "retained": lambda record: 100 * record.retained,
+    "gold": lambda record: _percent(record.gold),
+    "pruning_seconds": lambda record: record.pruning_seconds,
+    "pruning_share": lambda record: 100 * record.pruning_share,
+}
 """What a run without pruning has no figure for; the others are measured on held-out data."""
+MANY = 1_000
+"""Samples from which on a column may be filled with fewer: what takes a day elsewhere is shown with what was run."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What came out at one place."""
+    """What came out at one place.
+
+    Attributes:
+        place: a row and a column.
+        records: one for each seed that is finished, in their order.
+        published: the paper's mean and deviation of each measure.
+    """
 
     place: Place
     records: tuple[Record, ...]
-    """One for each seed that is finished, in their order."""
-    published: Mapping[Measure, tuple[float, float]] = field(default_factory=dict)
-    """The paper's mean and deviation of each measure."""
+    published: dict[Measure, tuple[float, float]] = field(default_factory=dict)
 
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
-        if self.place.config.objective in ("none", "gold") and measure in OF_PRUNING:
-            return []
-        return [value for value in map(OF[measure], self.records) if value is not None]
+        if measure not in OF_PRUNING:
+            found = [
+                _percent(r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure)) for r in self.records
+            ]
+        elif self.place.config.objective in ("none", "gold"):
+            found = []
+        else:
+            found = [OF_PRUNING[measure](record) for record in self.records]
+        return [value for value in found if value is not None]
 
     def paper(self, measure: Measure) -> tuple[float, float] | None:
         """The paper's mean and deviation."""
@@ -71,7 +80,7 @@ class Entry:
         return {
             "row": self.place.row.name,
             "column": self.place.column.name,
-            "seeds": [record.config.seed for record in self.records],
+            "seeds": [record.config["seed"] for record in self.records],
             "measures": {measure: self._figures(measure) for measure in measures},
             "config": config,
         }
@@ -93,18 +102,74 @@ class Entry:
 
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
-    """All places of the table, those without a finished run included."""
-    return [Entry(place, _records(place, table.seeds, ledger), published_of(table, place)) for place in table.places()]
+    """All places of the table with the runs that it asks for, as far as they are finished."""
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for place in table.cells():
+        record = ledger.find(place.config)
+        found[place.row.name, place.column.name] += [] if record is None else [record]
+    return [_entry(table, place, found[place.row.name, place.column.name]) for place in table.places()]
 
 
-def published_of(table: Table, place: Place) -> Mapping[Measure, tuple[float, float]]:
-    """What the paper reports for a place."""
-    return table.published.get((place.row.name, place.column.name), {})
+def gather(table: Table, ledger: Ledger) -> list[Entry]:
+    """All places of the table, each with the runs that come nearest to it: most seeds first, then most epochs.
+
+    Runs of other lengths count, of other numbers of samples where the table has many, and of any frozen encoder in
+    the rows "frozen"; `deviations` says in what they differ.
+    """
+    by_task: dict[str, list[Record]] = defaultdict(list)
+    for record in ledger.records():
+        by_task[_essence(record.config)].append(record)
+    sizes = {column.base.samples for column in table.columns}
+    return [
+        _entry(table, place, _nearest(place, by_task[_essence(place.config.as_dict())], sizes))
+        for place in table.places()
+    ]
 
 
-def _records(place: Place, seeds: int, ledger: Ledger) -> tuple[Record, ...]:
-    found = (ledger.find(Cell(place, place.row.first_seed + i).config) for i in range(seeds))
-    return tuple(record for record in found if record is not None)
+def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
+    return Entry(place, tuple(records), table.published.get((place.row.name, place.column.name), {}))
+
+
+def deviations(entry: Entry) -> str:
+    """In what the runs of a place differ from what the table asks for; empty if in nothing.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from clipper.benchmarks.tables.catalogue import SUM
+        >>> place = next(SUM.places())
+        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), []),)))
+        '3 epochs'
+    """
+    if not entry.records:
+        return ""
+    asked, done = entry.place.config, config_of(entry.records[0])
+    parts = [f"{done.epochs} epochs"] if done.epochs != asked.epochs else []
+    parts += [f"n={done.samples:,}"] if done.samples != asked.samples else []
+    parts += [done.encoder] if done.encoder != asked.encoder else []
+    return ", ".join(parts)
+
+
+def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> tuple[Record, ...]:
+    """The best group of runs for a place; runs with the `sizes` of another column belong there."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        samples, asked = record.config["samples"], place.config.samples
+        here = samples == asked or (samples < asked and samples not in sizes)
+        here = here and record.config["seed"] >= place.row.first_seed
+        if here and (place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder):
+            groups[json.dumps({**record.config, "seed": 0}, sort_keys=True)].append(record)
+    if not groups:
+        return ()
+    best = max(groups.values(), key=lambda group: (len(group), group[0].config["epochs"]))
+    return tuple(sorted(best, key=lambda record: record.config["seed"]))
+
+
+def _essence(config: Mapping[str, Any]) -> str:
+    """What two runs must share to stand at one place; frozen encoders are told apart later."""
+    loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config["encoder"] == "trainable"}
+    if config["samples"] >= MANY:
+        loose["samples"] = MANY
+    return json.dumps({**config, **loose}, sort_keys=True)
 
 
 def _percent(share: float | None) -> float | None:

@@ -1,6 +1,5 @@
 """VQAR: scenes of objects in boxes, a knowledge base, and sentences that objects abide by.
 
-Read top to bottom: `knowledge` (names, relations, ontology), `scenes` (objects and how they lie to one another),
-`generated` (scenes made here), `files` (VQAR's own scenes), `sentences` (what is known of an object), `task` (what a
-run learns from).
+Read top to bottom: `knowledge` (names, relations, ontology, sentences), `scenes` (objects and how they lie to one
+another, generated ones too), `files` (VQAR's own scenes), `benchmark` (what a run learns from).
 """

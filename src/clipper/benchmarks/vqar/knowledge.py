@@ -1,4 +1,4 @@
-"""VQAR's vocabularies and CRIC's facts about them, as a logic program. Knows no scene."""
+"""VQAR's vocabularies, CRIC's facts about them as a logic program, and the sentences that objects abide by."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from clipper.benchmarks.data.reading import read_bytes, read_json
-from clipper.benchmarks.data.sources import Form, Source, find, not_found
-from clipper.candidates.programs.wording import term
-from clipper.errors import FileError
+import torch
+from torch import Tensor
 
-VQAR = Source(
+from clipper.benchmarks.data.reading import read_bytes, read_json
+from clipper.benchmarks.data.sources import Form, Source, find_or_fetch, published
+from clipper.benchmarks.vqar.scenes import Scenes
+from clipper.candidates import Sentence
+from clipper.candidates.program import term
+from clipper.errors import FileError, InputError
+
+CRIC = Source(
     "vqar",
-    (
-        Form(
-            "vocabularies and facts",
-            {
-                "name.json": "c496555c7ae95fc43370bfa0f2b2220f114f64379d175fae32e97cb2a3b31002",
-                "rel.json": "15c86604757d33569a7317967804b262d681fad2d501b195316591378dd02b40",
-                "cric_facts.tsv": "e1260847ec3ae5fe9697dad937cf54d03746a29d271a87b633ec61736c800a2d",
-            },
-        ),
-    ),
+    (Form("vocabularies and facts", published("vqar", ["name.json", "rel.json", "cric_facts.tsv"])),),
     "take VQAR's name.json and rel.json, and CRIC's facts as cric_facts.tsv: a line each, is_a, child, parent or "
     "oa_rel, relation, object, attribute",
 )
@@ -37,6 +33,12 @@ RULES = ("name(O, P) :- name(O, C), is_a(C, P).", "name(O, has(R, V)) :- name(O,
 class Knowledge:
     """The vocabularies, the most frequent words first, and what CRIC knows of them.
 
+    Attributes:
+        names: of objects, the most frequent first.
+        relations: between objects, the most frequent first.
+        is_a: child and parent.
+        oa_rel: relation, object, and what it has to do with.
+
     Examples:
         >>> facts = (("dog", "mammal"), ("mammal", "animal"), ("cup", "thing"))
         >>> little = Knowledge(("dog", "cup", "sky"), ("on",), facts, ())
@@ -47,9 +49,7 @@ class Knowledge:
     names: tuple[str, ...]
     relations: tuple[str, ...]
     is_a: tuple[tuple[str, str], ...]
-    """Child and parent."""
     oa_rel: tuple[tuple[str, str, str], ...]
-    """Relation, object, and what it has to do with."""
 
     @cached_property
     def parents(self) -> dict[str, set[str]]:
@@ -96,9 +96,7 @@ class Knowledge:
 
 def read_knowledge(root: str | Path | None = None) -> Knowledge:
     """The vocabularies and facts from `<data root>/vqar`."""
-    place = find(VQAR, root)
-    if place is None:
-        raise not_found(VQAR, root)
+    place = find_or_fetch(CRIC, root)
     facts = _facts(place.verified("cric_facts.tsv"))
     return Knowledge(
         _words(place.verified("name.json")),
@@ -109,10 +107,10 @@ def read_knowledge(root: str | Path | None = None) -> Knowledge:
 
 
 def _words(path: Path) -> tuple[str, ...]:
-    numbered = read_json(path, VQAR.remedy)
+    numbered = read_json(path, CRIC.remedy)
     words = [numbered.get(str(i)) for i in range(len(numbered))] if isinstance(numbered, dict) else []
     if not words or not all(isinstance(word, str) for word in words):
-        raise FileError(f"expected words by their numbers from 0 on in {path}; {VQAR.remedy}")
+        raise FileError(f"expected words by their numbers from 0 on in {path}; {CRIC.remedy}")
     return tuple(map(str, words))
 
 
@@ -126,6 +124,87 @@ def _facts(path: Path) -> list[list[str]]:
 
 def _text(path: Path) -> str:
     try:
-        return read_bytes(path, VQAR.remedy).decode()
+        return read_bytes(path, CRIC.remedy).decode()
     except UnicodeDecodeError as error:
-        raise FileError(f"{path} is no text in UTF-8 ({error}); {VQAR.remedy}") from error
+        raise FileError(f"{path} is no text in UTF-8 ({error}); {CRIC.remedy}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Objects of which something is known.
+
+    Attributes:
+        subject: `(n,)` object ids.
+        objects: `(n, others)`: the ids of the objects around each, -1 where there are fewer.
+        relation: `(n, others)`: gold, -1 where there is none.
+        sentences: what is known of each subject.
+    """
+
+    subject: Tensor
+    objects: Tensor
+    relation: Tensor
+    sentences: list[Sentence]
+
+
+def draw_sentences(
+    scenes: Scenes,
+    knowledge: Knowledge,
+    names: int,
+    relations: int,
+    samples: int,
+    seed: int = 0,
+    *,
+    others: int = 2,
+    generic: bool = False,
+) -> Sentences:
+    """Draw subjects, and say of each name(superclass, o1) ∧ rel(r, o1, O2), where O2 may be any object around it.
+
+    Args:
+        scenes: what to draw from.
+        knowledge: the vocabularies and the ontology.
+        names: only subjects with one of the so many most frequent names.
+        relations: likewise.
+        samples: how many; no object is the subject of two.
+        seed: of the draws.
+        others: objects around a subject that O2 may be, at most.
+        generic: take the most generic superclass, as the paper does, instead of any. All names of one generic class
+            are then told alike, and nothing can tell them apart.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fits = (scenes.name[scenes.subject] < names) & (scenes.relation < relations)
+    pairs = fits.nonzero()[:, 0]
+    subjects = torch.unique(scenes.subject[pairs])
+    if len(subjects) < samples:
+        raise InputError(
+            f"{samples:,} samples need as many objects with one of {names} names and {relations} relations, but there "
+            f"are {len(subjects):,}; ask for fewer, or for more names"
+        )
+    subject = subjects[torch.randperm(len(subjects), generator=generator)[:samples]]
+    chosen = _around(scenes, pairs, subject, others, generator)  # (n, others): pairs, -1 for none
+    objects = torch.where(chosen < 0, -1, scenes.object[chosen])
+    relation = torch.where(chosen < 0, -1, scenes.relation[chosen])
+    sentences = [
+        _sentence(knowledge, int(scenes.name[one]), [r for r in row if r >= 0], generic, generator)
+        for one, row in zip(subject.tolist(), relation.tolist(), strict=True)
+    ]
+    return Sentences(subject, objects, relation, sentences)
+
+
+def _around(scenes: Scenes, pairs: Tensor, subject: Tensor, others: int, generator: torch.Generator) -> Tensor:
+    """For each subject at most `others` of its pairs, at random; -1 fills up."""
+    pairs = pairs[torch.randperm(len(pairs), generator=generator)]
+    pairs = pairs[scenes.subject[pairs].argsort(stable=True)]
+    owner = scenes.subject[pairs]
+    first, last = torch.searchsorted(owner, subject), torch.searchsorted(owner, subject, right=True)
+    place = first[:, None] + torch.arange(others)
+    return torch.where(place < last[:, None], pairs[place.clamp(max=len(pairs) - 1)], -1)
+
+
+def _sentence(
+    knowledge: Knowledge, name: int, relations: list[int], generic: bool, generator: torch.Generator
+) -> Sentence:
+    classes = knowledge.classes(knowledge.names[name], generic=generic)
+    superclass = classes[int(torch.randint(len(classes), (), generator=generator))]
+    relation = knowledge.relations[relations[int(torch.randint(len(relations), (), generator=generator))]]
+    slots = ["name(o1, _)", *(f"rel(_, o1, o{i + 2})" for i in range(len(relations)))]
+    return Sentence(f"name(o1, {superclass}), rel({term(relation)}, o1, O2)", slots=slots)

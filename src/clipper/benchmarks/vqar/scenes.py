@@ -1,11 +1,17 @@
-"""Scenes: objects in boxes, their features, and how they lie to one another. Knows no sentence."""
+"""Scenes: objects in boxes, their features, and how they lie to one another.
+
+Generated scenes have the form of VQAR's; they stand in where VQAR's own are absent, and say so.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from clipper.errors import InputError
 
 _SMALLEST = 1e-6
 """Width and height of a box that has none."""
@@ -13,24 +19,27 @@ _SMALLEST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """The objects of all scenes, one after the other; names and relations are gold, for sentences and measuring."""
+    """The objects of all scenes, one after the other; names and relations are gold, for sentences and measuring.
+
+    Attributes:
+        features: `(objects, d)`.
+        boxes: `(objects, 4)`: left, top, width, height, as shares of the picture.
+        name: `(objects,)`: places in the vocabulary.
+        scene: `(objects,)`, ascending.
+        subject: `(pairs,)`: object ids, ascending.
+        object: `(pairs,)`: object ids of the same scene.
+        relation: `(pairs,)`: places in the vocabulary.
+        generated: whether they were made here, instead of taken from VQAR.
+    """
 
     features: Tensor
-    """`(objects, d)`"""
     boxes: Tensor
-    """`(objects, 4)`: left, top, width, height, as shares of the picture."""
     name: Tensor
-    """`(objects,)`: places in the vocabulary."""
     scene: Tensor
-    """`(objects,)`, ascending."""
     subject: Tensor
-    """`(pairs,)`: object ids, ascending."""
     object: Tensor
-    """`(pairs,)`: object ids of the same scene."""
     relation: Tensor
-    """`(pairs,)`: places in the vocabulary."""
     generated: bool
-    """Whether they were made here, instead of taken from VQAR."""
 
     def pair_inputs(self, subject: Tensor, object_: Tensor) -> Tensor:
         """What a relation is read from: both features and boxes, `(pairs, 2·(d+4))`."""
@@ -54,3 +63,101 @@ def geometry(subject: Tensor, object_: Tensor) -> Tensor:
     size = subject[:, 2:].prod(1, keepdim=True).sqrt()
     centre, other = (box[:, :2] + box[:, 2:] / 2 for box in (subject, object_))
     return torch.cat([(other - centre) / size, (object_[:, 2:] / subject[:, 2:]).log()], 1)
+
+
+LATENT = 24
+"""Directions in which names differ."""
+_WORLD = 20_260_207
+"""Seed of what all scenes share: how names look and where relations lie."""
+_ANGLES = (0, 180, 108, 288, 36, 216, 72, 252, 144, 324)
+_DISTANCES = (1.5, 2.5, 0.6, 3.5, 4.5)
+_SIZES = (1.0, 0.5, 2.0, 0.25, 4.0)
+
+
+def placements(relations: int) -> Tensor:
+    """Where the object of each relation lies, seen from its subject, as in `geometry`: `(relations, 4)`.
+
+    Examples:
+        >>> placements(2)[:, 0].round()  # right, left
+        tensor([ 2., -2.])
+    """
+    number = torch.arange(relations)
+    angle = torch.tensor(_ANGLES)[number % 10] * (math.pi / 180)
+    distance = torch.tensor(_DISTANCES)[(number // 10 + number // 50) % 5]
+    size = torch.tensor(_SIZES)[(number // 10) % 5].log()
+    offset = torch.stack([angle.cos(), -angle.sin()], 1) * distance[:, None]
+    return torch.cat([offset, size[:, None].expand(-1, 2)], 1)
+
+
+def generate(
+    scenes: int,
+    names: int,
+    relations: int,
+    seed: int = 0,
+    *,
+    others: tuple[int, ...] = (1, 2),
+    overlap: float = 1.0,
+    scatter: float = 0.25,
+    features: int = 32,
+) -> Scenes:
+    """Scenes of a subject and a few others around it; how each lies to the subject says its relation.
+
+    A name is a point in `LATENT` directions, an object a draw around it; the features are a fixed linear image of that,
+    with a little noise. A relation is a place around the subject: each box is put near one, and its relation is the
+    place that it is nearest to, so that relations follow from the boxes.
+
+    Args:
+        scenes: how many.
+        names: of the vocabulary, the first ones, all equally frequent.
+        relations: likewise.
+        seed: of the draws; how names look and where relations lie is the same for all seeds.
+        others: how many objects besides the subject, one of these numbers at random.
+        overlap: how far objects of one name scatter, in units of the distance between names.
+        scatter: how far boxes scatter around their relation's place.
+        features: how many numbers describe an object.
+
+    Examples:
+        >>> generate(100, names=50, relations=20)
+        Scenes(100 generated scenes, 256 objects, 156 relations)
+    """
+    if scenes < 1 or not others or min(others) < 1 or overlap < 0:
+        raise InputError(f"expected scenes with other objects and an overlap of at least 0, got {scenes}, {others}")
+    generator = torch.Generator().manual_seed(seed)
+    count = 1 + torch.tensor(others)[torch.randint(len(others), (scenes,), generator=generator)]  # (scenes,)
+    scene = torch.repeat_interleave(torch.arange(scenes), count)
+    first = count.cumsum(0) - count
+    subject = first[scene]
+    other = (torch.arange(len(scene)) != subject).nonzero()[:, 0]
+    name = torch.randint(names, (len(scene),), generator=generator)
+    boxes = _subjects(len(scene), generator)
+    wanted = torch.randint(relations, (len(other),), generator=generator)
+    boxes[other], relation = _placed(boxes[subject[other]], wanted, relations, scatter, generator)
+    looks = _features(name, names, overlap, features, generator)
+    return Scenes(looks, boxes, name, scene, subject[other], other, relation, generated=True)
+
+
+def _subjects(count: int, generator: torch.Generator) -> Tensor:
+    """Boxes near the middle, `(count, 4)`."""
+    size = 0.04 + 0.02 * torch.rand(count, 2, generator=generator)
+    corner = 0.5 + 0.2 * (torch.rand(count, 2, generator=generator) - 0.5) - size / 2
+    return torch.cat([corner, size], 1)
+
+
+def _placed(
+    subject: Tensor, wanted: Tensor, relations: int, scatter: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """A box for each relation wanted of a subject's box, and the relation that came out."""
+    places = placements(relations)
+    lies = places[wanted] + scatter * torch.randn(len(wanted), 4, generator=generator)
+    size = subject[:, 2:] * lies[:, 2:].exp()
+    centre = subject[:, :2] + subject[:, 2:] / 2 + lies[:, :2] * subject[:, 2:].prod(1, keepdim=True).sqrt()
+    boxes = torch.cat([centre - size / 2, size], 1)
+    return boxes, torch.cdist(geometry(subject, boxes), places).argmin(1)
+
+
+def _features(name: Tensor, names: int, overlap: float, features: int, generator: torch.Generator) -> Tensor:
+    world = torch.Generator().manual_seed(_WORLD)
+    looks = torch.randn(1000, LATENT, generator=world)[:names]  # so that a name looks the same among 50 and 100
+    image = torch.randn(LATENT, features, generator=world) / math.sqrt(LATENT)
+    latent = looks[name] + overlap * torch.randn(len(name), LATENT, generator=generator)
+    return latent @ image + 0.1 * torch.randn(len(name), features, generator=generator)

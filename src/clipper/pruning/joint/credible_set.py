@@ -68,7 +68,7 @@ def credible_labels(
 
     Examples:
         >>> from clipper import Lattice
-        >>> from clipper.candidates.machines import SUM
+        >>> from clipper.candidates.rules import SUM
         >>> lattice = Lattice.from_rule(*SUM, targets=[2], slots=2, classes=3)
         >>> log_odds = torch.tensor([[[0.1, 0.3, 0.6], [1.0, 1.0, 1.0]]]).log()
         >>> marginals, best = lattice.marginals(log_odds), torch.tensor([[2, 0]])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
-from clipper.candidates.lattices.condensing import condensed, templates_of
+from clipper.candidates.graph_building import condensed, templates_of
 from clipper.pruning.joint.factors import CandidateFactor, Factor
 
 _WORTH = 4
@@ -43,7 +43,7 @@ class LatticeFactor:
 
     Examples:
         >>> from clipper import Lattice
-        >>> from clipper.candidates.machines import SUM
+        >>> from clipper.candidates.rules import SUM
         >>> factor = LatticeFactor(Lattice.from_rule(*SUM, targets=[2, 4], slots=2, classes=3))
         >>> field = torch.zeros(4, 3, 1)  # (n*m, c, starts)
         >>> field[0, 1] = torch.tensor(2.0).log()  # the first slot says 1, two to one to each of the others

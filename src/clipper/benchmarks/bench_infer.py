@@ -1,0 +1,100 @@
+"""What joint inference costs: neighbours, search and memory, and a round over a list against one over a lattice."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.registry import benchmark_named
+from clipper.benchmarks.timing import Progress, Setting, race
+from clipper.candidates import Candidates, Lattice
+from clipper.errors import InputError
+from clipper.proximity import Outlines, ProximityGraph, embed
+from clipper.pruning import infer
+from clipper.pruning.joint import NEIGHBOURS
+from clipper.pruning.joint.factors import CandidateFactor, Factor
+from clipper.pruning.joint.lattice_factor import LatticeFactor
+
+_STARTS = 4
+"""Starts of a round that is raced."""
+
+
+def measure_inference(config: RunConfig, rounds: int, progress: Progress) -> dict[str, Any]:
+    """Infer once, with automatic settings, and say what it took and how much of it is right.
+
+    Args:
+        config: the run whose samples are drawn.
+        rounds: of messages through the formulas that are raced.
+        progress: called with what is done.
+
+    Raises:
+        BudgetError: the samples have too many candidates to list.
+        InputError: nobody knows their gold labels.
+    """
+    task = f"{config.rule.upper()}-{config.slots}"
+    stage = f"{task}, n={config.samples:,}"
+    progress(stage, 0, 3)
+    samples = benchmark_named(config.rule)(config).samples
+    candidates, gold = samples.candidates.to_candidates(), samples.gold
+    if gold is None:
+        raise InputError(f"expected samples whose gold labels are known, got those of {config.data}")
+    start = time.perf_counter()
+    graph = ProximityGraph.from_embeddings(embed(Outlines(), samples.inputs), k=NEIGHBOURS)
+    found = time.perf_counter()
+    progress(stage, 1, 3)
+    posterior = infer(candidates, graph)
+    pruning = posterior.prune()
+    done = time.perf_counter()
+    progress(stage, 2, 3)
+    row = {
+        "task": task,
+        "samples": config.samples,
+        "candidates": len(candidates),
+        "neighbours_seconds": found - start,
+        "inference_seconds": done - found,
+        "peak_gigabytes": _peak(),
+        "verdict": posterior.verdict,
+        "right": float((posterior.labels == gold).float().mean()),
+        "gold_kept": pruning.gold_retained(gold),
+        "round": race_factors(candidates, rounds, config.seed),
+    }
+    progress(stage, 3, 3)
+    return row
+
+
+def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str, float]:
+    """Median milliseconds of what formulas answer in a round of messages, by list and by lattice, in turns.
+
+    Examples:
+        >>> race = race_factors(Candidates.from_rule(max, [5] * 20, slots=4, classes=6), rounds=2)
+        >>> sorted(race)
+        ['lattice_milliseconds', 'list_milliseconds', 'times']
+    """
+    factors: dict[str, Factor] = {
+        "list": CandidateFactor(candidates),
+        "lattice": LatticeFactor(Lattice.from_candidates(candidates)),
+    }
+    shape = candidates.samples * candidates.slots, candidates.classes, _STARTS
+    generator = torch.Generator().manual_seed(seed)
+
+    def setting_of(_: int) -> Setting:
+        field = 3 * torch.randn(shape, generator=generator)
+        return lambda: field, {name: factor.marginals for name, factor in factors.items()}
+
+    times = race(setting_of, rounds)
+    medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
+    return medians | {"times": times.ratio("list", "lattice")}
+
+
+def _peak() -> float | None:
+    """The most memory that the process has held so far, in gigabytes; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

@@ -1,0 +1,123 @@
+"""How fast is pruning? Closed forms against solvers, all of it against the neighbour search alone, and the growth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.sum import SUM
+from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks, time_of
+from clipper.candidates import Candidates, CandidateSet
+from clipper.proximity import ProximityGraph
+from clipper.pruning import Clipper, prune
+from clipper.pruning.objectives import Objective, Solver
+
+SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
+OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
+CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
+"""Slots, neighbours and objective of each race."""
+SIZES = (100, 1_000, 10_000, 100_000)
+SEARCH_ROUNDS = 200
+
+
+def race_solvers(images: Images, rounds: int, progress: Progress, batch: int = 64) -> list[dict[str, Any]]:
+    """Median milliseconds per method on a batch of SUM-3 and SUM-4.
+
+    Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
+    """
+    rows = []
+    tick = ticks(progress, "racing", len(CASES) * (WARM_UP + rounds))
+    for slots, k, objective in CASES:
+        times = race(partial(_solvers, images, batch, slots, k, objective), rounds, best_of=3, tick=tick)
+        rows.append(
+            {
+                "task": f"SUM-{slots}",
+                "k": k,
+                "objective": objective,
+                "rounds": times.rounds,
+                "milliseconds": times.milliseconds,
+                "times_slower_than_closed_form": {solver: times.ratio(solver, "closed-form") for solver in SOLVERS[1:]},
+            }
+        )
+    return rows
+
+
+def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objective, turn: int) -> Setting:
+    task = draw(images, SUM, batch, slots, seed=turn)
+    embeddings = task.inputs.flatten(2)  # raw pixels
+    graph = ProximityGraph.from_embeddings(embeddings, k=k)
+    clip = Clipper(k=k, objective=objective)
+    return partial(_fresh, task.candidates), {
+        "search and closed-form": lambda drawn: clip(drawn, embeddings),
+        **{solver: partial(_prune, graph=graph, objective=objective, solver=solver) for solver in SOLVERS},
+    }
+
+
+def race_search(progress: Progress, rounds: int = SEARCH_ROUNDS, batch: int = 64) -> dict[str, Any]:
+    """How many times as long `Clipper(k=1)` takes on a batch of SUM-3 as the product and top-k of a search alone.
+
+    The images are MNIST's where that is here; else the embedded digits, enlarged to as many pixels.
+    """
+    images, note = _large_images()
+    clip = Clipper(k=1)
+
+    def setting_of(turn: int) -> Setting:
+        task = draw(images, SUM, batch, 3, seed=turn % 10)
+        pixels = task.inputs.flatten(2)
+        return partial(_fresh, task.candidates), {
+            "Clipper(k=1)": lambda drawn: clip(drawn, pixels),
+            "product and top-k": lambda _: _nearest(pixels.flatten(0, 1)),
+        }
+
+    times = race(setting_of, rounds, tick=ticks(progress, "against the search", WARM_UP + rounds))
+    return {
+        "data": note,
+        "rounds": rounds,
+        "milliseconds": times.milliseconds,
+        "times_slower_than_product_and_top_k": times.ratio("Clipper(k=1)", "product and top-k"),
+    }
+
+
+def _large_images() -> tuple[Images, str]:
+    if any(folder.is_dir() for folder in data_folders("mnist")):  # a bench fetches nothing
+        return mnist(), "mnist"
+    small = digits()
+    large = torch.nn.functional.interpolate(small.pixels, (28, 28))
+    return replace(small, pixels=large), "digits, enlarged to 28 × 28 pixels"
+
+
+def _nearest(points: Tensor) -> Tensor:
+    """Each point's nearest by squared distance, but for the point's own square: one product and one top-k."""
+    return torch.addmm(points.square().sum(1), points, points.T, alpha=-2).topk(1, largest=False).indices
+
+
+def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+    """Microseconds per sample of SUM-3 with three random edges each, the neighbour search left out."""
+    rows = []
+    for i, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(size)
+        targets = torch.randint(0, 10, (size, 3), generator=generator).sum(1)
+        candidates = Candidates.from_rule(sum, targets, 3, 10)
+        source = torch.arange(3 * size)
+        graph = ProximityGraph.from_edges(source, torch.randint(0, 3 * size, source.shape, generator=generator))
+        for objective in OBJECTIVES:
+            call = partial(_prune, graph=graph, objective=objective)
+            seconds = time_of(call, partial(_fresh, candidates), best_of=3)
+            rows.append({"samples": size, "objective": objective, "microseconds_per_sample": 1e6 * seconds / size})
+        progress("growing", i + 1, len(sizes))
+    return rows
+
+
+def _prune(drawn: CandidateSet, graph: ProximityGraph, objective: Objective, solver: Solver = "closed-form") -> object:
+    return prune(drawn, graph, objective, solver)
+
+
+def _fresh(candidates: CandidateSet) -> CandidateSet:
+    """The candidates as a training loop draws them: nothing is worked out yet."""
+    return candidates.batch(range(candidates.samples))

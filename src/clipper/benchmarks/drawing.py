@@ -1,0 +1,232 @@
+"""Samples of images under a rule: images drawn into slots, the rule's value noted, the candidates worked out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clipper.benchmarks import networks
+from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.data.images import Images
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.registry import Benchmark, benchmark_named
+from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.abduction import BUDGET
+from clipper.candidates.rules import Machine
+from clipper.errors import InputError
+from clipper.proximity import Outlines
+from clipper.training import Samples
+
+ARCS = 20_000_000
+"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
+MOST_SLOTS = 1_000
+"""Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
+DIGITS = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("MnistCnn",), "cifar10": ("CifarResNet18",)}
+"""The data sets of ten classes, with the networks that fit each."""
+_TOGETHER = 256
+"""Samples whose candidates are held in full while some of them are drawn."""
+_MOST_OUTPUTS = 100_000
+"""Candidates of all outputs together, past which an engine sees those of the target alone."""
+
+
+@dataclass(frozen=True)
+class ImageRule:
+    """What is known of a sample of images: this rule's value on its labels.
+
+    Attributes:
+        name: what the rule is called.
+        value: from a tuple of labels, one per slot, to a whole number; arithmetic runs on all combinations at once.
+        domains: from the number of slots to the labels that each slot may take; every label if not given.
+        machine: the same rule as a state machine; with it, candidates need not be enumerated.
+        highest: from the number of slots and of classes to the rule's largest value, if its values are 0 … highest.
+    """
+
+    name: str
+    value: Callable[..., Any]
+    domains: Callable[[int], Sequence[Sequence[int]]] | None = None
+    machine: Machine | None = None
+    highest: Callable[[int, int], int] | None = None
+
+    def needs_lattice(self, slots: int, classes: int) -> bool:
+        """Whether there are too many label combinations to try them all, and a state machine that spares it.
+
+        Examples:
+            >>> from clipper.benchmarks.sum import SUM
+            >>> SUM.needs_lattice(slots=4, classes=10), SUM.needs_lattice(slots=30, classes=10)
+            (False, True)
+        """
+        _check_slots(slots)
+        domains = self.domains(slots) if self.domains else [range(classes)] * slots
+        return self.machine is not None and math.prod(map(len, domains)) > BUDGET
+
+    def lattice(self, targets: Sequence[int], slots: int | Sequence[int], classes: int) -> Lattice:
+        """The lattice of all candidates of samples with these targets.
+
+        Examples:
+            >>> from clipper.benchmarks.sum import SUM
+            >>> SUM.lattice([8, 135], [2, 30], classes=10)
+            Lattice(2 samples, 30 slots, 10 classes, 2,056 states)
+        """
+        if self.machine is None:
+            raise InputError(
+                f"expected a rule with a state machine, got {self.name!r}; give it machine=, or do without the lattice"
+            )
+        longest = slots if isinstance(slots, int) else max(slots)
+        domains = self.domains(longest) if self.domains else None
+        return Lattice.from_rule(*self.machine, targets, slots, classes, domains=domains, budget=ARCS)
+
+    def outputs(self, slots: int, classes: int) -> Candidates | None:
+        """The candidates of every value, a value being its own place; None where they are too many to list."""
+        if self.highest is None or classes**slots > _MOST_OUTPUTS:
+            return None
+        return Candidates.from_rule(self.value, range(self.highest(slots, classes) + 1), slots, classes)
+
+
+def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
+    """The benchmark of a rule on a data set of single images.
+
+    Args:
+        config: which data set, how many samples of how many slots, and which network.
+        rule: what is known of a sample.
+    """
+    first = benchmark_named(config.rule).data[config.data][0]
+    network = getattr(networks, first if config.network == AUTO else config.network)
+    images, test = train_and_test(config.data, config.data_root)
+    some = config.per_sample or None
+    lattice = some is None and rule.needs_lattice(config.slots, images.classes)
+    return Benchmark(
+        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some, lattice=lattice),
+        network(images.classes),
+        (test.pixels, test.labels),
+        encoder=Outlines(),
+        outputs=None if some else rule.outputs(config.slots, images.classes),
+        rule=rule.value,
+        label_names=images.label_names,
+    )
+
+
+def on_digits(config: RunConfig) -> RunConfig:
+    """The same task on the embedded digits, as far as 1,198 of them go."""
+    return replace(config, data="digits", samples=min(config.samples, 100, 1_198 // config.slots))
+
+
+def draw(
+    images: Images,
+    rule: ImageRule,
+    samples: int,
+    slots: int,
+    seed: int = 0,
+    *,
+    per_sample: int | None = None,
+    lattice: bool = False,
+) -> Samples:
+    """Draw images into samples of `slots`, and note what the rule gives for each.
+
+    Where every slot takes every label, no image is drawn twice. Where a rule says what its slots take, such as digits
+    and operators in turn, each slot's label is drawn first, and images are reused once every image of that label has
+    been drawn.
+
+    Args:
+        images: what to draw from.
+        rule: what is known of a sample.
+        samples: how many, `n`.
+        slots: images per sample, `m`.
+        seed: of the draws.
+        per_sample: at most so many candidates of each sample, drawn at random; all if not given. Where there are
+            too many to enumerate and the rule has a state machine, they are drawn from its lattice.
+        lattice: hold the candidates as a lattice instead of a list.
+
+    Examples:
+        >>> from clipper.benchmarks.datasets import digits
+        >>> from clipper.benchmarks.sum import SUM
+        >>> samples = draw(digits(), SUM, samples=100, slots=3)
+        >>> bool(samples.candidates.contains(samples.gold).all())
+        True
+        >>> draw(digits(), SUM, samples=10, slots=30, per_sample=50).candidates
+        Candidates(10 samples, 500 candidates, 30 slots, 10 classes)
+        >>> min(draw(digits(), SUM, samples=10, slots=30, lattice=True).candidates.counts) > 10**20
+        True
+    """
+    _check_slots(slots)
+    if samples < 1:
+        raise InputError(f"expected at least one sample, got samples={samples}")
+    generator = torch.Generator().manual_seed(seed)
+    domains = rule.domains(slots) if rule.domains else None
+    if domains is None:
+        chosen = _shuffled(images, samples, slots, generator)  # (n, m)
+    else:
+        chosen = _dealt(images, samples, domains, generator)  # (n, m)
+    gold = images.labels[chosen]
+    targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
+    candidates: CandidateSet
+    if lattice or (per_sample is not None and rule.needs_lattice(slots, images.classes)):
+        all_of_them = rule.lattice(targets, slots, images.classes)
+        candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
+    else:
+        candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
+    return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets))
+
+
+def _whole(rule: ImageRule, labels: tuple[int, ...]) -> int:
+    value = rule.value(labels)
+    if not isinstance(value, int):
+        raise InputError(f"expected the rule {rule.name!r} to give whole numbers, got {value!r}; number its outcomes")
+    return int(value)
+
+
+def _check_slots(slots: int) -> None:
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
+
+
+def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:
+    if samples * slots > len(images):
+        raise InputError(
+            f"{samples} samples of {slots} slots need {samples * slots} images, but {images.name} has {len(images)}"
+        )
+    return torch.randperm(len(images), generator=generator)[: samples * slots].view(samples, slots)
+
+
+def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], generator: torch.Generator) -> Tensor:
+    labels = [torch.tensor(list(domain)) for domain in domains]
+    wanted = [label[torch.randint(len(label), (samples,), generator=generator)] for label in labels]
+    gold = torch.stack(wanted, dim=1)  # (n, m)
+    chosen = torch.empty_like(gold)
+    for label in sorted(set(gold.flatten().tolist())):
+        pool = (images.labels == label).nonzero()[:, 0]
+        if not len(pool):
+            raise InputError(f"the task needs images of label {label}, but {images.name} has none")
+        where = gold == label
+        decks = -(-int(where.sum()) // len(pool))
+        dealt = torch.cat([pool[torch.randperm(len(pool), generator=generator)] for _ in range(decks)])
+        chosen[where] = dealt[: int(where.sum())]
+    return chosen
+
+
+def candidates_of(
+    rule: Callable[..., Any],
+    targets: Sequence[int],
+    slots: int | Sequence[int],
+    classes: int,
+    domains: Sequence[Sequence[int]] | None = None,
+    per_sample: int | None = None,
+    seed: int = 0,
+) -> Candidates:
+    """The candidates of each sample, or at most `per_sample` of them, drawn without holding all at once."""
+    if per_sample is None:
+        return Candidates.from_rule(rule, targets, slots, classes, domains=domains)
+    lengths = [slots] * len(targets) if isinstance(slots, int) else list(slots)
+    kinds = list(dict.fromkeys(zip(lengths, targets, strict=True)))  # samples of one kind share their candidates
+    place = {kind: i for i, kind in enumerate(kinds)}
+    shared = Candidates.from_rule(rule, [t for _, t in kinds], [s for s, _ in kinds], classes, domains=domains)
+    which = torch.tensor([place[kind] for kind in zip(lengths, targets, strict=True)])
+    parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
+    counts = torch.cat([part.offsets.diff() for part in parts])
+    return Candidates.from_tensors(
+        torch.cat([part.labels for part in parts]), torch.arange(len(counts)).repeat_interleave(counts), classes
+    )

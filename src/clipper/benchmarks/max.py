@@ -1,0 +1,22 @@
+"""MAX-M: the largest of M digits."""
+
+from __future__ import annotations
+
+from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_digits
+from clipper.benchmarks.registry import Benchmark, register
+from clipper.candidates import rules
+
+
+def _highest(slots: int, classes: int) -> int:
+    del slots
+    return classes - 1
+
+
+MAX = ImageRule("max", max, machine=rules.MAX, highest=_highest)
+
+
+@register("max", data=DIGITS, quick=on_digits)
+def build(config: RunConfig) -> Benchmark:
+    """Samples of M images, and the largest of their labels."""
+    return image_benchmark(config, MAX)

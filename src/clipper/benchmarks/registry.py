@@ -1,0 +1,244 @@
+"""The benchmarks by name: Clipper's own, those of installed packages, and those in a file of the user's."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+from clipper.benchmarks.config import AUTO, EngineName, RunConfig
+from clipper.candidates import CandidateSet
+from clipper.errors import InputError
+from clipper.proximity import Encoder, Outlines, Pixels
+from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
+from clipper.training import Samples
+from clipper.training.metrics import HeldOut as Evaluator
+
+GROUP = "clipper.benchmarks"
+"""The entry point group in which installed packages name theirs."""
+WEIGHTLESS: dict[str, Encoder] = {
+    "pixels": Pixels(),
+    "blurred": Pixels(blur=1.0),  # a small shift of a stroke is a small distance then
+    "outlines": Outlines(),
+}
+"""Frozen encoders of images that need no weights."""
+_OWN = ("sum", "max", "hwf", "mugen.benchmark", "vqar.benchmark")
+"""The modules of this package that register a benchmark."""
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """All that a run needs of a task: what it learns from, what learns, and how it is measured.
+
+    Attributes:
+        samples: what the run learns from.
+        network: from instances `(instances, *shape)` to log-probabilities, and an embedding if it is to prune by it.
+        evaluate: from the network to figures by name, `accuracy` among them; or held-out inputs and labels.
+        encoder: what a run prunes by if it asks for `"auto"`, or for joint inference; None if there is none.
+        outputs: every output of the program, for engines that score all outputs.
+        rule: from a tuple of labels to the target, for engines that run the program.
+        label_names: what the labels are called, for pages.
+        target_names: what is known of each sample, in words, for pages; the targets themselves if not given.
+        slot: what a slot holds: "image", "frame" …
+        pictures: from sample ids to pictures `(n, m, channels, height, width)` in 0 … 1, for pages; the inputs
+            themselves if not given.
+        note: what a page should say of the data.
+    """
+
+    samples: Samples
+    network: nn.Module
+    evaluate: Evaluator
+    encoder: Encoder | None = None
+    outputs: CandidateSet | None = None
+    rule: Callable[..., object] | None = None
+    label_names: Sequence[str] | None = None
+    target_names: Sequence[str] | None = None
+    slot: str = "image"
+    pictures: Callable[[Tensor], Tensor] | None = None
+    note: str = ""
+
+
+Build = Callable[[RunConfig], Benchmark]
+
+
+def _smaller(config: RunConfig) -> RunConfig:
+    return replace(config, samples=min(config.samples, 100))
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A benchmark by its name. Call it with a configuration to build it.
+
+    Attributes:
+        name: what it is called.
+        build: from a configuration to the benchmark.
+        data: the data sets that it takes, the default first, each with the names of the networks that fit it; without
+            networks, the benchmark has its own.
+        encoders: the encoders that it takes. A name that is not a general one stands for the benchmark's own.
+        engines: the engines that can learn from it.
+        quick: from a configuration to a smaller one that runs in seconds, without files.
+    """
+
+    name: str
+    build: Build
+    data: Mapping[str, Sequence[str]]
+    encoders: Sequence[str] = ("trainable", AUTO, *WEIGHTLESS, "shuffled", *PRETRAINED)
+    engines: Sequence[str] = get_args(EngineName)
+    quick: Callable[[RunConfig], RunConfig] = field(default=_smaller)
+
+    def __call__(self, config: RunConfig) -> Benchmark:
+        """Build it. The network's first weights depend on the seed alone.
+
+        Raises:
+            InputError: the parts of the configuration do not go together.
+        """
+        self.check(config)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            made = self.build(config)
+        if not isinstance(made, Benchmark):
+            raise InputError(f"expected {self.name} to return a Benchmark, got {made!r:.100}")
+        return made
+
+    def check(self, config: RunConfig) -> None:
+        """Refuse parts that do not go together, before any data is read."""
+        if config.data not in self.data:
+            raise InputError(
+                f"expected the rule {self.name} with the data set {' or '.join(self.data)}, got {config.data}"
+            )
+        known = (AUTO, *self.data[config.data])
+        if config.network not in known:
+            raise InputError(
+                f"expected a network for the data set {config.data}: {', '.join(known)}, got {config.network!r}"
+            )
+        if config.engine not in self.engines:
+            raise InputError(
+                f"the engine {config.engine} cannot learn from the rule {self.name}; "
+                f"expected one of {', '.join(self.engines)}"
+            )
+        if config.encoder not in self.encoders:
+            raise InputError(f"expected one of the encoders {', '.join(self.encoders)}, got {config.encoder!r}")
+        if config.when == "once" and config.encoder == "trainable" and config.objective in ("paper", "exact", "random"):
+            frozen = [name for name in self.encoders if name != "trainable"]
+            raise InputError(
+                "pruning once, before training, needs a frozen encoder, got trainable: the classifier's own layer "
+                f"means something only while it is trained; choose one of {', '.join(frozen)}"
+            )
+
+
+_REGISTERED: dict[str, Registration] = {}
+
+
+def register(
+    name: str,
+    *,
+    data: Mapping[str, Sequence[str]] | Sequence[str] = (),
+    encoders: Sequence[str] = Registration.encoders,
+    engines: Sequence[str] = Registration.engines,
+    quick: Callable[[RunConfig], RunConfig] = _smaller,
+) -> Callable[[Build], Registration]:
+    """Give a benchmark its name: a decorator of the function that builds it.
+
+    Args:
+        name: what to call it.
+        data: the data sets that it takes, the default first; a mapping also names the networks that fit each. Without
+            data sets, the benchmark's own is called as it is.
+        encoders: the encoders that it takes.
+        engines: the engines that can learn from it.
+        quick: from a configuration to a smaller one.
+
+    Examples:
+        >>> @register("nothing")
+        ... def nothing(config):
+        ...     raise NotImplementedError
+        >>> benchmark_named("nothing") is nothing, dict(_REGISTERED.pop("nothing").data)
+        (True, {'nothing': ()})
+    """
+    sets = dict(data) if isinstance(data, Mapping) else dict.fromkeys(data or (name,), ())
+
+    def add(build: Build) -> Registration:
+        there = _REGISTERED.get(name)
+        if there is not None and there.build.__module__.startswith("clipper."):
+            raise InputError(f"expected a new name for the benchmark, but {name!r} is Clipper's own; choose another")
+        _REGISTERED[name] = Registration(name, build, sets, encoders, engines, quick)
+        return _REGISTERED[name]
+
+    return add
+
+
+def benchmark_named(name: str) -> Registration:
+    """A benchmark by its registered name, as `file.py:NAME`, or by an entry point of the group `clipper.benchmarks`.
+
+    Args:
+        name: in a file, `NAME` is a function from a configuration to a `Benchmark`, registered or not.
+
+    Raises:
+        InputError: nothing has that name, or the file that it names cannot be run.
+
+    Examples:
+        >>> benchmark_named("sum").name
+        'sum'
+    """
+    for module in _OWN:
+        importlib.import_module(f"clipper.benchmarks.{module}")
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    path, colon, attribute = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(Path(path), attribute)
+    others = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    if name in others:
+        try:
+            return _registration(others[name].load(), name)
+        except Exception as error:  # somebody else's package fails in any way it likes
+            raise InputError(f"the benchmark {name} of {others[name].value} cannot be loaded ({error!r})") from error
+    raise InputError(
+        f"expected one of the rules {', '.join(dict.fromkeys([*_REGISTERED, *others]))}, or FILE.py:NAME of your own, "
+        f"got {name!r}"
+    )
+
+
+def _from_file(path: Path, attribute: str) -> Registration:
+    try:
+        module = _module(str(path.resolve()), path.stat().st_mtime_ns)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with the benchmark") from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        raise InputError(f"{path} has no {attribute!r}; expected a function from a RunConfig to a Benchmark")
+    return _registration(found, attribute)
+
+
+@lru_cache(maxsize=16)
+def _module(path: str, changed: int) -> object:
+    """A file of the user's, run once for as long as it stays as it is."""
+    del changed
+    name = f"clipper_benchmark_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except OSError:
+        raise
+    except Exception as error:  # the user's file fails in any way it likes
+        raise InputError(f"{path} cannot be run ({type(error).__name__}: {error})") from error
+    return module
+
+
+def _registration(found: object, name: str) -> Registration:
+    if isinstance(found, Registration):
+        return found
+    if not callable(found):
+        raise InputError(f"expected {name} to be a function from a RunConfig to a Benchmark, got {found!r:.100}")
+    return Registration(name, found, {name: ()})

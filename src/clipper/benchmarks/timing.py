@@ -1,0 +1,97 @@
+"""How everything here is timed: all contestants in every round, so that a busy machine is busy for all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of the stage, what is done of it, and all there is to do."""
+Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
+"""One round of a race: what makes the input of a call, and the contestants, each a function of that input."""
+WARM_UP = 3
+"""Rounds before the clock starts."""
+
+
+class Times:
+    """What a race has measured.
+
+    Args:
+        seconds: of each contestant, its time in each round.
+
+    Examples:
+        >>> times = Times({"quick": [0.001, 0.002, 0.003], "slow": [0.002, 0.008, 0.006]})
+        >>> times.milliseconds
+        {'quick': 2.0, 'slow': 6.0}
+        >>> times.ratio("slow", "quick")
+        2.0
+    """
+
+    def __init__(self, seconds: Mapping[str, list[float]]) -> None:
+        self.seconds = seconds
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were, the warm-up not counted."""
+        return len(next(iter(self.seconds.values())))
+
+    @property
+    def milliseconds(self) -> dict[str, float]:
+        """The median of each contestant."""
+        return {name: 1e3 * statistics.median(values) for name, values in self.seconds.items()}
+
+    def ratio(self, slow: str, quick: str) -> float:
+        """How many times as long one takes as the other: the median of the rounds' ratios."""
+        return statistics.median(a / b for a, b in zip(self.seconds[slow], self.seconds[quick], strict=True))
+
+
+def race(
+    setting_of: Callable[[int], Setting],
+    rounds: int,
+    *,
+    best_of: int = 1,
+    tick: Callable[[], None] = lambda: None,
+) -> Times:
+    """Time contestants against one another.
+
+    Args:
+        setting_of: from the number of a round to its setting.
+        rounds: that count, after `WARM_UP` that do not; in every second one the contestants' order is reversed.
+        best_of: calls of a contestant in a round, of which the fastest counts.
+        tick: called after each round, the warm-up included.
+
+    Examples:
+        >>> times = race(lambda turn: (lambda: list(range(turn)), {"sum": sum, "sort": sorted}), rounds=3)
+        >>> times.rounds, sorted(times.milliseconds)
+        (3, ['sort', 'sum'])
+    """
+    seconds: dict[str, list[float]] = {}
+    for turn in range(WARM_UP + rounds):
+        new_input, contestants = setting_of(turn)
+        if not seconds:
+            seconds = {name: [] for name in contestants}
+        for name in list(contestants)[:: 1 if turn % 2 else -1]:
+            spent = time_of(contestants[name], new_input, best_of)
+            seconds[name] += [spent] if turn >= WARM_UP else []
+        tick()
+    return Times(seconds)
+
+
+def ticks(progress: Progress, stage: str, total: int) -> Callable[[], None]:
+    """What tells of one step more whenever it is called."""
+    done = count(1)
+    return lambda: progress(stage, next(done), total)
+
+
+def time_of(call: Callable[[Any], object], new_input: Callable[[], Any], best_of: int = 1) -> float:
+    """Seconds of the fastest of some calls; each gets an input of its own, made before the clock starts."""
+    seconds = []
+    for _ in range(best_of):
+        argument = new_input()
+        start = time.perf_counter()
+        call(argument)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

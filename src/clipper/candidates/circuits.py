@@ -1,0 +1,284 @@
+"""From propositions to one circuit for all of them: PySDD compiles, KLay evaluates.
+
+Every slot has exactly one label: each of its labels is a variable, and the circuit says that just one is true. So the
+sum over the circuit's models is the sum over the candidates, and a label with weight 0 is a label that is forbidden.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.candidates.propositions import Proposition
+from clipper.errors import BudgetError, require
+
+_Block = TypeVar("_Block")
+_CELLS = 1 << 23
+"""Numbers that one layer's evaluation may hold, so that memory stays bounded."""
+
+
+class Compiled:
+    """One circuit with a root for each proposition.
+
+    Args:
+        propositions: what the labels satisfy.
+        domains: of each proposition, the labels that each of its slots may take.
+        budget: the largest diagram to build; a larger one raises `BudgetError`.
+    """
+
+    def __init__(
+        self, propositions: Sequence[Proposition], domains: Sequence[Sequence[Sequence[int]]], budget: int
+    ) -> None:
+        klay = require("klay", extra="circuits")
+        longest = max(domains, key=len)
+        every = [sorted(set().union(*(d[slot] for d in domains if slot < len(d)))) for slot in range(len(longest))]
+        self.pairs = torch.tensor([(s, v) for s, labels in enumerate(every) for v in labels])  # (variables, 2)
+        diagrams = _Diagrams(every, budget)
+        circuit = klay.Circuit()
+        for proposition, own in zip(propositions, domains, strict=True):
+            circuit.add_sdd(diagrams.of(proposition, own))
+        self._modules = {name: circuit.to_torch_module(semiring=name, compile=False) for name in ("log", "real")}
+
+    @property
+    def size(self) -> int:
+        """Numbers that one evaluation holds."""
+        return sum(len(layer.ix_in) for layer in self._modules["log"].layers)
+
+    def evaluate(self, weights: Tensor, template: Tensor, semiring: str) -> Tensor:
+        """The value of each sample's own root, `(b,)`; `template (b,)` says which. As `values` otherwise."""
+        return self.values(weights, semiring).gather(1, template[:, None])[:, 0]
+
+    def values(self, weights: Tensor, semiring: str) -> Tensor:
+        """The value of every root, `(b, roots)`, from the weight of each label, `(b, m, c)`, in double precision.
+
+        Args:
+            weights: logarithms for the semiring "log", of which -inf forbids a label; numbers for "real".
+            semiring: one of KLay's.
+        """
+        module = self._modules[semiring].to(weights.device)
+        one = 0.0 if semiring == "log" else 1.0
+        return torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)])
+
+    def entropy(self, logs: Tensor, template: Tensor) -> Tensor:
+        """The entropy of the candidates of each sample's own root, `(b,)`; 0 where none is possible. Differentiable.
+
+        Worked out from the leaves up: what a sum chooses, and what its choices leave open. No large numbers cancel.
+        """
+        parts = [_entropy(self._modules["log"].to(logs.device), part) for part in self._split(logs)]
+        return torch.cat(parts).gather(1, template[:, None])[:, 0]
+
+    def best(self, logs: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
+        """The best candidate of each sample's own root: its value, `(b,)`, -inf if there is none; its labels, `(b, m)`.
+
+        Args:
+            logs: what each label weighs, `(b, m, c)`; -inf forbids it.
+            template: which root is whose, `(b,)`.
+        """
+        variables, value = self._followed(logs, template, every=False)  # (b, variables)
+        slot, label = self.pairs.to(logs.device).unbind(1)
+        labels = torch.zeros(logs.shape[:2], dtype=torch.long, device=logs.device)
+        row, variable = variables.nonzero(as_tuple=True)
+        labels[row, slot[variable]] = label[variable]
+        return value, labels
+
+    def support(self, allowed: Tensor, template: Tensor) -> Tensor:
+        """The labels in some candidate of each sample's own root, `(b, m, c)` bool, among those `allowed (b, m, c)`."""
+        logs = torch.where(allowed, 0.0, -torch.inf).double()
+        variables, _ = self._followed(logs, template, every=True)
+        slot, label = self.pairs.to(logs.device).unbind(1)
+        support = torch.zeros_like(allowed)
+        support[:, slot, label] = variables
+        return support
+
+    def count(self, template: int, allowed: Tensor | None) -> int:
+        """How many candidates a proposition has with labels in `allowed (m, c)` bool, however many."""
+        fine = torch.ones(len(self.pairs), dtype=torch.bool) if allowed is None else allowed.cpu()[*self.pairs.cpu().T]
+        values = np.ones(2 * len(fine) + 2, dtype=object)
+        values[0], values[2::2] = 0, [int(yes) for yes in fine.tolist()]
+        for number, layer in enumerate(self._modules["log"].layers):
+            gather = np.multiply if number % 2 == 0 else np.add
+            values = gather.reduceat(values[layer.ix_in.cpu().numpy()], layer.offsets[:-1].cpu().numpy())
+        return int(values[template])
+
+    def _split(self, weights: Tensor) -> list[Tensor]:
+        """The weight of each variable, `(b, variables)`, in parts that memory can hold."""
+        slot, label = self.pairs.to(weights.device).unbind(1)
+        return [part[:, slot, label] for part in torch.split(weights, max(1, _CELLS // self.size))]
+
+    def _followed(self, logs: Tensor, template: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
+        """The variables that are true in a best candidate, or in `every` possible one, `(b, variables)`; its value."""
+        module = self._modules["log"].to(logs.device)
+        found, place = [], 0
+        for part in self._split(logs):
+            roots = template[place : place + len(part)]
+            found.append(_followed(module, part, roots, every))
+            place += len(part)
+        return torch.cat([variables for variables, _ in found]), torch.cat([value for _, value in found])
+
+
+class _Diagrams:
+    """PySDD's diagrams of propositions, over one variable for each of a slot's labels."""
+
+    def __init__(self, labels: Sequence[Sequence[int]], budget: int) -> None:
+        sdd = require("pysdd.sdd", extra="circuits")
+        self._number: list[dict[int, int]] = []
+        first = 1
+        for own in labels:
+            self._number.append({label: first + i for i, label in enumerate(own)})
+            first += len(own)
+        self._manager = sdd.SddManager.from_vtree(_vtree(sdd, [len(own) for own in labels]))
+        self._budget = budget
+
+    def of(self, proposition: Proposition, domains: Sequence[Sequence[int]]) -> Any:
+        """The diagram of a proposition and of one label for each slot."""
+        whole = self._manager.true()
+        for slot, labels in enumerate(domains):
+            whole = self._kept(whole, whole & self._one_of(slot, labels))
+        conjuncts = proposition.conjuncts()
+        for done, part in enumerate(conjuncts, start=1):
+            whole = self._kept(whole, whole & self._diagram(part))
+            self._check_size(f"after {done} of {len(conjuncts)} parts of a formula")
+        return whole
+
+    def _check_size(self, when: str) -> None:
+        if self._manager.live_size() > self._budget:
+            raise BudgetError(
+                f"a diagram of size {self._manager.live_size():,} {when}, more than the budget of {self._budget:,}; "
+                "raise budget= if memory and time allow"
+            )
+
+    def _kept(self, before: Any, after: Any) -> Any:
+        """Hold on to a diagram, and let go of the one that it replaces."""
+        after.ref()
+        before.deref()
+        if self._manager.dead_count() > 2 * self._manager.live_count():
+            self._manager.garbage_collect()
+        return after
+
+    def _one_of(self, slot: int, labels: Sequence[int]) -> Any:
+        """Exactly one of these labels, and none of the slot's others."""
+        wanted = set(labels)
+        parts = []  # of each label: that it is not there, and that it is
+        for label, number in self._number[slot].items():
+            here = self._manager.literal(number) if label in wanted else self._manager.false()
+            parts.append((self._manager.literal(-number), here))
+
+        def joined(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
+            return left[0] & right[0], (left[1] & right[0]) | (left[0] & right[1])
+
+        return _balanced(parts, joined)[1]
+
+    def _diagram(self, proposition: Proposition) -> Any:
+        found: dict[int, Any] = {}
+        for part in proposition.steps():
+            inner = [found[id(p)] for p in part.parts]
+            if part.kind == "label":
+                whole = self._one_of(part.slot, [part.value])  # with the others' absence diagrams stay small
+            elif part.kind == "not":
+                whole = ~inner[0]
+            else:
+                whole = self._manager.true() if part.kind == "and" else self._manager.false()
+                for other in inner:
+                    whole = whole & other if part.kind == "and" else whole | other
+            found[id(part)] = whole
+        return found[id(proposition)]
+
+
+def _entropy(module: Any, positive: Tensor) -> Tensor:
+    """The entropy of each root, `(b, roots)`, from the logarithms of the variables, `(b, variables)`."""
+    values: Tensor = module.encode_input(positive, torch.zeros_like(positive))  # (nodes, b)
+    entropy = torch.zeros_like(values)
+    for number, layer in enumerate(module.layers):
+        arcs, open_ = values.index_select(0, layer.ix_in), entropy.index_select(0, layer.ix_in)
+        size = (layer.out_shape[0], values.shape[1])
+        if number % 2 == 0:
+            values = arcs.new_zeros(size).index_add(0, layer.ix_out, arcs)
+            entropy = arcs.new_zeros(size).index_add(0, layer.ix_out, open_)
+            continue
+        possible = arcs != -torch.inf
+        top = _largest(layer, arcs.detach())
+        fine = torch.where(top == -torch.inf, 0, top)  # so that no -inf - -inf comes up
+        highest = fine.index_select(0, layer.ix_out)
+        scaled = torch.where(possible, (torch.where(possible, arcs, highest) - highest).exp(), 0)
+        total = arcs.new_zeros(size).index_add(0, layer.ix_out, scaled)
+        values = torch.where(top == -torch.inf, -torch.inf, torch.where(total == 0, 1, total).log() + fine)
+        log_share = torch.where(possible, arcs, 0) - torch.where(possible, values.index_select(0, layer.ix_out), 0)
+        share = torch.where(possible, log_share.exp(), 0)
+        entropy = arcs.new_zeros(size).index_add(0, layer.ix_out, share * (open_ - log_share))
+    return entropy.mT
+
+
+def _largest(layer: Any, arcs: Tensor) -> Tensor:
+    """The largest of each node's arcs, `(nodes, b)`."""
+    place = layer.ix_out[:, None].expand_as(arcs)
+    return arcs.new_full((layer.out_shape[0], arcs.shape[1]), -torch.inf).scatter_reduce(0, place, arcs, "amax")
+
+
+def _followed(module: Any, positive: Tensor, template: Tensor, every: bool) -> tuple[Tensor, Tensor]:
+    """From the leaves up what is best, and from each column's root, `template (b,)`, down to where it came from.
+
+    Returns:
+        The positive variables that are met, `(b, variables)` bool, and the best value of each root, `(b,)`.
+    """
+    values = [module.encode_input(positive, torch.zeros_like(positive))]  # (nodes, b) each
+    for number, layer in enumerate(module.layers):
+        arcs = values[-1].index_select(0, layer.ix_in)
+        if number % 2 == 0:
+            values.append(arcs.new_zeros(layer.out_shape[0], arcs.shape[1]).index_add(0, layer.ix_out, arcs))
+        else:
+            values.append(_largest(layer, arcs))
+    value = values[-1].gather(0, template[None])[0]
+    met = torch.zeros_like(values[-1], dtype=torch.bool).scatter_(0, template[None], value[None] > -torch.inf)
+    for number, layer in reversed(list(enumerate(module.layers))):
+        taken = met.index_select(0, layer.ix_out)  # (arcs, b)
+        if number % 2:
+            arcs = values[number].index_select(0, layer.ix_in)
+            if every:
+                taken &= arcs > -torch.inf
+            else:
+                taken &= arcs == values[number + 1].index_select(0, layer.ix_out)
+                taken = _first(layer, taken)
+        met = torch.zeros(values[number].shape, dtype=torch.int32, device=taken.device)
+        met = met.index_add_(0, layer.ix_in, taken.int()) > 0
+    return met[2::2].mT, value
+
+
+def _first(layer: Any, taken: Tensor) -> Tensor:
+    """The first of each node's arcs that are `taken (arcs, b)`: of equally good ones, one."""
+    arcs = len(taken)
+    number = torch.arange(arcs, device=taken.device)[:, None].expand_as(taken)
+    place = layer.ix_out[:, None].expand_as(taken)
+    first = number.new_full((layer.out_shape[0], taken.shape[1]), arcs)
+    first = first.scatter_reduce(0, place, torch.where(taken, number, arcs), "amin")
+    return first.index_select(0, layer.ix_out) == number
+
+
+def _balanced(blocks: Sequence[_Block], join: Callable[[_Block, _Block], _Block]) -> _Block:
+    """All blocks joined, two at a time, as a balanced tree: PySDD goes down it step by step on the system's stack."""
+    half = len(blocks) // 2
+    return join(_balanced(blocks[:half], join), _balanced(blocks[half:], join)) if half else blocks[0]
+
+
+def _vtree(sdd: Any, sizes: Sequence[int]) -> Any:
+    """Slots in a balanced tree, and the labels of a slot in one below it."""
+    lines: list[str] = []
+
+    def add(line: str) -> int:
+        lines.append(line.format(len(lines)))
+        return len(lines) - 1
+
+    def join(left: int, right: int) -> int:
+        return add(f"I {{}} {left} {right}")
+
+    numbers = iter(range(1, sum(sizes) + 1))
+    _balanced([_balanced([add(f"L {{}} {next(numbers)}") for _ in range(size)], join) for size in sizes], join)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "slots.vtree"
+        path.write_text("\n".join([f"vtree {len(lines)}", *lines]) + "\n", encoding="ascii")
+        return sdd.Vtree.from_file(str(path).encode())

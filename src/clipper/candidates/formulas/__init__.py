@@ -1,1 +1,0 @@
-"""How a formula is written, compiled and evaluated; `Formula` is the face of all this."""

@@ -1,0 +1,227 @@
+"""State graphs, built: from a rule's steps, targets and lengths, or from candidates that somebody listed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from clipper.arguments import shown, whole_number
+from clipper.candidates.kinds import Kind, kind_of_label
+from clipper.candidates.rules import (
+    Machine,
+    Step,
+    accepted,
+    check_longest,
+    domains_of_slots,
+    stepped,
+    targets_and_lengths,
+)
+from clipper.candidates.state_graph import StateGraph, trimmed
+from clipper.candidates.table import Candidates
+from clipper.errors import BudgetError, InputError
+
+BUDGET = 5_000_000
+"""Arcs that `Lattice.from_rule` follows before it asks for another way."""
+
+
+def graph_of(
+    machine: Machine,
+    targets: Sequence[Hashable] | Tensor,
+    slots: int | Sequence[int],
+    kinds: tuple[Kind, ...],
+    domains: Sequence[Sequence[int]] | None,
+    budget: int,
+) -> tuple[StateGraph, Tensor]:
+    """The graph of all distinct pairs of length and target, and which of them each sample has, `(n,)`."""
+    wanted, lengths = targets_and_lengths(targets, slots)
+    check_longest(max(lengths), whole_number(budget, "budget", least=0))
+    pairs = list(zip(lengths, wanted, strict=True))
+    templates = list(dict.fromkeys(pairs))
+    taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
+    graph = expand(machine, templates, taken, kinds[-1].stop, budget)
+    place = {template: i for i, template in enumerate(templates)}
+    template = torch.tensor([place[pair] for pair in pairs])
+    _check_attained(graph, pairs, template)
+    return graph, template
+
+
+def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
+    """The kind of label in each slot of each template, `(templates, m)`; -1 where the slot is unused."""
+    if len(kinds) == 1:
+        used = torch.arange(graph.slots, device=graph.lengths.device) < graph.lengths[:, None]
+        return used.long() - 1
+    kind = kind_of_label(torch.arange(graph.classes, device=graph.lengths.device), kinds)  # (c,)
+    lowest = torch.where(graph.support, kind, len(kinds)).amin(2)
+    highest = torch.where(graph.support, kind, -1).amax(2)
+    mixed = (lowest < highest).nonzero()
+    if len(mixed):
+        template, slot = (int(i) for i in mixed[0])
+        raise InputError(
+            f"slot {slot} holds labels of different kinds in different candidates of the target "
+            f"{shown(graph.targets[template])}; a slot is read by one classifier: narrow it with domains="
+        )
+    return highest
+
+
+def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], template: Tensor) -> None:
+    attained = torch.zeros(len(graph.targets) + 1, dtype=torch.bool)
+    for ends in graph.ends:
+        attained[ends] = True  # -1 marks the last entry, which nobody asks for
+    missing = (~attained[template]).nonzero()
+    if len(missing):
+        sample = int(missing[0])
+        length, target = pairs[sample]
+        raise InputError(
+            f"sample {sample}: no labels of {length} slots give the target {shown(target)}; "
+            "correct the target, or leave the sample out"
+        )
+
+
+def expand(
+    machine: Machine,
+    templates: Sequence[tuple[int, Hashable]],
+    domains: Sequence[Sequence[int]],
+    classes: int,
+    budget: int = BUDGET,
+) -> StateGraph:
+    """The states that lie on a way from the start to one of the templates, pairs of length and target.
+
+    Examples:
+        >>> from clipper.candidates.rules import SUM
+        >>> graph = expand(SUM, [(2, 1)], [range(3)] * 2, 3)
+        >>> graph.sizes, graph.arcs  # from 0 by 0 or 1 to 0 or 1, from there to 1
+        ((1, 2, 1), 4)
+    """
+    place: dict[tuple[int, Hashable], int] = {template: i for i, template in enumerate(templates)}
+    deepest, arcs = len(domains), 0
+    states: list[Hashable] = [machine.start]
+    tables: list[Tensor] = []
+    ends = [torch.full((1,), -1)]
+    for depth, domain in enumerate(domains, start=1):
+        arcs += len(states) * len(domain)
+        _check_budget(arcs, depth, deepest, budget)
+        table, states = _one_slot(states, machine.step, domain)
+        ending = [place.get((depth, accepted(machine.accept, state)), -1) for state in states]
+        if depth == deepest:  # nothing follows: states that end alike are one
+            table, states, ending = _merged_ends(table, states, ending)
+        tables.append(table)
+        ends.append(torch.tensor(ending, dtype=torch.long))
+    labels = [torch.tensor(list(domain), dtype=torch.long) for domain in domains]
+    layers, kept = trimmed(labels, tables, ends)
+    lengths = torch.tensor([length for length, _ in templates])
+    return StateGraph(tuple(layers), tuple(kept), tuple(target for _, target in templates), lengths, classes)
+
+
+def _one_slot(states: list[Hashable], step: Step, domain: Sequence[int]) -> tuple[Tensor, list[Hashable]]:
+    """Where each label leads from each state, `(states, a)`, -1 for nowhere; and the states behind."""
+    place: dict[Hashable, int] = {}
+    rows = []
+    for state in states:
+        reached = [stepped(step, state, label) for label in domain]
+        rows.append([-1 if after is None else place.setdefault(after, len(place)) for after in reached])
+    return torch.tensor(rows, dtype=torch.long).reshape(len(states), len(domain)), list(place)
+
+
+def _merged_ends(table: Tensor, states: list[Hashable], ending: list[int]) -> tuple[Tensor, list[Hashable], list[int]]:
+    used = sorted({end for end in ending if end >= 0})
+    place = {end: i for i, end in enumerate(used)}
+    number = torch.tensor([*(place.get(end, -1) for end in ending), -1])  # the last for what leads nowhere
+    return number[table], [states[ending.index(end)] for end in used], used
+
+
+def _check_budget(arcs: int, depth: int, deepest: int, budget: int) -> None:
+    if arcs > budget:
+        raise BudgetError(
+            f"the state machine has more than {arcs:,} arcs after {depth} of {deepest} slots, over the budget of "
+            f"{budget:,}. Let states that behave alike be equal, narrow the slots with domains=, raise budget= if "
+            "memory and time allow, or search with clipper.candidates.beam_search, which needs no lattice"
+        )
+
+
+def templates_of(candidates: Candidates) -> tuple[Tensor, Tensor]:
+    """Which formula each sample has, `(n,)`, counted by first appearance, and the first sample of each, `(templates,)`.
+
+    Samples have the same formula if they list the same candidates in the same order.
+
+    Examples:
+        >>> candidates = Candidates.from_lists([[(1,)], [(0,), (1,)], [(1,)], [(1,), (0,)]], classes=2)
+        >>> [part.tolist() for part in templates_of(candidates)]
+        [[0, 1, 0, 2], [0, 1, 3]]
+    """
+    row = torch.arange(len(candidates), device=candidates.device) - candidates.offsets[candidates.sample]
+    alike = torch.unique(_digest(candidates, row), dim=0, return_inverse=True)[1]
+    every = torch.arange(candidates.samples, device=alike.device)
+    first = torch.full_like(every, len(every)).scatter_reduce_(0, alike, every, "amin")[alike]
+    same = candidates.labels == candidates.labels[candidates.offsets[first[candidates.sample]] + row]
+    differs = torch.zeros_like(every).index_add_(0, candidates.sample, (~same).any(1).long())
+    first = torch.where(differs == 0, first, every)  # digests of different lists may agree, once in a long while
+    firsts, template = torch.unique(first, return_inverse=True)
+    return template, firsts
+
+
+def _digest(candidates: Candidates, row: Tensor) -> Tensor:
+    """Numbers that are equal for equal lists of candidates, and hardly ever otherwise, `(n, 2)`: how many, and a hash.
+
+    Args:
+        candidates: the lists.
+        row: each candidate's place in its list, `(Ω,)`.
+    """
+    counts = candidates.offsets.diff()
+    factors = torch.randint(1, 2**40, (candidates.slots,), generator=torch.Generator().manual_seed(0)).tolist()
+    code = torch.zeros_like(row)  # (Ω,), modulo 2⁶⁴, as all that follows
+    for slot, factor in enumerate(factors):  # one after the other, so that memory stays bounded
+        code.add_(candidates.labels[:, slot] + 2, alpha=factor)
+    code = code * (2 * row + 3) ^ (code >> 7) * (row + 1)
+    total = torch.zeros_like(counts).index_add_(0, candidates.sample, code)
+    return torch.stack([counts, total], dim=1)
+
+
+def condensed(listed: Candidates) -> StateGraph | None:
+    """The smallest graph with a template for each of the samples; None if two of them share a candidate.
+
+    Beginnings of candidates are one state if the same endings lead from them to the same templates. These are found
+    from the end on, when the states behind have their numbers.
+
+    Examples:
+        >>> graph = condensed(Candidates.from_rule(max, targets=[0, 1, 2], slots=3, classes=3))
+        >>> graph.sizes, graph.arcs  # the largest label so far is all that matters
+        ((1, 3, 3, 3), 21)
+    """
+    rows, place = torch.unique(listed.labels.long(), dim=0, return_inverse=True)
+    if len(rows) < len(listed):
+        return None
+    template = torch.empty_like(place).scatter_(0, place, listed.sample)  # of each row, (Ω,)
+    tables, ends = _merged_beginnings(rows, template, listed.classes)
+    taken = [(table >= 0).any(0) for table in tables]
+    labels = [some.nonzero()[:, 0] for some in taken]
+    layers, kept = trimmed(labels, [table[:, some] for table, some in zip(tables, taken, strict=True)], ends)
+    lengths = (listed.first >= 0).sum(1)
+    return StateGraph(tuple(layers), tuple(kept), tuple(range(listed.samples)), lengths, listed.classes)
+
+
+def _merged_beginnings(rows: Tensor, template: Tensor, classes: int) -> tuple[list[Tensor], list[Tensor]]:
+    """For each slot, where each label leads from each state, `(states, c)`; for each depth, what ends in each state.
+
+    Args:
+        rows: all candidates in lexicographic order, `(Ω, m)`.
+        template: whose each of them is, `(Ω,)`.
+        classes: the number of labels, `c`.
+    """
+    slots, lengths = rows.shape[1], (rows >= 0).sum(1)
+    differs = (rows[1:] != rows[:-1]).cumsum(1) > 0  # from the row before, within the first labels
+    beginning = pad(differs, (1, 0, 1, 0)).cumsum(0)  # (Ω, m+1): the number of each row's first labels, at each depth
+    state = torch.zeros_like(template)
+    states: list[Tensor] = []
+    for depth in reversed(range(slots + 1)):
+        table = rows.new_full((int(beginning[-1, depth]) + 1, classes + 1), -1)
+        ending, going = lengths == depth, lengths > depth
+        table[beginning[ending, depth], classes] = template[ending]
+        if depth < slots:
+            table[beginning[going, depth], rows[going, depth]] = state[going]
+        merged, number = torch.unique(table, dim=0, return_inverse=True)
+        state = number[beginning[:, depth]]
+        states.insert(0, merged)
+    return [table[:, :classes] for table in states[:-1]], [table[:, classes] for table in states]

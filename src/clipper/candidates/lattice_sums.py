@@ -1,0 +1,267 @@
+"""Probability on a lattice: a forward pass for the value, a backward pass for the gradient, all samples at once.
+
+Numbers are probabilities in double precision. No slot's add up to more than 1, so that what underflow can lose is a
+known amount; the few samples that come near it are worked out in logarithms instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clipper.candidates.state_graph import StateGraph, supported_labels, weights_of
+
+LOW = -1e6
+"""Logarithms below this are centred first, because what is added to them would lose its digits."""
+SMALLEST = 1e-270
+"""Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
+_ONE = 1.001
+"""What a slot's probabilities may add up to: 40 such slots make 1.04, which is as good as 1."""
+
+
+def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
+    """log Σ_σ Π_j p(σ(j)) of each sample, `(n,)`; differentiable in `log_probs (n, m, c)`.
+
+    Args:
+        graph: the states of the rule.
+        template: which target and length each sample has, `(n,)`.
+        log_probs: the classifier's output.
+        mask: the labels that each slot may take, `(n, m, c)` bool; None for all.
+    """
+    result: Tensor = _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-untyped-call]
+    return result
+
+
+def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
+    """The probability of every template for every sample, `(n, templates)`; differentiable in `log_probs`."""
+    result: Tensor = _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-untyped-call]
+    return result
+
+
+def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
+    """The summed weight of all ways from the start to each state, `(states, n)` for each depth."""
+    everyone, sums, arcs = _room(graph, weights[0])
+    sums[0].fill_(1)
+    everyone.index_add_(0, graph.following[0], weights[0])  # from the start, an arc weighs what its label does
+    for ways, weight, following in zip(sums[1:], weights[1:], graph.following[1:], strict=False):
+        used = arcs[: len(following)]
+        torch.mul(ways[:, None], weight, out=used.view(len(ways), len(weight), -1))
+        everyone.index_add_(0, following, used)  # dead ends gather in the last row
+    return sums
+
+
+def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds: dict[int, Tensor]) -> Tensor:
+    """The weight that flows through each label of each slot, `(m, c, n)`.
+
+    Args:
+        graph: the states of the rule.
+        weights: of the labels, `(a, n)` each.
+        sums: as `forward` gave them.
+        seeds: what each state at a depth counts for if a sample ends there, `(states, n)` by depth.
+    """
+    everyone, behind, room = _room(graph, weights[0])
+    flow: list[Tensor] = []
+    behind[graph.slots].copy_(seeds[graph.slots])
+    for depth in reversed(range(1, graph.slots)):
+        weight, following = weights[depth], graph.following[depth]
+        arcs = torch.index_select(everyone, 0, following, out=room[: len(following)])
+        arcs = arcs.view(-1, *weight.shape).mul_(weight)  # (states, a, n)
+        torch.sum(arcs, 1, out=behind[depth])
+        if depth in seeds:
+            behind[depth].add_(seeds[depth])
+        flow.append(arcs.mul_(sums[depth][:, None]).sum(0))
+    flow.append(everyone.index_select(0, graph.following[0]).mul_(weights[0]))  # one way leads to the start
+    return torch.stack([_of_all_labels(graph, depth, part) for depth, part in enumerate(reversed(flow))])
+
+
+def _of_all_labels(graph: StateGraph, depth: int, values: Tensor) -> Tensor:
+    """`values (a, n)` of a layer's labels as `(c, n)`; 0 for labels that it does not have."""
+    if len(values) == graph.classes:
+        return values
+    return values.new_zeros(graph.classes, values.shape[1]).index_copy_(0, graph.layers[depth].labels, values)
+
+
+def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Zeros for all states and dead ends, `(states + 1, n)`, the same by depth, and room for a layer's arcs.
+
+    In one block each, because fresh memory for every layer costs more than the arithmetic.
+    """
+    columns = weight.shape[1]
+    everyone = weight.new_zeros(graph.states + 1, columns)
+    *by_depth, _ = torch.split(everyone, [*graph.sizes, 1])
+    return everyone, by_depth, weight.new_empty(graph.widest, columns)
+
+
+def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
+    """`log_probs (n, m, c)` in double precision, and -inf where the `mask (n, m, c)` is false."""
+    logs = log_probs.double()
+    return logs if mask is None else torch.where(mask, logs, -torch.inf)
+
+
+def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Probabilities, `(m, c, n)`, no slot's adding up to more than 1; the log of the scale, `(n,)`; and the logarithms.
+
+    Log-probabilities need no scale (None); other numbers are scaled slot by slot.
+    """
+    logs = masked(log_probs.detach(), mask)
+    share = logs.permute(1, 2, 0).contiguous().exp()  # in place it could reach the caller's tensor
+    if not bool(share.sum(1).max() > _ONE):  # NaN goes its way
+        return share, None, logs
+    scale = logs.logsumexp(2)  # (n, m)
+    scale = scale.masked_fill(scale == -torch.inf, 0)  # a slot without a possible label, or an unused one
+    return (logs - scale[..., None]).permute(1, 2, 0).contiguous().exp_(), scale.sum(1), logs
+
+
+def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
+    """The summed weight of each sample's candidates, `(n,)`, from the `forward` sums."""
+    if not graph.ragged:
+        return sums[-1].gather(0, graph.last[template][None])[0]
+    parts = [(sums[depth] * graph.ending(depth, template)).sum(0) for depth in graph.depths]
+    return torch.stack(parts).sum(0)
+
+
+def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Tensor]:
+    """`seed (n,)` in the states in which each sample ends, `(states, n)` by depth."""
+    if graph.ragged:
+        return {depth: graph.ending(depth, template) * seed for depth in graph.depths}
+    ends = seed.new_zeros(graph.sizes[-1], len(seed))
+    return {graph.slots: ends.scatter_(0, graph.last[template][None], seed[None])}
+
+
+class _LogProbability(torch.autograd.Function):
+    """The gradient is the posterior of each label, which the forward sums and one backward pass give."""
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, graph: StateGraph, template: Tensor, mask: Tensor | None) -> Tensor:
+        share, scale, logs = scaled(log_probs, mask)
+        weights = weights_of(graph.layers, share)
+        sums = forward(graph, weights)
+        total = ended(graph, template, sums)
+        result = total.log() if scale is None else total.log() + scale
+        ctx.exactly = None
+        if not bool(total.min() > SMALLEST):
+            ctx.exactly = _in_logarithms(graph, template, logs, total <= SMALLEST)
+            small, value, _ = ctx.exactly
+            result[small] = value
+        if ctx.needs_input_grad[0]:
+            ctx.kept = graph, template, weights, sums, total, log_probs.dtype
+        return result.to(log_probs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        graph, template, weights, sums, total, dtype = ctx.kept
+        seed = grad / total
+        if ctx.exactly is not None:
+            small, _, posterior = ctx.exactly
+            seed[small] = 0
+        flow = backward(graph, weights, sums, seeds_of(graph, template, seed)).permute(2, 0, 1)
+        if ctx.exactly is not None:
+            flow[small] = posterior * grad[small, None, None]
+        return flow.to(dtype), None, None, None
+
+
+def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
+    ids = small.nonzero()[:, 0]
+    value, posterior = log_posterior(graph, template[ids], logs[ids])
+    return ids, value, posterior
+
+
+class _OutputProbabilities(torch.autograd.Function):
+    """The forward sums do not depend on the target, so one pass serves all targets."""
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, graph: StateGraph) -> Tensor:
+        weights = weights_of(graph.layers, log_probs.double().exp().permute(1, 2, 0).contiguous())
+        sums = forward(graph, weights)
+        result = weights[0].new_zeros(len(graph.targets) + 1, log_probs.shape[0])
+        for depth in graph.depths:
+            result.index_add_(0, graph.ends[depth] % len(result), sums[depth])  # what ends nowhere goes last
+        ctx.kept = graph, weights, sums, log_probs.dtype
+        return result[:-1].T.to(log_probs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        graph, weights, sums, dtype = ctx.kept
+        padded = torch.nn.functional.pad(grad.T.to(weights[0].dtype), (0, 0, 0, 1))
+        seeds = {depth: padded.index_select(0, graph.ends[depth] % len(padded)) for depth in graph.depths}
+        return backward(graph, weights, sums, seeds).permute(2, 0, 1).to(dtype), None
+
+
+def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
+    """The log of the summed weight of all ways from each state to the end, `(states + 1, n)` for each depth.
+
+    The last row belongs to dead ends. Differentiable in the labels' weights, `logs (n, m, c)`.
+    """
+    columns = logs.permute(1, 2, 0)  # (m, c, n)
+    dead = logs.new_full((1, len(logs)), -torch.inf)
+    result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(logs), dead])]
+    for depth in reversed(range(graph.slots)):
+        values = _log_sum(arcs_of(graph, depth, columns, result[0]))
+        if depth in graph.depths:
+            values = torch.where(graph.ending(depth, template), 0, values)
+        result.insert(0, torch.cat([values, dead]))
+    return result
+
+
+def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """`logs (n, m, c)` with 0 as the best of each slot's labels that lie on a way, and what was taken off, `(n,)`.
+
+    The posterior does not change: every candidate loses as much in a slot.
+    """
+    possible = logs.detach() != -torch.inf
+    if not bool((logs.detach() < LOW).logical_and_(possible).any()):
+        return logs, logs.new_zeros(len(logs))
+    used = supported_labels(graph, template, possible.permute(1, 2, 0))
+    peak = logs.detach().masked_fill(~used, -torch.inf).amax(2)  # (n, m)
+    peak = peak.masked_fill(peak == -torch.inf, 0)
+    return (logs - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
+
+
+def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> Tensor:
+    """What each arc weighs with all that follows it, `(states, a, n)`, from `columns (m, c, n)`."""
+    layer = graph.layers[depth]
+    following = behind.index_select(0, layer.next.view(-1)).view(*layer.next.shape, -1)
+    return following + columns[depth].index_select(0, layer.labels)
+
+
+def _log_sum(arcs: Tensor) -> Tensor:
+    """log Σ exp over dimension 1; -inf, with zero gradient, where all of it is -inf (`logsumexp` gives NaN there)."""
+    nothing = (arcs == -torch.inf).all(1)
+    return arcs.masked_fill(nothing[:, None], 0).logsumexp(1).masked_fill(nothing, -torch.inf)
+
+
+def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """log Σ_σ Π_j p(σ(j)), `(n,)`, and its gradient, the posterior of each label, `(n, m, c)`."""
+    with torch.enable_grad():
+        logs, shift = centred(graph, template, logs.detach())
+        logs.requires_grad_()
+        value = log_behind(graph, template, logs)[0][0]
+        (posterior,) = torch.autograd.grad(value.sum(), logs)
+    return value.detach() + shift, posterior
+
+
+def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
+    """The entropy of the posterior over each sample's candidates, `(n,)`; differentiable in `logs (n, m, c)`.
+
+    From the end to the start: the entropy behind a state is that of its next label and what is left behind that.
+    """
+    logs, _ = centred(graph, template, logs)
+    columns = logs.permute(1, 2, 0)
+    behind = log_behind(graph, template, logs)
+    entropy = logs.new_zeros(graph.sizes[-1] + 1, len(logs))
+    for depth in reversed(range(graph.slots)):
+        arcs = arcs_of(graph, depth, columns, behind[depth + 1])  # (states, a, n)
+        never = arcs == -torch.inf
+        choice = arcs.masked_fill(never.all(1, keepdim=True), 0).log_softmax(1).masked_fill(never, 0)
+        later = entropy.index_select(0, graph.layers[depth].next.view(-1)).view_as(choice)
+        values = (choice.exp() * (later - choice)).masked_fill(never, 0).sum(1)
+        if depth in graph.depths:
+            values = torch.where(graph.ending(depth, template), 0, values)
+        entropy = torch.nn.functional.pad(values, (0, 0, 0, 1))
+    return entropy[0]

@@ -1,1 +1,0 @@
-"""How a lattice is built and what is worked out on it; `Lattice` is the face of all this."""

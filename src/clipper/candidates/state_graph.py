@@ -1,0 +1,296 @@
+"""The layered graph of a rule's states: one for all targets, lengths and samples. Knows nothing of probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+BITS = 38
+"""Per word; so 2^25 of them can be added before a carry."""
+_CELLS = 1 << 23
+"""Arcs times samples held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The arcs of one slot: each leads from a state, by a label, to a state behind the slot.
+
+    Attributes:
+        labels: `(a,)`: the labels that the slot may take, ascending.
+        next: `(states, a)`: where each label leads; the number of states behind the slot stands for a dead end.
+    """
+
+    labels: Tensor
+    next: Tensor
+
+    def to(self, device: torch.device | str) -> Layer:
+        """The same arcs on another device."""
+        return Layer(self.labels.to(device), self.next.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class StateGraph:
+    """All states that lead from the start to one of the **templates**, the distinct pairs of length and target.
+
+    Attributes:
+        layers: one for each of the `m` slots.
+        ends: for each depth 0 … m, `(states,)`: the template that ends in a state; -1 for none.
+        targets: the target of each template.
+        lengths: `(templates,)`: how many slots each template has.
+        classes: the length of the label axis, `c`.
+    """
+
+    layers: tuple[Layer, ...]
+    ends: tuple[Tensor, ...]
+    targets: tuple[Hashable, ...]
+    lengths: Tensor
+    classes: int
+
+    @property
+    def slots(self) -> int:
+        """The slots of the longest template, `m`."""
+        return len(self.layers)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many states there are at each depth."""
+        return tuple(len(ends) for ends in self.ends)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """The depths at which some template ends."""
+        return tuple(sorted(set(self.lengths.tolist())))
+
+    @cached_property
+    def states(self) -> int:
+        """How many states there are in all."""
+        return sum(self.sizes)
+
+    @property
+    def arcs(self) -> int:
+        """How many arcs there are in all, dead ends aside."""
+        alive = (int((layer.next < size).sum()) for layer, size in zip(self.layers, self.sizes[1:], strict=True))
+        return sum(alive)
+
+    @cached_property
+    def widest(self) -> int:
+        """The largest number of arcs in a layer: what bounds the memory of a pass."""
+        return max(layer.next.numel() for layer in self.layers)
+
+    @cached_property
+    def support(self) -> Tensor:
+        """The labels that each slot of a template takes in some candidate, `(templates, m, c)` bool."""
+        every = torch.arange(len(self.targets), device=self.lengths.device)
+        columns = torch.ones(self.slots, self.classes, len(every), dtype=torch.bool, device=every.device)
+        return torch.cat([supported_labels(self, every[p], columns[..., p]) for p in self.pieces(len(every))])
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """How many candidates each template has, `(templates, words)`, in words as from `count_ways`."""
+        return count_templates(self)
+
+    def ending(self, depth: int, template: Tensor) -> Tensor:
+        """The states at a depth in which samples of the given `template (n,)` end, `(states, n)` bool."""
+        return self.ends[depth][:, None] == template
+
+    @cached_property
+    def following(self) -> tuple[Tensor, ...]:
+        """For each layer, `(states * a,)`: where each arc leads, states counted through; `states` for a dead end."""
+        result, first = [], 0
+        for layer, size, behind in zip(self.layers, self.sizes, self.sizes[1:], strict=False):
+            first += size
+            result.append(torch.where(layer.next < behind, layer.next + first, self.states).view(-1))
+        return tuple(result)
+
+    @cached_property
+    def last(self) -> Tensor:
+        """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged."""
+        result = torch.zeros_like(self.lengths)
+        result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
+        return result
+
+    @cached_property
+    def ragged(self) -> bool:
+        """Whether templates differ in length."""
+        return self.depths != (self.slots,)
+
+    def pieces(self, columns: int, each: int = 1) -> list[slice]:
+        """Runs of columns that are worked on together, so that memory stays bounded; `each` numbers per column."""
+        size = max(1, _CELLS // (self.widest * each))
+        return [slice(first, min(first + size, columns)) for first in range(0, max(1, columns), size)]
+
+    def to(self, device: torch.device | str) -> StateGraph:
+        """The same graph on another device."""
+        return replace(
+            self,
+            layers=tuple(layer.to(device) for layer in self.layers),
+            ends=tuple(ends.to(device) for ends in self.ends),
+            lengths=self.lengths.to(device),
+        )
+
+
+def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]:
+    """The states from which each sample can still end, `(states + 1, n)` bool for each depth; never in a dead end.
+
+    Args:
+        graph: the states of the rule.
+        template: which target and length each sample has, `(n,)`.
+        columns: the labels that each slot may take, `(m, c, n)` bool.
+    """
+    result = [_padded(graph.ending(graph.slots, template))]
+    for depth in reversed(range(graph.slots)):
+        states = (_following(graph, depth, result[0]) & _allowed(graph, depth, columns)).any(1)
+        if depth in graph.depths:
+            states = states | graph.ending(depth, template)
+        result.insert(0, _padded(states))
+    return result
+
+
+def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
+    """The labels that each slot takes in some candidate, `(n, m, c)` bool; arguments as for `viable`."""
+    behind = viable(graph, template, columns)
+    result = torch.zeros_like(columns)
+    reached = behind[0][:1]  # (states, n)
+    for depth, (layer, size) in enumerate(zip(graph.layers, graph.sizes[1:], strict=True)):
+        arcs = reached[:, None] & _following(graph, depth, behind[depth + 1]) & _allowed(graph, depth, columns)
+        result[depth].index_copy_(0, layer.labels, arcs.any(0))
+        ways = torch.zeros(size + 1, columns.shape[2], device=columns.device)
+        ways.index_add_(0, layer.next.view(-1), arcs.view(-1, columns.shape[2]).to(ways.dtype))
+        reached = ways[:size] > 0
+    return result.permute(2, 0, 1)
+
+
+def _following(graph: StateGraph, depth: int, behind: Tensor) -> Tensor:
+    """What `behind (states + 1, n)` says of the state that each arc leads to, `(states, a, n)`."""
+    table = graph.layers[depth].next
+    return behind.index_select(0, table.view(-1)).view(*table.shape, -1)
+
+
+def _allowed(graph: StateGraph, depth: int, columns: Tensor) -> Tensor:
+    return columns[depth].index_select(0, graph.layers[depth].labels)  # (a, n)
+
+
+def _padded(states: Tensor) -> Tensor:
+    return torch.nn.functional.pad(states, (0, 0, 0, 1))
+
+
+def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
+    """What each label of each layer weighs, `(a, n)` each, from a `table (m, c, n)`."""
+    whole = table.shape[1]
+    return [
+        row if len(layer.labels) == whole else row.index_select(0, layer.labels)
+        for row, layer in zip(table.unbind(0), layers, strict=True)
+    ]
+
+
+def count_ways(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
+    """How many candidates each sample has, `(n, words)`, the lowest word first, no word above 2^38.
+
+    Args:
+        graph: the states of the rule.
+        template: which target and length each sample has, `(n,)`.
+        columns: the labels that each slot may take, `(m, c, n)` bool.
+    """
+    words = words_for(graph)
+    samples = columns.shape[2]
+    ways = torch.zeros(1, samples, words, dtype=torch.long, device=columns.device)
+    ways[..., 0] = 1
+    total = torch.zeros(samples, words, dtype=torch.long, device=columns.device)
+    weights = weights_of(graph.layers, columns.long())
+    for depth, (layer, weight) in enumerate(zip(graph.layers, weights, strict=True), start=1):
+        arcs = (ways[:, None] * weight[..., None]).flatten(0, 1)  # (states * a, n, words)
+        reached = ways.new_zeros(graph.sizes[depth] + 1, samples, words)
+        ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
+        if depth in graph.depths:
+            total += (ways * graph.ending(depth, template)[..., None]).sum(0)
+    return _carried(total)
+
+
+def count_templates(graph: StateGraph) -> Tensor:
+    """How many candidates each template has without any restriction, `(templates, words)`, as from `count_ways`."""
+    words = words_for(graph)
+    ways = torch.zeros(1, words, dtype=torch.long, device=graph.lengths.device)
+    ways[:, 0] = 1
+    total = ways.new_zeros(len(graph.targets) + 1, words)
+    for depth, layer in enumerate(graph.layers, start=1):
+        reached = ways.new_zeros(graph.sizes[depth] + 1, words)
+        arcs = ways.repeat_interleave(layer.next.shape[1], 0)
+        ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
+        total.index_add_(0, graph.ends[depth] % len(total), ways)  # what ends nowhere goes last
+    return _carried(total[:-1])
+
+
+def words_for(graph: StateGraph) -> int:
+    """Words that hold any count of this graph."""
+    return math.ceil(sum(math.log2(len(layer.labels)) for layer in graph.layers) / BITS) + 1
+
+
+def integers_of(words: Tensor) -> list[int]:
+    """Python's integers from `words (n, words)`.
+
+    Examples:
+        >>> integers_of(torch.tensor([[3, 0], [1, 2]])) == [3, 2 * 2**38 + 1]
+        True
+    """
+    return [sum(word << (BITS * i) for i, word in enumerate(row)) for row in words.tolist()]
+
+
+def _carried(words: Tensor) -> Tensor:
+    """The same numbers with every word below 2^38."""
+    for i in range(words.shape[-1] - 1):
+        words[..., i + 1] += words[..., i] >> BITS
+        words[..., i] &= (1 << BITS) - 1
+    return words
+
+
+def trimmed(
+    labels: Sequence[Tensor], tables: Sequence[Tensor], ends: Sequence[Tensor]
+) -> tuple[list[Layer], list[Tensor]]:
+    """The layers and ends of the states that lead to an end.
+
+    Args:
+        labels: those of each slot, `(a,)`.
+        tables: for each slot, where each label leads from each state, `(states, a)`; -1 for nowhere.
+        ends: for each depth 0 … m, the template that ends in a state, `(states,)`; -1 for none.
+    """
+    alive = ends[-1] >= 0
+    kept, layers = [ends[-1][alive]], []
+    for table, own_ends, own_labels in zip(reversed(tables), reversed(ends[:-1]), reversed(labels), strict=True):
+        number = torch.where(alive, alive.cumsum(0) - 1, alive.sum())
+        number = torch.cat([number, alive.sum()[None]])  # for -1, nowhere
+        following = number[table]  # (states, a)
+        alive = (own_ends >= 0) | (following < number[-1]).any(1)
+        layers.append(Layer(own_labels, following[alive].contiguous()))
+        kept.append(own_ends[alive])
+    return layers[::-1], kept[::-1]
+
+
+def only(graph: StateGraph, templates: Tensor) -> StateGraph:
+    """The part of a graph that leads to the given templates `(t,)`, which are counted anew.
+
+    Examples:
+        >>> from clipper.candidates.graph_building import expand
+        >>> from clipper.candidates.rules import SUM
+        >>> graph = expand(SUM, [(2, 0), (2, 1), (2, 4)], [range(3)] * 2, 3)
+        >>> graph.sizes, only(graph, torch.tensor([1])).sizes
+        ((1, 3, 3), (1, 2, 1))
+    """
+    place = torch.full((len(graph.targets) + 1,), -1, device=templates.device)  # the last for -1, none
+    place[templates] = torch.arange(len(templates), device=templates.device)
+    tables = [
+        torch.where(layer.next < behind, layer.next, -1)
+        for layer, behind in zip(graph.layers, graph.sizes[1:], strict=True)
+    ]
+    layers, ends = trimmed([layer.labels for layer in graph.layers], tables, [place[own] for own in graph.ends])
+    return replace(
+        graph,
+        layers=tuple(layers),
+        ends=tuple(ends),
+        targets=tuple(graph.targets[i] for i in templates.tolist()),
+        lengths=graph.lengths[templates],
+    )

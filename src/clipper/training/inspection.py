@@ -1,0 +1,443 @@
+"""Inspection: what the pruning inspector shows of a run, in one JSON file: neighbours, edges, fates of candidates."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.arguments import as_tensor, whole_number
+from clipper.candidates import CandidateSet
+from clipper.errors import FileError, InputError, require
+from clipper.files import checked_path, parsed_json, written_whole
+from clipper.proximity import ProximityGraph
+from clipper.pruning import Calibration, Pruning
+
+FORMAT = "clipper inspection 1"
+LARGEST = 64
+"""Pixels of a tile's longer side, to which larger images shrink."""
+_CHUNK = 256
+"""Pictures that are drawn at a time."""
+_FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list, "sheet": dict}
+
+Pictures = Callable[[Tensor], Tensor]
+"""From sample numbers `(k,)` to pictures of their slots, `(k, m, channels, height, width)`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A pruning with all that a reader needs to follow it.
+
+    Attributes:
+        samples: one mapping per sample: its `id`, its `target` in words, the `kinds` of its used slots, their places
+            among the `tiles`, its `gold` labels or None, the `verdict` on them ("kept", "lost", "absent" or None), how
+            many candidates there were (`total`) and are left (`stay`), and its `edges`. Listed sets have `labels` and
+            `keep` (one letter, 0 or 1, per candidate), others the labels of each slot before (`support`) and after
+            (`left`).
+        of: samples in all.
+        names: of the labels.
+        kinds: of the labels, `[name, start, stop]` each.
+        slot: what a slot holds: "image", "frame" …
+        tiles: the pictures, `(t, height, width)` or `(t, height, width, 3)`, uint8.
+        notes: sentences: where neighbours were sought, and by what encoder.
+        calibration: how sure joint inference was and how right; None for other objectives, or without gold labels.
+
+    Examples:
+        >>> from clipper import Candidates, prune
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> graph = ProximityGraph.from_edges([0], [2])  # x₁ is close to x′₁
+        >>> pruning = prune(candidates, graph)
+        >>> seen = Inspection.of_pruning(torch.rand(2, 2, 1, 8, 8), pruning, graph, targets=[8, 2])
+        >>> seen.samples[0]["total"], seen.samples[0]["stay"], seen.samples[0]["edges"][0]["support"]
+        (9, 3, [0, 1, 2])
+        >>> seen.tiles.shape
+        (4, 8, 8)
+    """
+
+    samples: list[dict[str, Any]]
+    of: int
+    names: list[str]
+    kinds: list[list[Any]]
+    slot: str
+    tiles: np.ndarray[Any, np.dtype[np.uint8]]
+    notes: list[str]
+    calibration: dict[str, Any] | None = None
+
+    @classmethod
+    def of_pruning(
+        cls,
+        inputs: Tensor | Pictures,
+        pruning: Pruning[Any],
+        graph: ProximityGraph,
+        *,
+        gold: Tensor | None = None,
+        targets: Sequence[object] | Tensor | None = None,
+        names: Sequence[str] | None = None,
+        slot: str = "image",
+        samples: int = 100,
+        candidates: int = 400,
+        notes: Sequence[str] = (),
+        calibration: Calibration | None = None,
+    ) -> Inspection:
+        """What is to be seen of a pruning.
+
+        Args:
+            inputs: the images, `(n, m, channels, height, width)`, or a function from sample numbers to theirs. Vectors
+                are drawn as bars.
+            pruning: what became of the candidates.
+            graph: what the pruning went by; its edges lead to instances of the same samples.
+            gold: the true labels, `(n, m)`, where they are known.
+            targets: what is known of each sample, such as its sum.
+            names: of the labels; their numbers if not given.
+            slot: what a slot holds.
+            samples: how many to show, the first ones.
+            candidates: how many to list of each sample; the gold labels are among them.
+            notes: sentences about the run.
+            calibration: how sure joint inference was, and how right.
+
+        Returns:
+            The inspection, which `write` puts into a file.
+
+        Raises:
+            InputError: if the parts do not belong together.
+        """
+        n, m = pruning.original.samples, pruning.original.slots
+        if len(pruning.edges) != len(graph):
+            raise InputError(
+                f"expected the graph that the pruning came from, with {len(pruning.edges)} edges, "
+                f"got one with {len(graph)}"
+            )
+        if len(graph) and int(graph.target.max()) >= n * m:
+            raise InputError(
+                f"expected edges among the {n * m} instances shown, got one to {int(graph.target.max())}; "
+                "a graph into another pool cannot be shown"
+            )
+        if not callable(inputs):
+            table = as_tensor(inputs, "inputs")
+            if table.ndim < 3 or tuple(table.shape[:2]) != (n, m):
+                raise InputError(
+                    f"expected images of shape ({n}, {m}, channels, height, width), one for each slot of the pruned "
+                    f"samples, got {tuple(table.shape)}"
+                )
+            inputs = table.__getitem__
+        inspector = Inspector(samples, candidates, names, slot, targets, inputs)
+        inspector.begin(pruning.original, gold)
+        inspector.add(pruning, torch.arange(n))
+        inspector.calibrate(calibration)
+        return inspector.inspection(notes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is written: the tiles are one PNG, `sheet["png"]` in base64, row by row from the left."""
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in ("of", "names", "kinds", "slot", "notes", "calibration")},
+            "sheet": _sheet(self.tiles),
+            "samples": self.samples,
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write the inspection, whole or not at all; an older file is replaced."""
+        with written_whole(path, replace=True) as temporary:
+            text = json.dumps(self.as_dict(), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Inspection:
+        """Read what `write` wrote.
+
+        Raises:
+            FileError: if the file is no inspection, or a damaged one.
+        """
+        place = checked_path(path)
+        try:
+            document = parsed_json(place.read_bytes())
+            if not isinstance(document, dict) or document.get("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT!r}")
+            if not all(isinstance(document[name], kind) for name, kind in _FIELDS.items()):
+                raise ValueError("its fields have other types")
+            tiles = _tiles(document["sheet"])
+            own = {name: document[name] for name in ("samples", "of", "names", "kinds", "slot", "notes", "calibration")}
+            return cls(tiles=tiles, **own)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileError(
+                f"{place} cannot be read as an inspection of a run ({error}); run it again, or choose another file"
+            ) from error
+
+
+@dataclass
+class Inspector:
+    """Collects what an `Inspection` shows while a run prunes, batch by batch.
+
+    Pass one as `inspect=` to `train` to say more than how many samples to show.
+
+    Attributes:
+        samples: how many to show: those with the lowest numbers.
+        candidates: how many to list of each sample.
+        names: of the labels; their numbers if not given.
+        slot: what a slot holds.
+        targets: what is known of each sample; the run's own targets if not given.
+        pictures: from sample numbers `(k,)` to `(k, m, channels, height, width)`; the run's inputs if not given.
+    """
+
+    samples: int = 100
+    candidates: int = 400
+    names: Sequence[str] | None = None
+    slot: str = "image"
+    targets: Sequence[object] | Tensor | None = None
+    pictures: Pictures | None = None
+    entries: dict[int, dict[str, Any]] = field(default_factory=dict, init=False)
+    """By sample number."""
+    tiles: dict[int, int] = field(default_factory=dict, init=False)
+    """From instances to their places among the tiles."""
+
+    def __post_init__(self) -> None:
+        self.samples = whole_number(self.samples, "the samples to inspect")
+        self.candidates = whole_number(self.candidates, "the candidates to list")
+        self._calibration: dict[str, Any] | None = None
+
+    def begin(self, whole: CandidateSet, gold: Tensor | None = None, targets: Tensor | None = None) -> None:
+        """Note the `whole` pool that the batches are taken from; its `gold (n, m)` and `targets (n,)`, where known."""
+        n, m = whole.samples, whole.slots
+        if gold is not None and tuple(gold.shape) != (n, m):
+            raise InputError(f"expected gold of shape ({n}, {m}), got {tuple(gold.shape)}")
+        told = self.targets if self.targets is not None else targets
+        words = told.tolist() if isinstance(told, Tensor) else ["" for _ in range(n)] if told is None else list(told)
+        if len(words) != n:
+            raise InputError(f"expected {n} targets, one for each sample, got {len(words)}")
+        if self.names is not None and len(self.names) != whole.classes:
+            raise InputError(f"expected {whole.classes} names, one for each label, got {len(self.names)}")
+        self.whole, self.words = whole, [str(word) for word in words]
+        self.gold = None if gold is None else gold.cpu()
+
+    def wants(self, ids: Tensor) -> bool:
+        """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
+        return any(i < self.samples and i not in self.entries for i in ids.tolist())
+
+    def add(self, pruning: Pruning[Any], ids: Tensor, pool_ids: Tensor | None = None) -> None:
+        """Add a pruned batch.
+
+        Args:
+            pruning: of the batch.
+            ids: the number of each sample of the batch in the pool, `(n,)`.
+            pool_ids: the same for the samples that its edges lead to; the batch's own if not given.
+        """
+        view = _View(self, pruning, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist())
+        for place, number in enumerate(ids.tolist()):
+            if number < self.samples:
+                self.entries[number] = view.sample(place)
+
+    def calibrate(self, calibration: Calibration | None) -> None:
+        """Note how sure joint inference was, and how right."""
+        if calibration is not None:
+            plain = {**asdict(calibration), "retained": list(calibration.retained.items())}
+            self._calibration = json.loads(json.dumps(plain))  # as a file would hold it
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, in numbers and text."""
+        entries = json.dumps(list(self.entries.values()))
+        return {"entries": entries, "tiles": list(self.tiles), "calibration": json.dumps(self._calibration)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.entries = {entry["id"]: entry for entry in json.loads(state["entries"])}
+        self.tiles = {int(instance): place for place, instance in enumerate(state["tiles"])}
+        self._calibration = json.loads(state["calibration"])
+
+    def inspection(self, notes: Sequence[str], inputs: Pictures | None = None) -> Inspection:
+        """What was collected, with pictures made from `inputs` where there are no `pictures`."""
+        whole = self.whole
+        names = [str(label) for label in range(whole.classes)] if self.names is None else list(self.names)
+        pictures = self.pictures or inputs
+        if pictures is None:
+            raise InputError("expected pictures to show, got none")
+        return Inspection(
+            samples=[self.entries[number] for number in sorted(self.entries)],
+            of=whole.samples,
+            names=names,
+            kinds=[[kind.name, kind.start, kind.stop] for kind in whole.kinds],
+            slot=self.slot,
+            tiles=_drawn(pictures, list(self.tiles), whole.slots),
+            notes=list(notes),
+            calibration=self._calibration,
+        )
+
+    def _tile(self, instance: int) -> int:
+        """The place of an instance's picture among those to show."""
+        return self.tiles.setdefault(instance, len(self.tiles))
+
+
+class _View:
+    """One pruned batch on the CPU, where single numbers are read."""
+
+    def __init__(self, inspector: Inspector, pruning: Pruning[Any], ids: list[int], pool_ids: list[int]) -> None:
+        self.inspector, self.graph, self.ids, self.pool_ids = inspector, pruning.graph.to("cpu"), ids, pool_ids
+        self.original, self.kept = pruning.original.to("cpu"), pruning.candidates.to("cpu")
+        keep: Tensor | None = getattr(pruning, "keep", None)  # unlisted sets have none
+        self.keep = None if keep is None else keep.cpu()
+        self.edges = pruning.edges.cpu()
+        self.gold = None if inspector.gold is None else inspector.gold[torch.tensor(ids)]
+        self.was: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
+        self.stays: Tensor | None = None if self.gold is None else self.kept.contains(self.gold)
+
+    def sample(self, place: int) -> dict[str, Any]:
+        """All about one sample of the batch."""
+        slots = self.original.slots
+        used = (self.original.kind[place] >= 0).nonzero()[:, 0].tolist()
+        number = self.ids[place]
+        return {
+            "id": number,
+            "target": self.inspector.words[number],
+            "kinds": self.original.kind[place][used].tolist(),
+            "tiles": [self.inspector._tile(number * slots + slot) for slot in used],
+            "gold": None if self.gold is None else self.gold[place][used].tolist(),
+            "verdict": self._verdict(place),
+            "total": int(self.original.counts[place]),
+            "stay": int(self.kept.counts[place]),
+            **(self._labels(place, used) if self.keep is None else self._rows(place, used, self.keep)),
+            "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i)],
+        }
+
+    def _labels(self, place: int, used: list[int]) -> dict[str, Any]:
+        """What each slot could hold before and after, where no candidates are listed."""
+        instances = [place * self.original.slots + slot for slot in used]
+        sides = {"support": self.original.support, "left": self.kept.support}
+        return {name: [_true(table[instance]) for instance in instances] for name, table in sides.items()}
+
+    def _rows(self, place: int, used: list[int], keep: Tensor) -> dict[str, Any]:
+        """Some candidates, row by row, and whether they stay."""
+        labels, keep = self._candidates(place), keep[self._span(place)]
+        gold = None if self.gold is None else self.gold[place]
+        is_gold = torch.zeros_like(keep) if gold is None else (labels[:, used] == gold[used]).all(1)
+        listed = _listed(keep, is_gold, self.inspector.candidates)
+        letters = "".join("01"[stays] for stays in keep[listed].tolist())
+        return {"labels": labels[listed][:, used].flatten().tolist(), "keep": letters}
+
+    def _candidates(self, place: int) -> Tensor:
+        labels: Tensor = self.original.labels[self._span(place)].long()
+        return labels
+
+    def _span(self, place: int) -> slice:
+        begin, end = self.original.offsets[place : place + 2].tolist()
+        return slice(begin, end)
+
+    def _verdict(self, place: int) -> str | None:
+        """What became of the gold labels: kept, lost, or never a candidate; None where they are not known."""
+        if self.was is None or self.stays is None:
+            return None
+        return "absent" if not bool(self.was[place]) else "kept" if bool(self.stays[place]) else "lost"
+
+    def _edges(self, place: int, slot: int, shown_slot: int) -> list[dict[str, Any]]:
+        """The edges that leave one slot, the nearest first."""
+        edges = (self.graph.source == place * self.original.slots + slot).nonzero()[:, 0]
+        edges = edges[self.graph.distance[edges].argsort(stable=True)]
+        return [self._edge(edge, place, slot, shown_slot) for edge in edges.tolist()]
+
+    def _edge(self, edge: int, place: int, slot: int, shown_slot: int) -> dict[str, Any]:
+        slots = self.original.slots
+        there, other_slot = divmod(int(self.graph.target[edge]), slots)
+        other = self.pool_ids[there]
+        support = self.inspector.whole.support[other * slots + other_slot].cpu()
+        own = self._candidates(place)[:, slot] if self.keep is not None else None
+        excluded = self.original.support[place * slots + slot] & ~support if own is None else ~support[own]
+        return {
+            "slot": shown_slot,
+            "sample": other,
+            "image": other_slot + 1,
+            "tile": self.inspector._tile(other * slots + other_slot),
+            "target": self.inspector.words[other],
+            "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
+            "support": _true(support),
+            "chosen": bool(self.edges[edge]),
+            "contradicts": int(excluded.sum()),
+        }
+
+
+def _true(row: Tensor) -> list[int]:
+    labels: list[int] = row.nonzero()[:, 0].tolist()
+    return labels
+
+
+def _listed(keep: Tensor, is_gold: Tensor, most: int) -> Tensor:
+    """Which candidates to list, ascending: gold labels first, then half of them survivors, as far as there are."""
+    if len(keep) <= most:
+        return torch.arange(len(keep))
+    stay, go = keep.nonzero().flatten(), (~keep).nonzero().flatten()
+    wanted = min(len(stay), max(most // 2, most - len(go)))
+    chosen = torch.cat([is_gold.nonzero().flatten(), stay[:wanted], go[: most - wanted]])
+    first = dict.fromkeys(chosen.tolist())  # without repetition, gold labels in front
+    return torch.tensor(sorted(list(first)[:most]))
+
+
+def _drawn(pictures: Pictures, instances: Sequence[int], slots: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """A small picture of each instance, `(t, height, width)` or `(t, height, width, 3)`, dark on light where grey."""
+    if not instances:
+        return np.zeros((0, 1, 1), dtype=np.uint8)
+    parts = []
+    for wanted in torch.split(torch.tensor(instances), _CHUNK):
+        numbers, place = torch.unique(wanted // slots, return_inverse=True)
+        images = _as_images(pictures(numbers).detach().cpu())  # (k, m, channels, h, w)
+        parts.append(_fitted(images[place, wanted % slots].float()))
+    tiles = torch.cat(parts)  # (t, channels, h, w)
+    low, high = (float(end) for end in tiles.nan_to_num().aminmax())
+    if low < 0 or high > 1:  # normalised images, say
+        tiles = (tiles.nan_to_num() - low) / max(high - low, 1e-12)
+    if tiles.shape[1] != 3:
+        tiles = tiles.mean(1, keepdim=True)
+        tiles = 1 - tiles if float(tiles.mean()) < 0.5 else tiles
+    pixels = tiles.mul(255).round().to(torch.uint8).permute(0, 2, 3, 1)
+    return pixels.squeeze(3).numpy() if pixels.shape[3] == 1 else pixels.numpy()
+
+
+def _as_images(inputs: Tensor) -> Tensor:
+    """`(k, m, channels, height, width)`; an image without channels gets one, anything else is drawn as bars."""
+    if inputs.ndim == 5:
+        return inputs
+    if inputs.ndim == 4:
+        return inputs.unsqueeze(2)
+    bars = inputs.flatten(2)
+    return bars[:, :, None, None, :].expand(-1, -1, 1, min(LARGEST, bars.shape[2]), -1)
+
+
+def _fitted(images: Tensor) -> Tensor:
+    height, width = images.shape[2:]
+    shrink = LARGEST / max(height, width)
+    if shrink >= 1:
+        return images
+    size = (max(1, round(height * shrink)), max(1, round(width * shrink)))
+    return torch.nn.functional.interpolate(images, size=size, mode="area")
+
+
+def _sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
+    """All tiles side by side in one PNG, as near to a square as can be; what is left over stays white."""
+    columns = max(1, math.ceil(math.sqrt(len(tiles))))
+    rows = max(1, -(-len(tiles) // columns))
+    height, width = tiles.shape[1:3]
+    filled = np.full((rows * columns, *tiles.shape[1:]), 255, dtype=np.uint8)
+    filled[: len(tiles)] = tiles
+    grid = filled.reshape(rows, columns, *tiles.shape[1:]).swapaxes(1, 2)
+    pixels = grid.reshape(rows * height, columns * width, *tiles.shape[3:])
+    image: Any = require("PIL.Image", extra="report")  # matplotlib brings it
+    buffer = io.BytesIO()
+    image.fromarray(pixels).save(buffer, "PNG", optimize=True)
+    png = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return {"count": len(tiles), "columns": columns, "rows": rows, "width": width, "height": height, "png": png}
+
+
+def _tiles(sheet: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The reverse of `_sheet`."""
+    image: Any = require("PIL.Image", extra="report")
+    count, columns, rows, width, height = (
+        whole_number(sheet[name], name, least=0) for name in ("count", "columns", "rows", "width", "height")
+    )
+    pixels = np.asarray(image.open(io.BytesIO(base64.b64decode(sheet["png"], validate=True)), formats=["PNG"]))
+    grid = pixels.reshape(rows, height, columns, width, *pixels.shape[2:]).swapaxes(1, 2)
+    return grid.reshape(rows * columns, height, width, *pixels.shape[2:])[:count].copy()

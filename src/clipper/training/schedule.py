@@ -1,0 +1,307 @@
+"""When a run prunes: never, once for the whole pool, or each batch as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clipper.candidates import CandidateSet
+from clipper.errors import InputError
+from clipper.proximity import ProximityGraph
+from clipper.pruning import Clipper, Pruning, infer
+from clipper.training.inspection import Inspector
+from clipper.training.memory_bank import MemoryBank
+from clipper.training.samples import Samples, fingerprint, mixed
+
+GROUP = 16
+"""Batches pruned together where the encoder is frozen: samples do not interact, so the result is the same."""
+MOST_INSTANCES = 4096
+"""The largest pool whose distances are kept in a table; a larger table would leave the processor's caches."""
+
+
+class PruningSchedule:
+    """Gives each batch the candidates that it learns from, and notes the time that pruning takes.
+
+    Args:
+        samples: what the run learns from.
+        clip: how to prune; None for not at all. Its encoder is not used: see `embeddings`.
+        embeddings: those of a frozen encoder, `(n, m, d)`; None to prune by the classifier's own.
+        once: prune the pool as a whole before training, instead of each batch.
+        bank: how many samples' earlier embeddings a batch may find neighbours among; 0 for none.
+        seed: for the random control.
+        inspector: collects what the first epoch's pruning did, where somebody wants to see it.
+
+    Raises:
+        InputError: if these do not go together.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        clip: Clipper | None,
+        embeddings: Tensor | None,
+        once: bool,
+        bank: int,
+        seed: int,
+        inspector: Inspector | None = None,
+    ) -> None:
+        _check(samples, clip, embeddings, once, bank)
+        self.clip = replace(clip, encoder=None) if clip else None
+        self.embeddings, self.inspector = embeddings, inspector
+        self.bank = MemoryBank(bank) if bank else None
+        self._all, self._gold = samples.candidates, samples.gold
+        self._batches: list[Tensor] = []
+        self._seed = seed
+        self._group: tuple[int, list[CandidateSet]] | None = None
+        self._once: CandidateSet | None = None
+        self._frozen: tuple[Clipper, Tensor] | None = None
+        if inspector is not None:
+            inspector.begin(samples.candidates, samples.gold, samples.targets)
+        self.seconds, start = 0.0, time.perf_counter()
+        if self.clip is not None:
+            self._prepare(self.clip, once, seed)
+        self.seconds += time.perf_counter() - start
+
+    def _prepare(self, clip: Clipper, once: bool, seed: int) -> None:
+        """What can be done before the first batch."""
+        _ = self._all.support, self._all.kind  # each batch then takes its share of them
+        if self.embeddings is None or self.bank is not None:
+            return
+        if once:
+            self._once = self._pruned_pool(clip, self.embeddings, seed)
+        elif clip.search is None and clip.metric == "l2" and len(self._all.kind.flatten()) <= MOST_INSTANCES:
+            known = KnownDistances(self.embeddings)
+            self._frozen = replace(clip, metric=known), known.rows
+        else:
+            self._frozen = clip, self.embeddings
+
+    def _pruned_pool(self, clip: Clipper, embeddings: Tensor, seed: int) -> CandidateSet:
+        if clip.objective != "joint" or self.inspector is None or self._gold is None:
+            pruning = clip.prune(self._all, embeddings, seed=seed)
+        else:
+            posterior = infer(self._all, clip.graph(self._all, embeddings), seed=seed)
+            pruning = posterior.prune(clip.mass)
+            self.inspector.calibrate(posterior.calibration(self._gold))
+        self._show(pruning, torch.arange(self._all.samples))
+        return pruning.candidates
+
+    def begin(self, batches: list[Tensor], seed: int) -> None:
+        """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""
+        self._batches, self._seed, self._group = batches, seed, None
+
+    def of_batch(self, step: int, embedding: Tensor | None) -> tuple[CandidateSet, CandidateSet]:
+        """The candidates of a batch of the epoch before and after pruning.
+
+        Args:
+            step: which batch, counted from 0.
+            embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
+        """
+        before = self._all.batch(self._batches[step])
+        start = time.perf_counter()
+        kept = self._kept(step, before, embedding)
+        self.seconds += time.perf_counter() - start
+        return before, kept
+
+    def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
+        ids = self._batches[step]
+        if self._once is not None:
+            return self._once.batch(ids)
+        if self._frozen is not None:
+            return self._of_group(*self._frozen, step)
+        vectors = self.embeddings[ids] if self.embeddings is not None else embedding
+        if self.clip is None:
+            if vectors is not None and self.inspector is not None and self.inspector.wants(ids):
+                # what a pruning would do, for the inspector alone
+                self._show(Clipper().prune(before, vectors), ids)
+            return before
+        if vectors is None:
+            raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
+        members = pool = pool_candidates = None
+        if self.bank:
+            members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
+            self.bank.remember(ids, vectors)
+        with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
+            seed = mixed(self._seed, step)
+            pruning = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
+            self._show(pruning, ids, members)
+        return pruning.outside_inference()
+
+    def _of_group(self, clip: Clipper, embeddings: Tensor, step: int) -> CandidateSet:
+        """From the survivors of the batches pruned together; which are, depends on the step alone."""
+        group = step // GROUP
+        if self._group is None or self._group[0] != group:
+            batches = self._batches[group * GROUP : (group + 1) * GROUP]
+            pruning, kept = prune_together(clip, self._all, embeddings, batches, mixed(self._seed, group))
+            self._show(pruning, torch.cat(batches))
+            self._group = group, kept
+        return self._group[1][step % GROUP]
+
+    def _show(self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None) -> None:
+        """Let the inspector see a pruning; `members (N,)` are the samples that its edges may lead to."""
+        if self.inspector is not None and self.inspector.wants(ids):
+            start = time.perf_counter()
+            self.inspector.add(pruning, ids, members)
+            self.seconds -= time.perf_counter() - start  # looking is no pruning
+
+    def spent(self) -> float:
+        """Seconds since this was asked last."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+    def identity(self) -> dict[str, Any]:
+        """How this prunes, in words that a checkpoint can compare."""
+        if self.clip is None:
+            return {"pruning": "none"}
+        bank = self.bank.size if self.bank else 0
+        encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
+        how = options_of(self.clip) | {"objective": self.clip.objective, "solver": self.clip.solver}
+        if self.clip.objective != "joint":
+            del how["mass"]
+        return {**how, "pruning": "once" if self._once is not None else "batch", "bank": bank, "encoder": encoder}
+
+    def notes(self, batch: int) -> list[str]:
+        """Sentences about what the inspector shows."""
+        whole = self._once is not None
+        notes = [
+            "Neighbours were sought among all samples, once, before training."
+            if whole
+            else f"Neighbours were sought within the first epoch's batches of {batch}.",
+            "What lies near is judged by the classifier's own embedding in the first epoch."
+            if self.embeddings is None
+            else "What lies near is judged by a frozen encoder.",
+        ]
+        if self.bank:
+            notes.append("A memory bank of earlier embeddings was searched, too.")
+        if self.clip is None:
+            notes.append("The run pruned nothing: this is what the objective exact would have discarded.")
+        return notes
+
+
+def options_of(clip: Clipper) -> dict[str, str]:
+    """How a graph is built and how much mass is kept, in words that a checkpoint can compare."""
+    names = ("radius", "mutual", "share", "metric", "mass")
+    how = {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
+    return {"k": str(clip.neighbours), **how}
+
+
+def prune_together(
+    clip: Clipper, candidates: CandidateSet, embeddings: Tensor, batches: Sequence[Tensor], seed: int = 0
+) -> tuple[Pruning[Any], list[CandidateSet]]:
+    """Prune several batches at once: neighbours are sought within each batch, the rest is done for all together.
+
+    Args:
+        clip: how to prune.
+        candidates: those of all samples.
+        embeddings: those of all samples, `(n, m, d)`.
+        batches: the sample ids of each batch.
+        seed: for the random control.
+
+    Returns:
+        The pruning of all batches, one after the other; and the survivors of each, as if they had been pruned alone.
+
+    Examples:
+        >>> import torch
+        >>> from clipper import Candidates
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 4, 1], slots=2, classes=10)
+        >>> embeddings = torch.tensor([[[1.0], [7.0]], [[1.1], [2.0]], [[5.0], [9.0]], [[5.1], [0.0]]])
+        >>> batches = [torch.tensor([0, 1]), torch.tensor([2, 3])]
+        >>> [len(kept) for kept in prune_together(Clipper(), candidates, embeddings, batches)[1]]
+        [6, 4]
+        >>> [len(Clipper()(candidates.batch(ids), embeddings[ids])) for ids in batches]
+        [6, 4]
+    """
+    starts, graphs = [0], []
+    for ids in batches:
+        graph = clip.graph(candidates.batch(ids), embeddings[ids])
+        shift = starts[-1] * candidates.slots
+        graphs.append(ProximityGraph(graph.source + shift, graph.target + shift, graph.distance))
+        starts.append(starts[-1] + len(ids))
+    whole = candidates.batch(torch.cat(list(batches)))
+    pruning = clip.along(whole, ProximityGraph.joined(graphs), seed=seed)
+    return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
+
+
+class KnownDistances:
+    """A metric that looks Euclidean distances up; the "vectors" it is given are row numbers of its table.
+
+    A frozen encoder's distances never change, so they are measured once for the pool.
+
+    Args:
+        embeddings: those of all samples, `(n, m, d)`.
+
+    Attributes:
+        rows: `(n, m, 1)`: what stands for the embeddings in a search.
+
+    Examples:
+        >>> known = KnownDistances(torch.tensor([[[0.0], [9.0]], [[0.5], [5.0]]]))
+        >>> known(known.rows[0], known.rows[1])
+        tensor([[0.5000, 5.0000],
+                [8.5000, 4.0000]])
+    """
+
+    def __init__(self, embeddings: Tensor) -> None:
+        flat = embeddings.detach().flatten(0, 1).double()  # in double precision, rounding hardly misleads
+        flat = flat - flat.mean(0)
+        norm = flat.square().sum(1)
+        squared = torch.addmm(norm[None], flat, flat.T, alpha=-2).add_(norm[:, None])
+        self._table = squared.clamp_(min=0).sqrt_().float()  # (n*m, n*m)
+        row = torch.arange(len(flat), device=flat.device, dtype=torch.float32)
+        self.rows = row.view(*embeddings.shape[:2], 1)
+
+    def __call__(self, queries: Tensor, pool: Tensor) -> Tensor:
+        """`(queries, 1), (pool, 1) -> (queries, pool)`"""
+        return self._table.index_select(0, queries[:, 0].long()).index_select(1, pool[:, 0].long())
+
+
+def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, once: bool, bank: int) -> None:
+    if clip is None and (once or bank):
+        raise InputError("got once or bank but nothing to prune with; pass clip=Clipper(...) too")
+    if once and embeddings is None:
+        raise InputError(
+            "pruning once, before training, needs a frozen encoder: pass clip=Clipper(encoder=...) or embeddings=; "
+            "the classifier's own embedding means something only while it is trained"
+        )
+    if clip is not None and clip.objective == "joint" and not once:
+        raise InputError(
+            "joint inference looks at the whole pool, not at a batch: pass once=True and a frozen encoder's embeddings"
+        )
+    if bank and (once or (clip is not None and clip.mutual)):
+        raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")
+    if embeddings is not None:
+        check_embeddings(embeddings, samples)
+
+
+def check_embeddings(embeddings: Tensor, samples: Samples) -> None:
+    """Refuse embeddings that are not a vector of finite numbers for each slot."""
+    n, m = len(samples), samples.candidates.slots
+    if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != (n, m) or not embeddings.is_floating_point():
+        raise InputError(
+            f"expected embeddings of shape ({n}, {m}, d), got {tuple(embeddings.shape)} of {embeddings.dtype}"
+        )
+    used = embeddings if samples.used is None else embeddings[samples.used]
+    if not bool(torch.isfinite(used).all()):
+        raise InputError("expected embeddings of finite numbers, got NaN or infinity among them")
+
+
+def check_neighbours(clip: Clipper, samples: Samples, among: int) -> None:
+    """Refuse more neighbours than there can be: the instances of the other samples that a batch looks among.
+
+    The last batch of an epoch may be smaller, and takes as many neighbours as it has.
+
+    Args:
+        clip: how to prune.
+        samples: what the run learns from.
+        among: samples that are looked among: a full batch and the memory bank, or the whole pool.
+    """
+    most = (among - 1) * samples.candidates.slots
+    if clip.k is not None and clip.k > max(1, most):
+        raise InputError(
+            f"expected k of at most {max(1, most)}, the instances in {among} samples but one, got {clip.k}; "
+            "lower k, or raise the batch or the number of samples"
+        )
