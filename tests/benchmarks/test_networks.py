@@ -19,6 +19,11 @@ NETWORKS = [
 ]
 
 
+def scaled(network: Classifier, inputs: torch.Tensor) -> torch.Tensor:
+    """What a network makes of its inputs before all layers."""
+    return (inputs - network.mean) / network.deviation
+
+
 @pytest.mark.parametrize(("build", "classes", "features", "parameters"), NETWORKS)
 def test_a_network_gives_log_probabilities_and_its_embedding(build, classes, features, parameters):
     network = build()
@@ -38,7 +43,7 @@ def test_the_embedding_is_what_the_head_sees_and_costs_no_second_pass(build):
     log_probs, embedding = network(inputs)
     assert len(passes) == 1
     assert torch.allclose(network.head(embedding).log_softmax(1), log_probs)
-    assert torch.allclose(network.features(inputs), embedding)
+    assert torch.allclose(network.features(scaled(network, inputs)), embedding)
 
 
 @pytest.mark.parametrize("build", [MnistCnn, HwfCnn, CifarResNet18, DigitsMlp, DigitsCnn])
@@ -53,7 +58,7 @@ def test_the_loss_reaches_every_parameter(build):
 def test_the_features_of_a_network_in_training_serve_as_a_frozen_encoder(build):
     network = build()
     inputs = torch.randn(3, 2, *network.shape)
-    embedding = embed(Frozen(network.features), inputs)
+    embedding = embed(Frozen(network.features), scaled(network, inputs))
     assert network.features.training
     _, expected = network.eval()(inputs.flatten(0, 1))
     assert torch.allclose(embedding.flatten(0, 1), expected, atol=1e-5)
@@ -63,7 +68,9 @@ def test_the_mnist_network_equals_its_definition():
     network = MnistCnn().eval()
     state = network.state_dict()
     inputs = torch.randn(3, 1, 28, 28)
-    hidden = functional.max_pool2d(functional.conv2d(inputs, state["features.0.weight"], state["features.0.bias"]), 2)
+    hidden = functional.max_pool2d(
+        functional.conv2d(scaled(network, inputs), state["features.0.weight"], state["features.0.bias"]), 2
+    )
     hidden = functional.max_pool2d(functional.conv2d(hidden, state["features.2.weight"], state["features.2.bias"]), 2)
     hidden = (hidden.reshape(3, 1024) @ state["features.5.weight"].T + state["features.5.bias"]).clamp(0)
     scores = hidden @ state["head.1.weight"].T + state["head.1.bias"]
@@ -76,7 +83,9 @@ def test_the_hwf_network_equals_its_definition():
     network = HwfCnn().eval()
     state = network.state_dict()
     inputs = torch.randn(3, 1, 45, 45)
-    hidden = functional.conv2d(inputs, state["features.0.weight"], state["features.0.bias"], padding=1).clamp(0)
+    hidden = functional.conv2d(
+        scaled(network, inputs), state["features.0.weight"], state["features.0.bias"], padding=1
+    ).clamp(0)
     hidden = functional.conv2d(hidden, state["features.2.weight"], state["features.2.bias"], padding=1)
     hidden = functional.max_pool2d(hidden, 2).reshape(3, 30976)
     hidden = (hidden @ state["features.6.weight"].T + state["features.6.bias"]).clamp(0)

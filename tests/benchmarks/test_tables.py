@@ -14,7 +14,6 @@ import pytest
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.tables import (
     TABLES,
-    Cell,
     Entry,
     Ledger,
     Selection,
@@ -66,8 +65,8 @@ def test_the_paper_trains_the_same_baseline_in_tables_1_and_5():
 
 def test_every_row_of_a_column_has_a_seed_before_any_has_two():
     cells = list(Selection(seeds=2).of(SUM).cells())
-    first = [cell for cell in cells if cell.place.column == cells[0].place.column]
-    turn = [cell.seed - cell.place.row.first_seed for cell in first]
+    first = [cell for cell in cells if cell.column == cells[0].column]
+    turn = [cell.seed - cell.row.first_seed for cell in first]
     assert turn == [0] * len(SUM.rows) + [1] * len(SUM.rows)
 
 
@@ -152,10 +151,10 @@ def test_several_processes_may_write_to_one_ledger(tmp_path):
 @pytest.mark.slow
 def test_cells_run_in_processes_and_only_once(tmp_path):
     table, ledger, told = replace(TINY, seeds=2).of(SUM), Ledger(tmp_path / "records.jsonl"), []
-    assert run_cells(table.cells(), ledger, jobs=2, watch=told.append) == []
+    assert run_cells(table.cells(), ledger, jobs=2, tick=lambda: told.append(1)) == []
     assert len(told) == len(ledger) == 4
     lines = ledger.path.read_bytes()
-    run_cells(table.cells(), Ledger(ledger.path), jobs=2, watch=told.append)
+    run_cells(table.cells(), Ledger(ledger.path), jobs=2, tick=lambda: told.append(1))
     assert len(told) == 4
     assert ledger.path.read_bytes() == lines
 
@@ -191,7 +190,7 @@ def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
     table = replace(TINY, seeds=1, variants=("none",)).of(SUM)
     (cell,) = table.cells()
     monkeypatch.setattr(grid, "LONG", 1)
-    assert grid._run(cell.config, None, tmp_path).config == cell.config.as_dict()
+    assert grid._run(cell.config, False, None, tmp_path).config == cell.config.as_dict()
     assert grid.checkpoint_of(cell.config, tmp_path).exists()
     ledger = Ledger(tmp_path / "records.jsonl")
     assert run_cells([cell], ledger, jobs=1) == []
@@ -243,7 +242,7 @@ def entries_with(gains: list[float]) -> list[Entry]:
         Entry(
             place,
             tuple(
-                record_of(Cell(place, seed).config, 0.3 + (gain / 100 if place is pruned else 0))
+                record_of(replace(place, seed=seed).config, 0.3 + (gain / 100 if place is pruned else 0))
                 for seed, gain in enumerate(gains)
             ),
             SUM.published[place.row.name, place.column.name],
@@ -275,9 +274,9 @@ def test_one_seed_supports_no_claim():
 
 
 def test_joint_rows_run_on_seeds_that_nothing_was_settled_on() -> None:
-    seeds = {cell.seed for cell in SUM.cells() if cell.place.row.variant == "joint"}
+    seeds = {cell.seed for cell in SUM.cells() if cell.row.variant == "joint"}
     assert seeds == set(range(10, 20))
-    assert {cell.seed for cell in SUM.cells() if cell.place.row.variant != "joint"} == set(range(10))
+    assert {cell.seed for cell in SUM.cells() if cell.row.variant != "joint"} == set(range(10))
 
 
 def test_a_place_is_filled_with_fewer_samples_but_never_with_more(tmp_path: Path) -> None:

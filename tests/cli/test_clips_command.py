@@ -17,7 +17,7 @@ from clipper.errors import InputError
 
 pytest.importorskip("PIL")
 app = typer.Typer()
-clips_command.register(app)
+app.command()(clips_command.clips)
 SMALL = ["--train", "3", "--test", "2", "--frames", "8-10", "--actions", "2"]
 
 

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from clipper.benchmarks import datasets as catalogue
-from clipper.cli.data import register
+from clipper.cli.data import data
 from clipper.errors import FileError, InputError
 from tests.benchmarks.published import fake_npm, form, source, tarball, write
 
@@ -29,7 +29,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path / "cache"))
     monkeypatch.delenv("CLIPPER_DATA", raising=False)
     made = typer.Typer()
-    register(made)
+    made.add_typer(data, name="data")
     return made
 
 

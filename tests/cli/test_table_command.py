@@ -20,8 +20,8 @@ from clipper.cli import table as table_command
 from clipper.errors import FileError, InputError
 
 app = typer.Typer()
-table_command.register(app)
-results_command.register(app)
+app.command(name="table")(table_command.table)
+app.command(name="results")(results_command.results)
 QUICK = ["table", "sum", "--quick", "--engine", "semantic", "--column", "SUM-3, n=100"]
 SMALL = [*QUICK, "--variant", "none", "--variant", "exact", "--seeds", "2", "--epochs", "2", "--jobs", "2"]
 

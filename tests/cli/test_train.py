@@ -13,7 +13,7 @@ from clipper.errors import ClipperError
 from clipper.training import Record
 
 app = typer.Typer()
-command.register(app)
+app.command()(command.train)
 TINY = ["--samples", "12", "--slots", "2", "--epochs", "3", "--batch", "4"]
 
 

@@ -104,7 +104,7 @@ def crafted() -> list[bytes]:
             ):
                 wrong.append({**document, "epochs": {**document["epochs"], name: [value, *column[1:]]}})
         wrong.append({**document, "epochs": {**document["epochs"], name: column[1:]}})
-    for name, value in (("lr", -1), ("lr", "x"), ("seed", 1.5), ("k", 0), ("rule", "no"), ("slots", None), ("no", 1)):
+    for name, value in (("lr", -1), ("lr", "x"), ("seed", 1.5), ("k", 0), ("rule", 3), ("slots", None), ("no", 1)):
         wrong.append({**document, "config": {**document["config"], name: value}})
     texts = [json.dumps(each).encode() for each in wrong]
     line = OLD[0].strip()

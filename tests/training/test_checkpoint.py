@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from shutil import copyfile
 
 import pytest
 import torch
@@ -109,3 +111,14 @@ def test_a_damaged_checkpoint_is_refused(content, tmp_path):
     (tmp_path / "run.pt").write_bytes(content)
     with pytest.raises(FileError, match="to start anew"):
         load_checkpoint(tmp_path / "run.pt", {})
+
+
+def test_a_checkpoint_of_the_first_version_goes_on(tmp_path):
+    setting = {"clip": Clipper(k=1), "bank": 12, "epochs": 4, "batch": 8, "seed": 3}
+    whole, resumed = TinyNet(), TinyNet(seed=9)
+    expected = train(whole, problem(), SemanticLoss(), **setting)
+    copyfile(Path(__file__).parent / "data" / "checkpoint-0.1.pt", tmp_path / "run.pt")  # stopped in the second epoch
+    history = train(resumed, problem(), SemanticLoss(), checkpoint=tmp_path / "run.pt", **setting)
+    assert [metrics.loss for metrics in history] == pytest.approx([metrics.loss for metrics in expected], rel=1e-5)
+    pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
+    assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs)

@@ -62,16 +62,13 @@ def _left_open(names: Sequence[Names], share: Tensor) -> dict[str, Any]:
     return {"ways": len(names), "open": (~known).nonzero()[:, 0].tolist(), "identified": float(share[known].sum())}
 
 
-def consistent_names(
-    rule: Callable[..., object], gold: Tensor, classes: int, domains: Sequence[Sequence[int]] | None = None
-) -> list[Names]:
+def consistent_names(rule: Callable[..., object], gold: Tensor, classes: int) -> list[Names]:
     """Every way to name the classes that gives all samples the values that they have.
 
     Args:
         rule: from a tuple of labels to a value.
         gold: each sample's labels, `(n, m)`.
         classes: how many labels there are.
-        domains: the labels that each class may be given; all of them if not given.
 
     Examples:
         >>> consistent_names(max, torch.tensor([[0, 2], [1, 2], [1, 1]]), classes=3)  # 0 was never the largest
@@ -84,24 +81,22 @@ def consistent_names(
     for row in sorted(rows):
         settled[max(row)].append(row)
     found = []
-    for names in _extended((), rule, settled, domains or [range(classes)] * classes):
+    for names in _extended((), rule, settled):
         found.append(names)
         if len(found) > MOST:
             raise BudgetError(f"more than {MOST:,} ways to name the classes fit all samples: these identify little")
     return found
 
 
-def _extended(
-    names: Names, rule: Callable[..., object], settled: list[list[Names]], domains: Sequence[Sequence[int]]
-) -> Iterator[Names]:
+def _extended(names: Names, rule: Callable[..., object], settled: list[list[Names]]) -> Iterator[Names]:
     """The ways to name the remaining classes, one class after the other."""
     if len(names) == len(settled):
         yield names
         return
-    for label in domains[len(names)]:
+    for label in range(len(settled)):
         longer = (*names, label)
         if all(rule(tuple(longer[i] for i in row)) == rule(row) for row in settled[len(names)]):
-            yield from _extended(longer, rule, settled, domains)
+            yield from _extended(longer, rule, settled)
 
 
 def distinct(names: Sequence[Names]) -> list[Names]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, Literal, get_args
 
 import torch
@@ -39,12 +39,15 @@ class SumCircuit:
     def __init__(self, slots: int, semiring: Semiring = "log") -> None:
         klay: Any = require("klay", extra="circuits")
         circuit = klay.Circuit()
-        sums = [circuit.literal_node(label + 1) for label in range(CLASSES)]
-        for slot in range(1, slots):
-            facts = [circuit.literal_node(slot * CLASSES + label + 1) for label in range(CLASSES)]
-            sums = _one_slot_more(circuit, sums, facts)
-        for total in sums:
-            circuit.set_root(total)
+        facts = [[circuit.literal_node(slot * CLASSES + i + 1) for i in range(CLASSES)] for slot in range(slots)]
+        sums = facts[0]  # of the slots so far
+        for more in facts[1:]:
+            ways: list[list[Any]] = [[] for _ in range(len(sums) + CLASSES - 1)]
+            for (total, partial_sum), (label, fact) in product(enumerate(sums), enumerate(more)):
+                ways[total + label].append(circuit.and_node([partial_sum, fact]))
+            sums = [circuit.or_node(each) for each in ways]
+        for whole in sums:
+            circuit.set_root(whole)
         self._module: Any = circuit.to_torch_module(semiring=semiring, compile=False)
         self._logarithmic = semiring == "log"
 
@@ -54,21 +57,6 @@ class SumCircuit:
         sums: Tensor = self._module(facts, facts)  # (n, sums); no negated fact occurs
         chosen = sums.gather(1, targets[:, None])[:, 0]
         return -chosen if self._logarithmic else -chosen.log()
-
-
-def _one_slot_more(circuit: Any, sums: list[Any], facts: list[Any]) -> list[Any]:
-    """The nodes of all sums of one more label."""
-    totals = range(len(sums) + len(facts) - 1)
-    return [
-        circuit.or_node(
-            [
-                circuit.and_node([sums[total - label], fact])
-                for label, fact in enumerate(facts)
-                if 0 <= total - label < len(sums)
-            ]
-        )
-        for total in totals
-    ]
 
 
 def race_losses(

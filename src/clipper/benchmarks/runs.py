@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ def run(
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
     watch: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
     inspection: str | Path | None = None,
 ) -> Record:
     """Build the benchmark, train, and say how it went; the same configuration gives the same result.
@@ -52,6 +53,7 @@ def run(
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
+        callbacks: called after each epoch.
         inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
     Examples:
@@ -67,7 +69,7 @@ def run(
     samples = samples_of(config, benchmark)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
-    options |= {"held_out": benchmark.evaluate, "watch": watch}
+    options |= {"held_out": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
     looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
     if looked_at and config.objective != "gold":

@@ -24,7 +24,7 @@ COMMANDS = {
     "data": "List, fetch and verify data sets. Without a command: list which are here, every file checked.",
     "clips": "Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.",
 }
-"""The commands and what they are for. Each is a module of its name, imported when the command is run."""
+"""The commands and what they are for. Each is what bears its name in a module of its name, imported when it is run."""
 
 
 class _ImportedWhenRun(TyperGroup):
@@ -40,7 +40,11 @@ def _imported(name: str) -> Any:
     """A command as its module declares it."""
     apart = typer.Typer()
     apart.callback()(lambda: None)  # with it, a single command does not become the whole
-    import_module(f"clipper.cli.{name}").register(apart)
+    command = getattr(import_module(f"clipper.cli.{name}"), name)
+    if isinstance(command, typer.Typer):
+        apart.add_typer(command, name=name)
+    else:
+        apart.command(name=name)(command)
     group: Any = typer.main.get_command(apart)
     return group.commands[name]
 

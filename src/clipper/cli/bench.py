@@ -13,20 +13,15 @@ from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import LAST_SEED, MOST, DataRoot, Json
+from clipper.cli.options import LAST_SEED, DataRoot, Json, counted
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
-Rounds = Annotated[int, typer.Option(min=1, max=MOST, help="Rounds per setting; each runs every method once.")]
-Slots = Annotated[int, typer.Option(min=1, max=MOST, help="Images per sample.")]
+Rounds = Annotated[int, counted("Rounds per setting; each runs every method once.")]
+Slots = Annotated[int, counted("Images per sample.")]
 RuleName = Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")]
 Data = Annotated[str, typer.Option(help="Where the images come from; the digits are embedded.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
 """Contestants of `bench loss`, and what they are called in the table."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(bench, name="bench")
 
 
 @bench.command(name="prune")
@@ -49,19 +44,14 @@ def prune(
     if json:
         print_json(document)
         return
-    solvers = {
-        "search and closed-form": "with search",
-        "closed-form": "closed form",
-        "highs": "HiGHS",
-        "cp-sat": "CP-SAT",
-    }
-    slow = ["highs", "cp-sat"]
+    slow = {"highs": "HiGHS", "cp-sat": "CP-SAT"}
+    solvers = {"search and closed-form": "with search", "closed-form": "closed form", **slow}
     rows = [
         [row["task"], str(row["k"]), row["objective"], *(f"{row['milliseconds'][name]:.2f}" for name in solvers),
          *(f"{row['times_slower_than_closed_form'][name]:.0f}" for name in slow)]
         for row in document["race"]
     ]  # fmt: skip
-    heads = ["task", "k", "objective", *solvers.values(), *(f"{solvers[name]} ×" for name in slow)]
+    heads = ["task", "k", "objective", *solvers.values(), *(f"{name} ×" for name in slow.values())]
     output.print(table(f"median milliseconds per batch of 64 ({data}, {document['threads']} threads)", heads, rows))
     search = document["search"]
     times, spent = search["times_slower_than_product_and_top_k"], search["milliseconds"]
@@ -77,11 +67,11 @@ def prune(
 
 @bench.command(name="train")
 def train(
-    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds; each trains two epochs of every setting.")] = 5,
-    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples per epoch.")] = 320,
+    rounds: Annotated[int, counted("Rounds; each trains two epochs of every setting.")] = 5,
+    samples: Annotated[int, counted("Samples per epoch.", "--samples", "-n")] = 320,
     data: Annotated[str, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
     engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
-    k: Annotated[int, typer.Option("-k", min=1, max=MOST, help="Neighbours per instance.")] = 1,
+    k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -111,14 +101,8 @@ def train(
 
 @bench.command(name="loss")
 def loss(
-    rounds: Annotated[
-        int,
-        typer.Option(min=1, max=MOST, help="Rounds per task, a tenth of it past SUM-4; each runs every method once."),
-    ] = 200,
-    slots: Annotated[
-        list[int] | None,
-        typer.Option(min=1, max=MOST_SLOTS, help="Digits per sum; repeat it for several tasks."),
-    ] = None,
+    rounds: Annotated[int, counted("Rounds per task, a tenth of it past SUM-4; each runs every method once.")] = 200,
+    slots: Annotated[list[int] | None, counted("Digits per sum; repeat for several.", most=MOST_SLOTS)] = None,
     json: Json = False,
 ) -> None:
     """Loss and gradient of a batch of 64: semantic loss on a lattice and on candidates, against KLay circuits."""
@@ -149,9 +133,9 @@ def loss(
 @bench.command(name="align")
 def align(
     rounds: Rounds = 20,
-    clips: Annotated[int, typer.Option(min=1, max=MOST, help="Clips in a batch.")] = 64,
-    frames: Annotated[int, typer.Option(min=1, max=MOST, help="Frames of a clip.")] = 128,
-    actions: Annotated[int, typer.Option(min=1, max=MOST, help="Actions of a text.")] = 12,
+    clips: Annotated[int, counted("Clips in a batch.")] = 64,
+    frames: Annotated[int, counted("Frames of a clip.")] = 128,
+    actions: Annotated[int, counted("Actions of a text.")] = 12,
     json: Json = False,
 ) -> None:
     """Loss and gradient of a batch of clips: alignments against a state machine's lattice and PyTorch's CTC."""
@@ -172,11 +156,10 @@ def infer(
     rule: RuleName = "sum",
     slots: Slots = 4,
     samples: Annotated[
-        list[int] | None,
-        typer.Option("--samples", "-n", min=1, max=MOST, help="Samples in the pool, 1,000 by default; repeat it."),
+        list[int] | None, counted("Samples in the pool, 1,000 by default; repeat it.", "--samples", "-n")
     ] = None,
     data: Data = "mnist",
-    rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of list against lattice.")] = 5,
+    rounds: Annotated[int, counted("Rounds of list against lattice.")] = 5,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,
@@ -217,9 +200,9 @@ def infer(
 def ceiling(
     rule: RuleName = "max",
     slots: Slots = 4,
-    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=MOST, help="Samples to learn from.")] = 1_000,
+    samples: Annotated[int, counted("Samples to learn from.", "--samples", "-n")] = 1_000,
     data: Data = "mnist",
-    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Draws of the samples.")] = 10,
+    seeds: Annotated[int, counted("Draws of the samples.")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of them.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,

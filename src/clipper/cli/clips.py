@@ -10,17 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from clipper.benchmarks.mugen.benchmark import HELD_OUT
-from clipper.benchmarks.mugen.clips import Clips, contact_sheet, draw_clips, moving_preview
+from clipper.benchmarks.mugen.clips import contact_sheet, draw_clips, moving_preview
 from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.world import art_from, own_art
 from clipper.cli.console import errors, output, print_json
 from clipper.cli.options import LAST_SEED, MOST, Json, writable
 from clipper.errors import InputError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="clips")(clips)
 
 
 def clips(
@@ -49,21 +44,17 @@ def clips(
     options: dict[str, Any] = {"frames": _ends(frames), "actions": _ends(actions)}
     options |= {"distractors": distractors, "noise": noise, "art": art}
     notes = [folder / ANNOTATIONS.format(split=split) for split in ("train", "test")]
-    with writable(folder / "preview.png", folder / "preview.gif", *notes), errors.status("drawing"):
+    sheet, moving = folder / "preview.png", folder / "preview.gif"
+    with writable(sheet, moving, *notes), errors.status("drawing"):
         splits = {"train": draw_clips(train, 2 * seed, **options), "test": draw_clips(test, 2 * seed + 1, **options)}
         written = {split: str(write_clips(drawn, folder, split)) for split, drawn in splits.items()}
-        written |= _previews(splits["train"], folder)
+        contact_sheet(splits["train"], sheet)
+        moving_preview(splits["train"], moving)
+    written |= {"contact sheet": str(sheet), "moving": str(moving)}
     if json:
         print_json(written)
     else:
         output.print("\n".join(f"{what}: {path}" for what, path in written.items()), soft_wrap=True)
-
-
-def _previews(drawn: Clips, folder: Path) -> dict[str, str]:
-    sheet, moving = folder / "preview.png", folder / "preview.gif"
-    contact_sheet(drawn, sheet)
-    moving_preview(drawn, moving)
-    return {"contact sheet": str(sheet), "moving": str(moving)}
 
 
 def _ends(text: str) -> tuple[int, int]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-
-if TYPE_CHECKING:
-    from clipper.pruning.streaming import Report  # would load PyTorch
 
 output = Console(highlight=False, markup=False)  # what users name may look like markup
 errors = Console(stderr=True, highlight=False, markup=False)
@@ -34,15 +31,16 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
 
 
 @contextmanager
-def progress_bars() -> Iterator[Report]:
-    """A bar per stage on standard error, with the time left."""
+def progress_bars() -> Iterator[Callable[..., None]]:
+    """A bar per stage on standard error, with the time left: call it with the stage, done, total, and more to say."""
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=errors, transient=True) as bars:
+    more = (TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, *more, console=errors, transient=True) as bars:
         stages: dict[str, Any] = {}
 
-        def report(stage: str, done: int, total: int) -> None:
+        def report(stage: str, done: int, total: int, text: str = "") -> None:
             if stage not in stages:
-                stages[stage] = bars.add_task(stage, total=total or None)
-            bars.update(stages[stage], completed=done, total=total or None)
+                stages[stage] = bars.add_task(stage, total=total or None, text=text)
+            bars.update(stages[stage], completed=done, total=total or None, text=text)
 
         yield report

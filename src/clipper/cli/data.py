@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,11 +14,6 @@ from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json
 
 data = typer.Typer(invoke_without_command=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(data, name="data")
 
 
 @data.callback()
@@ -65,7 +61,7 @@ def verify(
 
 def _show(found: list[Inventory], json: bool, *, each_file: bool = False) -> None:
     if json:
-        print_json([_as_dict(each) for each in found])
+        print_json([{**asdict(each), "state": each.summary} for each in found])
     elif each_file:
         rows = [[each.name, *row] for each in found for row in _file_rows(each)]
         output.print(table("checksums", ["data set", "file", "state"], rows))
@@ -79,10 +75,6 @@ def _show(found: list[Inventory], json: bool, *, each_file: bool = False) -> Non
 def _file_rows(each: Inventory) -> list[list[str]]:
     folder = Path(each.folder or "")
     return [[str(folder / file), state] for file, state in each.files.items()] or [[each.folder or "", each.summary]]
-
-
-def _as_dict(each: Inventory) -> dict[str, Any]:
-    return {"name": each.name, "state": each.summary, "folder": each.folder, "form": each.form, "files": each.files}
 
 
 def _hint(name: str) -> str:

@@ -10,23 +10,16 @@ import typer
 from clipper.benchmarks.tables import Selection, summarise, table_named
 from clipper.benchmarks.tables.grid import inspections_of
 from clipper.cli.console import errors, output
-from clipper.cli.options import MOST, writable
+from clipper.cli.options import counted, writable
 from clipper.cli.table import opened, print_table, report_failed, run_missing
 from clipper.errors import require
 from clipper.report.table_page import write_table_page
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="demo")(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path("report"),
-    seeds: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How often to draw the samples and the first weights anew.")
-    ] = 10,
-    epochs: Annotated[int, typer.Option(min=1, max=MOST, help="Passes over the samples.")] = 50,
+    seeds: Annotated[int, counted("How often to draw the samples and the first weights anew.")] = 10,
+    epochs: Annotated[int, counted("Passes over the samples.")] = 50,
 ) -> None:
     """Learn digits from 100 sums of three: without pruning, with it, with the random control; about a minute."""
     require("matplotlib", extra="report")

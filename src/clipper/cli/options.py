@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,13 @@ MOST = 2**31 - 1
 """The largest number that a command counts to; the tensors behind it would be larger than any memory."""
 LAST_SEED = 2**62
 """Seeds are 64-bit numbers, and some are counted on from."""
+
+
+def counted(text: str, *flags: str, most: int = MOST) -> Any:
+    """An option that is a number of things: at least one."""
+    return typer.Option(*flags, min=1, max=most, help=text)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 DataRoot = Annotated[
     Path | None,

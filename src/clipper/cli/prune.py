@@ -8,14 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 from clipper.cli.console import output, print_json, progress_bars, table
+from clipper.cli.options import Json
 from clipper.errors import InputError
 from clipper.proximity import FaissSearch
-from clipper.pruning.streaming import PruneJob, Summary, prune_files
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="prune")(prune)
+from clipper.pruning.streaming import PruneJob, prune_files
 
 
 def prune(
@@ -36,7 +32,7 @@ def prune(
     batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
     search: Annotated[Literal["exact", "faiss"], typer.Option(help="faiss is approximate, for large pools.")] = "exact",
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
     if batch is not None and batch < 1:
@@ -51,11 +47,7 @@ def prune(
         summary = prune_files(job, report)
     if json:
         print_json({"output": str(out), **summary.as_dict()})
-    else:
-        _show(summary, out)
-
-
-def _show(summary: Summary, out: Path) -> None:
+        return
     rows = [
         ["samples", f"{summary.samples:,}"],
         ["of which pruned", f"{summary.samples_pruned:,}"],

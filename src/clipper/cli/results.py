@@ -16,11 +16,6 @@ from clipper.files import written_whole
 from clipper.report.results import results_document
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="results")(results)
-
-
 def results(
     records: Annotated[Path, typer.Option(help="Folder with the records that `clipper table` wrote.")] = Path(
         "results"

@@ -22,7 +22,7 @@ from clipper.benchmarks.tables import (
     table_named,
     table_shown,
 )
-from clipper.benchmarks.tables.grid import Outcome, inspections_of, run_cells
+from clipper.benchmarks.tables.grid import Failure, inspections_of, run_cells
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
@@ -31,11 +31,6 @@ from clipper.errors import InputError, require
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="table")(table)
 
 
 def table(
@@ -98,19 +93,19 @@ def opened(folder: Path) -> Ledger:
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Outcome]:
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Failure]:
     """Run what the ledger does not have, below a bar; return what could not be run."""
     cells = list(chosen.cells())
     done = count(sum(ledger.find(cell.config) is not None for cell in cells))
     with progress_bars() as report:
 
-        def watch(_: object) -> None:
+        def tick() -> None:
             report("runs", next(done), len(cells))
 
-        watch(None)
+        tick()
         try:
             processes, inspected = jobs or os.cpu_count() or 1, chosen.inspected()
-            return run_cells(cells, ledger, jobs=processes, data_root=data_root, watch=watch, inspected=inspected)
+            return run_cells(cells, ledger, jobs=processes, data_root=data_root, tick=tick, inspected=inspected)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
@@ -128,9 +123,9 @@ def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
         output.print("\n".join(verdict(entries)), soft_wrap=True)
 
 
-def report_failed(failed: Sequence[Outcome]) -> None:
+def report_failed(failed: Sequence[Failure]) -> None:
     """Say what could not be run; then the command fails."""
-    for problem in sorted({f"{outcome.cell.place.row.name}: {outcome.problem}" for outcome in failed}):
+    for problem in sorted({f"{failure.place.row.name}: {failure.problem}" for failure in failed}):
         errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)

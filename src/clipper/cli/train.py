@@ -11,25 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
-from clipper.cli.console import errors, output, print_json, table
+from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
-from clipper.training import Callback, EpochMetrics, Inspection, Progress, Record, tensorboard
+from clipper.training import Callback, Inspection, Progress, Record, tensorboard
 from clipper.training.record import check_record
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command: an option for each field of `RunConfig`, and those of `train`."""
-    own = inspect.signature(train, eval_str=True).parameters.values()
-    options = [*_options_of_a_run(), *(each for each in own if each.kind is not each.VAR_KEYWORD)]
-    train.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    app.command(name="train")(train)
 
 
 def _options_of_a_run() -> list[inspect.Parameter]:
@@ -69,13 +59,22 @@ def train(
     options["engine_options"] = _engine_options(options["engine_options"])
     config = RunConfig(**options, data_root=data_root)
     path = out or Path("runs") / f"{_name(config)}.json"
-    inspection = path.with_suffix(".inspection.json") if report else None
-    with writable(*_checked(path, report, tensorboard_folder)):  # before the hours of training, not after them
-        record = _run(config, path, inspection, checkpoint_steps, tensorboard_folder)
+    inspection = path.with_suffix(".inspection.json")
+    with writable(*_checked(path, report, tensorboard_folder)), ExitStack() as stack:  # before hours of training
+        check_record(path, config)
+        watch = stack.enter_context(_bar(config.epochs))
+        events = [] if tensorboard_folder is None else [stack.enter_context(tensorboard(tensorboard_folder))]
+        files = {"checkpoint": path.with_suffix(".pt"), "inspection": inspection if report else None}
+        try:
+            record = run(config, **files, checkpoint_steps=checkpoint_steps, watch=watch, callbacks=events)
+        except KeyboardInterrupt:
+            errors.print(f"interrupted; the same command goes on from {files['checkpoint']}", soft_wrap=True)
+            raise
+        record.write(path)
     written = {"output": str(path)}
     if report is not None:
         with errors.status("writing the report"):
-            write_run_page(record, report, Inspection.read(inspection) if inspection and inspection.exists() else None)
+            write_run_page(record, report, Inspection.read(inspection) if inspection.exists() else None)
         written["report"] = str(report)
     if json:
         print_json({**written, **record.as_dict()})
@@ -83,37 +82,10 @@ def train(
         _show(record, written)
 
 
-def _run(
-    config: RunConfig,
-    path: Path,
-    inspection: Path | None,
-    checkpoint_steps: int | None,
-    tensorboard_folder: Path | None,
-) -> Record:
-    check_record(path, config)
-    checkpoint = path.with_suffix(".pt")
-
-    def watch(progress: Progress) -> None:
-        for each in watches:
-            each(progress)
-
-    with ExitStack() as stack:
-        watches = [stack.enter_context(_bar(config.epochs))]
-        if tensorboard_folder is not None:
-            watches.append(stack.enter_context(tensorboard(tensorboard_folder)))
-        try:
-            record = run(
-                config,
-                checkpoint=checkpoint,
-                checkpoint_steps=checkpoint_steps,
-                watch=watch,
-                inspection=inspection,
-            )
-        except KeyboardInterrupt:
-            errors.print(f"interrupted; the same command goes on from {checkpoint}", soft_wrap=True)
-            raise
-    record.write(path)
-    return record
+_OWN = inspect.signature(train, eval_str=True).parameters.values()
+train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*_options_of_a_run(), *(each for each in _OWN if each.kind is not each.VAR_KEYWORD)]
+)
 
 
 def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -> list[Path]:
@@ -153,29 +125,19 @@ def _engine_options(pairs: list[str]) -> dict[str, Any]:
 @contextmanager
 def _bar(epochs: int) -> Iterator[Callback]:
     """A bar on standard error: epoch, loss, accuracy, shares, time left."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with ProgressBar(*columns, *times, console=errors, transient=True) as bars:
-        bar = bars.add_task("training", total=None, figures="")
-        accuracy: float | None = None
+    accuracy: float | None = None
+    with progress_bars() as report:
 
         def watch(progress: Progress) -> None:
             nonlocal accuracy
-            accuracy = progress.metrics.accuracy if progress.ended else accuracy
-            bars.update(
-                bar,
-                description=f"epoch {progress.epoch}/{epochs}",
-                completed=(progress.epoch - 1) * progress.steps + progress.step,
-                total=epochs * progress.steps,
-                figures=_line(progress.metrics, accuracy),
-            )
+            now = progress.metrics
+            accuracy = now.accuracy if progress.ended else accuracy
+            text = f"epoch {progress.epoch}/{epochs}  loss {now.loss:.3f}  accuracy {percent(accuracy)}  "
+            text += f"kept {percent(now.retained)}  gold {percent(now.gold)}"
+            steps = progress.steps
+            report("training", (progress.epoch - 1) * steps + progress.step, epochs * steps, text)
 
         yield watch
-
-
-def _line(figures: EpochMetrics, accuracy: float | None) -> str:
-    parts = [f"loss {figures.loss:.3f}", f"accuracy {percent(accuracy)}", f"kept {percent(figures.retained)}"]
-    return "  ".join([*parts, f"gold {percent(figures.gold)}"])
 
 
 def _show(record: Record, written: dict[str, str]) -> None:

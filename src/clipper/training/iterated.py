@@ -126,7 +126,8 @@ def train_iterated(
         run.identity = {
             **parts_of(classifier, engine, run.optimiser()),
             "seed": seed,
-            **{name: options.get(name) for name in ("epochs", "batch", "evaluate_every")},
+            **{name: options.get(name) for name in ("epochs", "batch", "evaluate_every", "clip_gradients")},
+            **{name: str(options[name]) for name in ("autocast",) if options.get(name) is not None},
             "passes": passes,
             "folds": folds,
             "still": still,

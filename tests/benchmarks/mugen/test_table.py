@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.tables import Cell, Ledger, Selection, summarise, table_named
+from clipper.benchmarks.tables import Ledger, Selection, summarise, table_named
 from clipper.benchmarks.tables.summary import NAMES
 from clipper.report.run_page import last_rows
 from clipper.report.table_text import markdown
@@ -65,5 +66,5 @@ def test_every_engine_is_tried_with_every_pruning_and_both_sizes() -> None:
     rows = {(row.engine, row.variant) for row in table.rows}
     assert {(e, v) for e in ("semantic", "dolphin", "scallop") for v in ("none", "trainable", "exact", "joint")} <= rows
     assert {column.base.samples for column in table.columns} == {250, 500}
-    config = Cell(next(table.places()), seed=2).config
+    config = replace(next(table.places()), seed=2).config
     assert (config.rule, config.data, config.seed) == ("align", "clips", 2)

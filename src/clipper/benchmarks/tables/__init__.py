@@ -1,12 +1,12 @@
 """The paper's tables: which runs they are made of, what the paper reports, and what came out here."""
 
 from clipper.benchmarks.tables.catalogue import TABLES, table_named, table_shown, tables_of
-from clipper.benchmarks.tables.layout import Cell, Column, Place, Row, Table
+from clipper.benchmarks.tables.layout import Column, Place, Row, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.benchmarks.tables.selection import Selection
 from clipper.benchmarks.tables.summary import Entry, deviations, gather, summarise
 
 __all__ = [
-    "TABLES", "Cell", "Column", "Entry", "Ledger", "Place", "Row", "Selection", "Table", "deviations", "gather",
+    "TABLES", "Column", "Entry", "Ledger", "Place", "Row", "Selection", "Table", "deviations", "gather",
     "summarise", "table_named", "table_shown", "tables_of",
 ]  # fmt: skip

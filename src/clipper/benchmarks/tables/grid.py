@@ -11,8 +11,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from multiprocessing.connection import Connection
@@ -24,7 +24,7 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
-from clipper.benchmarks.tables.layout import Cell, Table
+from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
@@ -36,29 +36,27 @@ PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A cell that has come to an end.
+class Failure:
+    """A run of a table that could not be done.
 
     Attributes:
-        cell: the run.
-        record: what came out; None if it could not be run.
-        problem: why there is no record.
+        place: which.
+        problem: why.
     """
 
-    cell: Cell
-    record: Record | None
-    problem: str | None = None
+    place: Place
+    problem: str
 
 
 def run_cells(
-    cells: Iterable[Cell],
+    cells: Iterable[Place],
     ledger: Ledger,
     *,
     jobs: int,
     data_root: str | Path | None = None,
-    watch: Callable[[Outcome], None] = lambda _: None,
-    inspected: Iterable[Cell] = (),
-) -> list[Outcome]:
+    tick: Callable[[], None] = lambda: None,
+    inspected: Iterable[Place] = (),
+) -> list[Failure]:
     """Run the cells that the ledger does not have, several at a time; return those that could not be run.
 
     Args:
@@ -66,16 +64,21 @@ def run_cells(
         ledger: where finished runs are noted.
         jobs: processes; each computes with one thread.
         data_root: the folder with the data sets, if not in the usual places.
-        watch: told of every cell that ends.
+        tick: called whenever a cell ends.
         inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
     """
     ledger.refresh()
-    grid = _Grid(ledger, jobs, data_root, watch, {repr(cell.config) for cell in inspected})
-    grid.waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
-    with grid.stopped_at_once():
+    waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
+    grid = _Grid(ledger, jobs, data_root, tick, {repr(cell.config) for cell in inspected}, waiting)
+    try:
         while grid.waiting or grid.running:
             grid.begin_what_can_be()
             grid.collect()
+    finally:  # a run takes minutes: whoever stops a table does not want to wait for it
+        for worker in grid.workers:
+            worker.process.kill()
+            worker.process.join()
+            worker.claim.close()
     return grid.failed
 
 
@@ -85,7 +88,7 @@ class _Worker:
 
     process: BaseProcess
     answers: Connection
-    cell: Cell | None = None
+    place: Place | None = None
     claim: ExitStack = field(default_factory=ExitStack)
 
 
@@ -96,33 +99,35 @@ class _Grid:
     ledger: Ledger
     jobs: int
     data_root: str | Path | None
-    watch: Callable[[Outcome], None]
+    tick: Callable[[], None]
     inspected: set[str]
-    waiting: dict[str, Cell] = field(default_factory=dict)
+    waiting: dict[str, Place]
     workers: list[_Worker] = field(default_factory=list)
-    failed: list[Outcome] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
 
     @property
     def running(self) -> list[_Worker]:
-        return [worker for worker in self.workers if worker.cell is not None]
+        return [worker for worker in self.workers if worker.place is not None]
 
     def begin_what_can_be(self) -> None:
         """Claim cells and run them, as far as there are processes."""
-        for name, cell in list(self.waiting.items()):
+        for name, place in list(self.waiting.items()):
             if len(self.running) == self.jobs:
                 return
             claim = ExitStack()
-            if not claim.enter_context(claimed(_claim_of(cell.config, self.ledger.path))):
+            lock = self.ledger.path.parent / f".{self.ledger.path.name}.{_short_name(place.config)}.claim"
+            if not claim.enter_context(claimed(lock)):
                 claim.close()
                 continue
             del self.waiting[name]
             self.ledger.refresh()  # another process may have finished it before it gave up its claim
-            record = self.ledger.find(cell.config)
-            if record is None:
-                self._begin(cell, claim)
+            if self.ledger.find(place.config) is None:
+                worker = next((worker for worker in self.workers if worker.place is None), None) or self._hired()
+                worker.place, worker.claim = place, claim
+                worker.answers.send((place.config, name in self.inspected))
             else:
                 claim.close()
-                self._end(Outcome(cell, record))
+                self.tick()
 
     def collect(self) -> None:
         """Wait for a run to end; not for long where a process is free and others' runs may end, too."""
@@ -131,17 +136,11 @@ class _Grid:
             time.sleep(patience or 0)
             return
         for ready in wait_for([worker.answers for worker in self.running], patience):
-            worker = next(worker for worker in self.workers if worker.answers is ready)
-            cell, worker.cell = worker.cell, None
-            if cell is not None:
-                self._note(cell, self._result(worker))
+            worker = next(worker for worker in self.running if worker.answers is ready)
+            self._note(worker)
+            worker.place = None
             worker.claim.close()
-
-    def _begin(self, cell: Cell, claim: ExitStack) -> None:
-        free = next((worker for worker in self.workers if worker.cell is None), None)
-        worker = free or self._hired()
-        worker.cell, worker.claim = cell, claim
-        worker.answers.send((cell.config, repr(cell.config) in self.inspected))
+            self.tick()
 
     def _hired(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -152,38 +151,20 @@ class _Grid:
         self.workers.append(_Worker(process, ours))
         return self.workers[-1]
 
-    def _result(self, worker: _Worker) -> Record | str:
+    def _note(self, worker: _Worker) -> None:
+        """Write down how a worker's run ended."""
+        assert worker.place is not None
         try:
             result: Record | str = worker.answers.recv()
         except (EOFError, OSError):
             self.workers.remove(worker)
             worker.process.join()
-            return f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
-        return result
-
-    def _note(self, cell: Cell, result: Record | str) -> None:
+            result = f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
         if isinstance(result, str):
-            self._end(Outcome(cell, None, result))
-            return
-        self.ledger.add(result)
-        checkpoint_of(cell.config, self.ledger.path.parent).unlink(missing_ok=True)
-        self._end(Outcome(cell, result))
-
-    def _end(self, outcome: Outcome) -> None:
-        if outcome.record is None:
-            self.failed.append(outcome)
-        self.watch(outcome)
-
-    @contextmanager
-    def stopped_at_once(self) -> Iterator[None]:
-        """A run takes minutes: whoever stops a table does not want to wait for it."""
-        try:
-            yield
-        finally:
-            for worker in self.workers:
-                worker.process.kill()
-                worker.process.join()
-                worker.claim.close()
+            self.failed.append(Failure(worker.place, result))
+        else:
+            self.ledger.add(result)
+            checkpoint_of(worker.place.config, self.ledger.path.parent).unlink(missing_ok=True)
 
 
 def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> None:
@@ -211,11 +192,6 @@ def _run(config: RunConfig, inspect: bool, data_root: str | Path | None, folder:
         return f"{type(error).__name__}: {error}"
 
 
-def _claim_of(config: RunConfig, ledger: Path) -> Path:
-    """The lock of a run, beside the ledger."""
-    return ledger.parent / f".{ledger.name}.{_short_name(config)}.claim"
-
-
 def checkpoint_of(config: RunConfig, folder: Path) -> Path:
     """Where a long run keeps its state until it is finished."""
     return folder / "checkpoints" / f"{_short_name(config)}.pt"
@@ -228,12 +204,11 @@ def inspection_of(config: RunConfig, folder: Path) -> Path:
 
 def inspections_of(table: Table, folder: Path) -> dict[str, Inspection]:
     """What the runs of a table wrote for the pruning inspector, by what they are of; empty where none was run here."""
-    found = {}
-    for cell in table.inspected():
-        path = inspection_of(cell.config, folder)
-        if path.exists():
-            found[f"{cell.place.row.name}, {cell.place.column.name}, seed {cell.seed}"] = Inspection.read(path)
-    return found
+    files = {
+        f"{place.row.name}, {place.column.name}, seed {place.seed}": inspection_of(place.config, folder)
+        for place in table.inspected()
+    }
+    return {whose: Inspection.read(file) for whose, file in files.items() if file.exists()}
 
 
 def _short_name(config: RunConfig) -> str:

@@ -99,29 +99,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row and a column meet."""
+    """Where a row and a column meet, and one of the runs there."""
 
     row: Row
     column: Column
-
-    @property
-    def config(self) -> RunConfig:
-        """The place's run with the seed 0."""
-        options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
-        return replace(self.column.base, **self.row.changes, engine_options=options)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a table: a place and a seed."""
-
-    place: Place
-    seed: int
+    seed: int = 0
 
     @property
     def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
-        return replace(self.place.config, seed=self.seed)
+        options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
+        return replace(self.column.base, **self.row.changes, engine_options=options, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -162,18 +150,19 @@ class Table:
                 if (row.name, column.name) not in self.absent:
                     yield Place(row, column)
 
-    def inspected(self) -> list[Cell]:
+    def inspected(self) -> list[Place]:
         """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
         pruned = [place for place in self.places() if place.config.objective not in ("none", "gold")]
         first = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
         joint = [place for place in pruned if place.config.objective == "joint" and place not in first][:1]
-        return [Cell(place, place.row.first_seed) for place in first + joint]
+        return [replace(place, seed=place.row.first_seed) for place in first + joint]
 
-    def cells(self) -> Iterator[Cell]:
-        """Seed by seed, so that every row of a column has some seeds before any has all."""
+    def cells(self) -> Iterator[Place]:
+        """All runs: seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
             places = [place for place in self.places() if place.column == column]
-            yield from (Cell(place, place.row.first_seed + i) for i in range(self.seeds) for place in places)
+            for i in range(self.seeds):
+                yield from (replace(place, seed=place.row.first_seed + i) for place in places)
 
 
 @cache

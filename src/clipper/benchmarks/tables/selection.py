@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables.layout import Column, Row, Table
 from clipper.errors import InputError
@@ -19,6 +17,16 @@ QUICK_SEEDS, QUICK_EPOCHS = 3, 30
 class Selection:
     """Everything by default; names select, numbers change.
 
+    Attributes:
+        engines: of the rows that are left.
+        variants: of the rows that are left.
+        columns: those whose name contains one of these.
+        seeds: runs for each place.
+        epochs: of each run.
+        samples: of each run.
+        encoder: the frozen encoder of the rows "frozen".
+        quick: a smaller grid on the embedded digits, where the task allows it.
+
     Examples:
         >>> from clipper.benchmarks.tables.catalogue import SUM
         >>> small = Selection(engines=("dolphin",), variants=("none", "exact"), columns=("SUM-3, n=100",), seeds=2)
@@ -29,19 +37,25 @@ class Selection:
     engines: Sequence[str] = ()
     variants: Sequence[str] = ()
     columns: Sequence[str] = ()
-    """Columns whose name contains one of these."""
     seeds: int | None = None
     epochs: int | None = None
     samples: int | None = None
     encoder: str | None = None
-    """The frozen encoder of the rows "frozen"."""
     quick: bool = False
-    """A smaller grid on the embedded digits, where the task allows it."""
 
     def of(self, table: Table) -> Table:
-        """The table that is left."""
-        rows = [self._row(row) for row in table.rows if self._has(row)]
-        columns = [self._column(column) for column in table.columns if self._covers(column)]
+        """The table that is left.
+
+        Raises:
+            InputError: nothing is left, or something is asked for that the table does not have.
+        """
+        parts = [part.lower() for part in self.columns] or [""]
+        columns = [self._column(c) for c in table.columns if any(part in c.name.lower() for part in parts)]
+        rows = [
+            self._row(row)
+            for row in table.rows
+            if row.engine in (self.engines or (row.engine,)) and row.variant in (self.variants or (row.variant,))
+        ]
         if self.quick:
             columns = _distinct(columns)
             rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED]  # needs no file
@@ -49,29 +63,18 @@ class Selection:
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
         return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds)
 
-    def _has(self, row: Row) -> bool:
-        engines, variants = self.engines or (row.engine,), self.variants or (row.variant,)
-        return row.engine in engines and row.variant in variants
-
     def _row(self, row: Row) -> Row:
-        changes: dict[str, Any] = dict(row.changes)
-        if row.variant == "frozen" and (self.encoder or self.quick):
-            changes["encoder"] = self.encoder or "pixels"
-        return replace(row, changes=changes)
-
-    def _covers(self, column: Column) -> bool:
-        return not self.columns or any(part.lower() in column.name.lower() for part in self.columns)
+        if row.variant != "frozen" or not (self.encoder or self.quick):
+            return row
+        return replace(row, changes={**row.changes, "encoder": self.encoder or "pixels"})
 
     def _column(self, column: Column) -> Column:
-        base = _quick(column.base) if self.quick else column.base
-        options = {"scallop": {"k": 3}} if self.quick else column.options
+        base, options = column.base, column.options
+        if self.quick:
+            base = replace(benchmark_named(base.rule).quick(base), epochs=QUICK_EPOCHS, evaluate_every=1)
+            options = {"scallop": {"k": 3}}
         base = replace(base, epochs=self.epochs or base.epochs, samples=self.samples or base.samples)
         return replace(column, base=base, options=options)
-
-
-def _quick(base: RunConfig) -> RunConfig:
-    small = benchmark_named(base.rule).quick(base)
-    return replace(small, epochs=QUICK_EPOCHS, evaluate_every=1)
 
 
 def _distinct(columns: list[Column]) -> list[Column]:

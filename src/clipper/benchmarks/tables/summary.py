@@ -11,7 +11,7 @@ from typing import Any
 
 from clipper.benchmarks.config import config_of
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables.layout import Cell, Measure, Place, Table
+from clipper.benchmarks.tables.layout import Measure, Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.training import Record
 
@@ -103,10 +103,11 @@ class Entry:
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
     """All places of the table with the runs that it asks for, as far as they are finished."""
-    return _entries(
-        table,
-        lambda place: (ledger.find(Cell(place, place.row.first_seed + i).config) for i in range(table.seeds)),
-    )
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for place in table.cells():
+        record = ledger.find(place.config)
+        found[place.row.name, place.column.name] += [] if record is None else [record]
+    return [_entry(table, place, found[place.row.name, place.column.name]) for place in table.places()]
 
 
 def gather(table: Table, ledger: Ledger) -> list[Entry]:
@@ -119,18 +120,14 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     for record in ledger.records():
         by_task[_essence(record.config)].append(record)
     sizes = {column.base.samples for column in table.columns}
-    return _entries(table, lambda place: _nearest(place, by_task[_essence(place.config.as_dict())], sizes))
-
-
-def _entries(table: Table, records_of: Callable[[Place], Iterable[Record | None]]) -> list[Entry]:
     return [
-        Entry(
-            place,
-            tuple(record for record in records_of(place) if record is not None),
-            table.published.get((place.row.name, place.column.name), {}),
-        )
+        _entry(table, place, _nearest(place, by_task[_essence(place.config.as_dict())], sizes))
         for place in table.places()
     ]
+
+
+def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
+    return Entry(place, tuple(records), table.published.get((place.row.name, place.column.name), {}))
 
 
 def deviations(entry: Entry) -> str:
