@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,15 @@ def test_a_plain_function_is_a_benchmark(tmp_path: Path, task: Path) -> None:
     plain = tmp_path / "plain.py"
     plain.write_text(task.read_text().replace('@register("product7")\n', ""))
     assert run(RunConfig(rule=f"{plain}:product7", slots=2, samples=10, epochs=1)).config["data"] == "product7"
+
+
+def test_inputs_need_not_fit_into_memory(tmp_path: Path, task: Path) -> None:
+    lazy = tmp_path / "lazy.py"
+    lazy.write_text(task.read_text().replace("Samples(images[chosen],", "Samples(lambda i: images[chosen[i]],"))
+    config = RunConfig(rule=f"{lazy}:product7", slots=2, samples=20, epochs=1, encoder="auto", when="once")
+    loaded, held = run(config).last, run(replace(config, rule=f"{task}:product7")).last
+    assert (loaded.loss, loaded.accuracy, loaded.retained) == (held.loss, held.accuracy, held.retained)
+    assert loaded.retained < 1
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,9 @@ _PICTURES = 800
 _ENCODER_SIZE = 96
 """To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
 
+_LOADED = 256
+"""Samples in memory at a time, where not all are."""
+
 
 def run(
     config: RunConfig,
@@ -149,10 +152,13 @@ def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
     if clip_of(config) is None or (config.encoder == "trainable" and config.objective != "joint"):
         return None
-    vectors = embed(_encoder(config, benchmark), benchmark.samples.inputs)
-    return (
-        _shuffled(vectors, benchmark.samples.candidates.kind, config.seed) if config.encoder == "shuffled" else vectors
-    )
+    encoder, samples = _encoder(config, benchmark), benchmark.samples
+    if samples.in_memory:
+        vectors = embed(encoder, samples.inputs)
+    else:
+        some = torch.split(torch.arange(len(samples)), _LOADED)
+        vectors = torch.cat([embed(encoder, samples.load(ids)) for ids in some])
+    return _shuffled(vectors, samples.candidates.kind, config.seed) if config.encoder == "shuffled" else vectors
 
 
 def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
