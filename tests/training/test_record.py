@@ -53,3 +53,10 @@ def test_a_configuration_that_makes_no_sense_is_refused(wrong):
 def test_an_unknown_field_is_refused():
     with pytest.raises(InputError, match="colour"):
         RunConfig.from_dict({"colour": "red"})
+
+
+@pytest.mark.parametrize("config", [{"network": object()}, {"lr": float("nan")}])
+def test_a_configuration_that_no_file_can_hold_is_refused(config, tmp_path):
+    with pytest.raises(InputError, match="finite numbers and text"):
+        Record(config, FIGURES).write(tmp_path / "run.json")
+    assert not list(tmp_path.iterdir())

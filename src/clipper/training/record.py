@@ -93,8 +93,12 @@ class Record:
     def write(self, path: str | Path) -> None:
         """Write the record, whole or not at all; an older record of the same run is replaced."""
         check_record(path, self.config)
+        try:
+            text = json.dumps(self.as_dict(), indent=2, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"expected a record of finite numbers and text, got another ({error})") from error
         with written_whole(path, replace=True) as temporary:
-            temporary.write_text(json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            temporary.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
