@@ -59,8 +59,9 @@ def train(
     options["engine_options"] = _engine_options(options["engine_options"])
     config = RunConfig(**options, data_root=data_root)
     path = out or Path("runs") / f"{_name(config)}.json"
+    checked = _checked(path, report, tensorboard_folder)
     inspection = path.with_suffix(".inspection.json")
-    with writable(*_checked(path, report, tensorboard_folder)), ExitStack() as stack:  # before hours of training
+    with writable(*checked), ExitStack() as stack:  # before hours of training
         check_record(path, config)
         watch = stack.enter_context(_bar(config.epochs))
         events = [] if tensorboard_folder is None else [stack.enter_context(tensorboard(tensorboard_folder))]
