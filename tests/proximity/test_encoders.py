@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from clipper.errors import InputError
-from clipper.proximity.encoders import Frozen, Outlines, Pixels, Preprocessing, embed
+from clipper.proximity import Frozen, Outlines, Pixels, Preprocessing, embed
 
 
 def flat_network(channels: int = 3, size: int = 8, features: int = 5) -> nn.Module:

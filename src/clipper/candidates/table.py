@@ -350,9 +350,9 @@ class Candidates(CandidateSet):
     def label_zero(self) -> Tensor:
         """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
-        small = self.samples * width < torch.iinfo(torch.int32).max
-        start = torch.arange(1, self.samples * width + 1, width, device=self.labels.device)
-        return start.to(torch.int32 if small else torch.int64).index_select(0, self.sample)
+        kind = torch.int32 if self.samples * width < torch.iinfo(torch.int32).max else torch.int64
+        start = torch.arange(1, self.samples * width + 1, width, dtype=kind, device=self.labels.device)
+        return start.index_select(0, self.sample)
 
     def subset(self, keep: Tensor) -> Candidates:
         """The candidates where `keep (Ω,)` is true.
@@ -363,13 +363,13 @@ class Candidates(CandidateSet):
         keep = as_tensor(keep, "keep").to(self.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
-        kept = self._kept(keep)
+        kept = self.rows_where(keep)
         check_nonempty(kept.offsets.diff(), what="would lose their last candidate")
         return kept
 
-    def _kept(self, keep: Tensor) -> Candidates:
+    def rows_where(self, keep: Tensor) -> Candidates:
         """As `subset`, but samples may be left without a candidate."""
-        offsets = torch.nn.functional.pad(keep.cumsum(0), (1, 0))[self.offsets]
+        offsets = torch.nn.functional.pad(keep.cumsum(0), (1, 0)).index_select(0, self.offsets)
         return Candidates(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
 
     def narrowed(self, allowed: Tensor) -> Candidates:
@@ -378,7 +378,7 @@ class Candidates(CandidateSet):
         keep = torch.ones(len(self), dtype=torch.bool, device=self.device)
         for slot in range(self.slots):
             keep &= self.take(table.flatten(0, 1), slot)
-        return self._kept(keep)
+        return self.rows_where(keep)
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""

@@ -1,22 +1,14 @@
 """What is near: encoders, neighbour searches and the proximity graph."""
 
 from clipper.proximity.approximate import FaissSearch
-from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels, Preprocessing, embed, pretrained
+from clipper.proximity.backbones.preprocessing import Preprocessing
+from clipper.proximity.backbones.pretrained import pretrained
+from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels, embed
 from clipper.proximity.graph import ProximityGraph
 from clipper.proximity.instances import Pool
 from clipper.proximity.neighbours import ExactSearch, NeighbourSearch
 
 __all__ = [
-    "Encoder",
-    "ExactSearch",
-    "FaissSearch",
-    "Frozen",
-    "NeighbourSearch",
-    "Outlines",
-    "Pixels",
-    "Pool",
-    "Preprocessing",
-    "ProximityGraph",
-    "embed",
-    "pretrained",
-]
+    "Encoder", "ExactSearch", "FaissSearch", "Frozen", "NeighbourSearch", "Outlines", "Pixels", "Pool", "Preprocessing",
+    "ProximityGraph", "embed", "pretrained",
+]  # fmt: skip

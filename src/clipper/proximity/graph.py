@@ -50,6 +50,8 @@ class ProximityGraph:
     """`(E,)`"""
     instances: tuple[int, int] | None = None
     """How many instances edges may leave and how many they may reach, where that is known."""
+    degree: int | None = None
+    """How many edges leave every instance, if all have as many and the edges are sorted by source."""
 
     @classmethod
     def from_embeddings(
@@ -115,15 +117,14 @@ class ProximityGraph:
             near = _finder(search, metric, group.kind).find(
                 queries, searched, k, _search_radius(radius, metric), progress
             )
-            if not group.complete:
-                near = Neighbours(group.query_ids[near.query], group.pool_ids[near.index], near.distance)
-            found.append(near)
+            found.append(group.named(near))
         if not found:
             nothing = torch.empty(0, dtype=torch.long)
             return cls.from_edges(nothing, nothing)
         own = _size(embeddings)
         instances = own, own if pool is None else _size(pool.embeddings)
-        graph = cls._assembled(found, cosine=metric == "cosine", instances=instances)
+        regular = k is not None and group.query_ids is None and len(near) == k * own
+        graph = cls._assembled(found, cosine=metric == "cosine", instances=instances, degree=k if regular else None)
         return graph._gated(radius if metric == "cosine" else None, mutual, share)
 
     @classmethod
@@ -172,7 +173,12 @@ class ProximityGraph:
 
     @classmethod
     def _assembled(
-        cls, found: list[Neighbours], *, instances: tuple[int, int] | None, cosine: bool = False
+        cls,
+        found: list[Neighbours],
+        *,
+        instances: tuple[int, int] | None,
+        cosine: bool = False,
+        degree: int | None = None,
     ) -> ProximityGraph:
         joint = joined(found)
         source, target, distance = joint.query, joint.index, joint.distance
@@ -182,7 +188,7 @@ class ProximityGraph:
             order = distance.argsort(stable=True)
             order = order[source[order].argsort(stable=True)]
             source, target, distance = source[order], target[order], distance[order]
-        return cls(source, target, distance, instances)
+        return cls(source, target, distance, instances, degree)
 
     def _gated(self, radius: float | None, mutual: bool, share: float | None) -> ProximityGraph:
         graph = self
@@ -214,7 +220,7 @@ class ProximityGraph:
         return ProximityGraph(self.source[low:high] - first, self.target[low:high], self.distance[low:high])
 
     def _subset(self, keep: Tensor) -> ProximityGraph:
-        return replace(self, source=self.source[keep], target=self.target[keep], distance=self.distance[keep])
+        return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep], self.instances)
 
     def to(self, device: torch.device | str) -> ProximityGraph:
         """The same edges on another device."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, whole_numbers
 from clipper.errors import InputError
-from clipper.proximity.neighbours import Vectors
+from clipper.proximity.neighbours import Neighbours, Vectors
 
 OneEmbedding = Tensor | Mapping[str, Tensor]
 Embeddings = OneEmbedding | Sequence[OneEmbedding]
@@ -43,15 +43,20 @@ class InstanceGroup:
     """For messages."""
     kind: str
     """The kind of label, where embeddings are given by kind; else empty."""
-    query_ids: Tensor
-    pool_ids: Tensor
+    query_ids: Tensor | None
+    """None if the queries are every slot of every sample, so that places are ids."""
+    pool_ids: Tensor | None
     queries: Tensor
     pool: Tensor
-    query_place: Tensor
-    """Each query's own id in the pool, -1 if it is not there."""
+    query_place: Tensor | None
+    """Each query's own id in the pool, -1 if it is not there; None if the pool is the queries."""
     slots: int
-    complete: bool
-    """Whether queries and pool hold every slot of every sample, so that places are ids."""
+
+    def named(self, found: Neighbours) -> Neighbours:
+        """The pairs by instance ids."""
+        query = found.query if self.query_ids is None else self.query_ids[found.query]
+        index = found.index if self.pool_ids is None else self.pool_ids[found.index]
+        return Neighbours(query, index, found.distance)
 
 
 def one_table(embeddings: Embeddings) -> Embeddings:
@@ -80,19 +85,18 @@ def instances_of(
     for index in occurring:
         name = "" if names is None else names[index]
         query_ids, queries, slots, batch = _of_kind(_table(embeddings, name), kind, index)
-        if pool is None:
-            pool_ids, vectors, place = query_ids, queries, query_ids
-        else:
+        pool_ids, vectors, place = query_ids, queries, None
+        if pool is not None:
             table = _table(pool.embeddings, name)
             pool_ids, vectors, pool_slots, pool_size = _of_kind(table, _kind_of(pool.kind), index)
             _check_same_shape(queries, slots, vectors, pool_slots)
-            place = _place_in_pool(query_ids, slots, pool.samples, batch, pool_size)
+            ids = torch.arange(len(queries), device=queries.device) if query_ids is None else query_ids
+            place = _place_in_pool(ids, slots, pool.samples, batch, pool_size)
             wider = torch.promote_types(queries.dtype, vectors.dtype)
             queries, vectors = queries.to(wider), vectors.to(wider)
-        complete = kind is None and (pool is None or pool.kind is None)
-        if len(query_ids):
+        if len(queries):
             label = f" of kind {name or index!r}" if len(occurring) > 1 else ""
-            yield InstanceGroup(label, name, query_ids, pool_ids, queries, vectors, place, slots, complete)
+            yield InstanceGroup(label, name, query_ids, pool_ids, queries, vectors, place, slots)
 
 
 def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple[Vectors, Vectors]:
@@ -106,9 +110,12 @@ def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple
             queries = _with_axis(queries, undirected)
             pool = queries if same else _with_axis(pool, theirs)
     size = 1 if within_sample else group.slots
-    searched = Vectors(pool, group.pool_ids // size, size if group.complete else 0)
-    if group.query_place is group.pool_ids and queries is pool:
+    searched = Vectors(pool, None, size) if group.pool_ids is None else Vectors(pool, group.pool_ids // size)
+    if not math.isfinite(float(searched.centre.sum())):
+        _check_finite(group.pool, group.pool_ids, group.slots)
+    if group.query_place is None:
         return searched, searched
+    _check_finite(group.queries, group.query_ids, group.slots)
     return Vectors(queries, torch.div(group.query_place, size, rounding_mode="floor")), searched
 
 
@@ -177,24 +184,23 @@ def _kind_of(kind: object) -> Tensor | None:
     return kind
 
 
-def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor, Tensor, int, int]:
-    """Instance ids and vectors `(instances, d)` of the used slots of one kind, m and n."""
+def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor | None, Tensor, int, int]:
+    """Instance ids (None for all) and vectors `(instances, d)` of the used slots of one kind, m and n."""
     flat, slots = _flat(table)
     samples = len(flat) // slots
-    if kind is None:
-        ids = torch.arange(len(flat), device=flat.device)
-    else:
+    ids = None
+    if kind is not None:
         if kind.shape != (samples, slots):
             raise InputError(f"expected kind of shape ({samples}, {slots}), got {tuple(kind.shape)}")
         ids = (kind.flatten() == index).nonzero().flatten().to(flat.device)
         flat = flat[ids]
-    _check_finite(flat, ids, slots)
     return ids, flat, slots, samples
 
 
 def _flat(table: object) -> tuple[Tensor, int]:
     """`(n, m, …) -> (n*m, d)`, in single precision at least, and m."""
-    values = as_tensor(table, "embeddings (samples, slots, d)").detach()
+    values = as_tensor(table, "embeddings (samples, slots, d)")
+    values = values.detach() if values.requires_grad else values
     if values.ndim < 3 or not values.shape[1] or not math.prod(values.shape[2:]):
         remedy = "; a single slot per sample is embeddings.unsqueeze(1)" if values.ndim == 2 else ""
         raise InputError(f"expected embeddings of shape (samples, slots, d), got {tuple(values.shape)}{remedy}")
@@ -207,12 +213,12 @@ def _flat(table: object) -> tuple[Tensor, int]:
     return values, slots
 
 
-def _check_finite(values: Tensor, ids: Tensor, slots: int) -> None:
+def _check_finite(values: Tensor, ids: Tensor | None, slots: int) -> None:
     if math.isfinite(float(values.sum())):  # NaN and infinity survive a sum, which is cheaper than a test of each entry
         return
     bad = (~torch.isfinite(values).all(1)).nonzero().flatten()
     if len(bad):
-        instance = int(ids[bad[0]])
+        instance = int(bad[0] if ids is None else ids[bad[0]])
         raise InputError(
             f"expected finite embeddings, got NaN or infinity in {len(bad)} instances, the first in slot "
             f"{instance % slots} of sample {instance // slots}; check the encoder and its input"

@@ -70,15 +70,34 @@ class Neighbours:
         """Some of the pairs."""
         return Neighbours(self.query[keep], self.index[keep], self.distance[keep])
 
+    def __len__(self) -> int:
+        return len(self.query)
 
-@dataclass(frozen=True)
+
 class Vectors:
-    """What is searched: `values (instances, d)` and their `group (instances,)`, ascending where it is the pool."""
+    """What is searched.
 
-    values: Tensor
-    group: Tensor
-    group_size: int = 0
-    """How many instances each group has, one group after the other; 0 if they differ."""
+    Attributes:
+        values: `(instances, d)`.
+        group: `(instances,)`, ascending where it is the pool; instances of one group are never neighbours.
+        group_size: how many instances each group has, one group after the other; 0 if they differ.
+    """
+
+    def __init__(self, values: Tensor, group: Tensor | None = None, group_size: int = 0) -> None:
+        """Note vectors and their groups; without `group`, one follows the other, `group_size` instances each."""
+        self.values, self.group_size = values, group_size
+        if group is not None:
+            self.group = group
+
+    @cached_property
+    def group(self) -> Tensor:
+        """The group of each instance, `(instances,)`."""
+        return torch.arange(len(self.values), device=self.values.device) // self.group_size
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """The mean of all vectors, `(d,)`."""
+        return self.values.mean(0)
 
     def part(self, start: int, stop: int) -> Vectors:
         """The instances from `start` to `stop - 1`."""
@@ -126,7 +145,7 @@ class ExactSearch:
         progress: Progress | None = None,
     ) -> Neighbours:
         """The k nearest of each query (all if None) less than `radius` away, outside its group."""
-        total, size = len(queries.values), len(pool.values)
+        total, size = queries.values.shape[0], pool.values.shape[0]
         if not total or not size:
             return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
         k = None if k is None else min(k, size)
@@ -155,7 +174,7 @@ class ExactSearch:
                 near = best_pairs(joined([near, *ties.neighbours(part, tied)]), None, math.inf)
                 check_distances(near)
             found.append(Neighbours(near.query + start if start else near.query, near.index, near.distance))
-            pairs += len(near.query)
+            pairs += near.query.shape[0]
             check_budget(pairs, radius)
             if progress:
                 progress(stop, total)
@@ -186,18 +205,19 @@ class ExactSearch:
         bound: Tensor | None = None  # (queries,): no pair above it is wanted
         tied: Tensor | None = None  # (queries,): which have too many pairs in doubt
         parts, errors = [], []
-        for start in range(0, len(pool.values), width):
-            piece = pool if width == len(pool.values) else pool.part(start, start + width)
+        size = pool.values.shape[0]
+        for start in range(0, size, width):
+            piece = pool if width == size else pool.part(start, start + width)
             score, slack, worst = self._scores(queries, piece)  # (queries, piece), (queries,)
             if not worst < _MOST_SLACK * largest:  # the squares overflow
                 return _all_tied(queries)
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
-            elif k <= len(piece.values):
-                own = kth_smallest(score, k) + slack
-                bound = own if bound is None else torch.minimum(bound, own)
+            elif k <= piece.values.shape[0]:
+                own = kth_smallest(score, k)
+                bound = own + slack if bound is None else torch.minimum(bound, own + slack)
             limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
-            most = _PAIRS if k is None else len(score) * (2 * k + _TIES)
+            most = _PAIRS if k is None else score.shape[0] * (2 * k + _TIES)
             entries = entries_up_to(score, limit if tied is None else limit.masked_fill(tied, -math.inf), most)
             if entries is None:
                 doubtful = in_doubt(score, limit, slack, most // len(score))
@@ -208,6 +228,8 @@ class ExactSearch:
                 if entries is None:
                     return None, None
             query, index = entries
+            if k == 1 and query.shape[0] == size and queries is pool and piece is pool and pool.group_size:
+                return self._single(queries.values, Neighbours(query, index, own), slack, radius), None
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
         found = joined(parts)
@@ -221,6 +243,12 @@ class ExactSearch:
         best = found if single and radius == math.inf else best_pairs(found, k, radius)
         return best, None if tied is None else tied.nonzero().flatten()
 
+    def _single(self, values: Tensor, found: Neighbours, slack: Tensor, radius: float) -> Neighbours:
+        """The nearest of every instance of the pool, where rounding leaves no choice: nothing has to be sorted."""
+        if self.distance is None:
+            found = self._measured(values, values, found, _doubtful(found.query, found.distance, slack, radius, True))
+        return found if radius == math.inf else found.where(found.distance < radius)
+
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.
 
@@ -230,14 +258,14 @@ class ExactSearch:
             score = _called(self.distance, queries.values, pool.values)
             slack, worst = torch.zeros_like(score[:, 0]), 0.0
         else:
-            score, slack, worst = _squared_distances(queries.values, pool.values)
+            score, slack, worst = _squared_distances(queries, pool)
         _leave_out_own_group(score, queries, pool)
         return score, slack, worst
 
     def _measured(self, queries: Tensor, pool: Tensor, pairs: Neighbours, doubtful: Tensor) -> Neighbours:
         """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
         query, index, distance = pairs.query, pairs.index, pairs.distance.clamp(min=0).sqrt_()
-        if len(doubtful):
+        if doubtful.shape[0]:
             for part in torch.split(doubtful, max(1, self.memory // max(1, queries.shape[1]))):
                 distance[part] = lengths(queries.index_select(0, query[part]), pool.index_select(0, index[part]))
         return Neighbours(query, index, distance)
@@ -305,11 +333,10 @@ def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single
     return doubt.nonzero().flatten()
 
 
-def _squared_distances(queries: Tensor, pool: Tensor) -> tuple[Tensor, Tensor, float]:
+def _squared_distances(queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
     """Squared distances up to rounding, `(queries, pool)`, a bound on the rounding of each row, and one for all."""
-    centre = pool.mean(0)  # distances do not change, but there is less to cancel
-    b = pool - centre
-    a = b if queries is pool else queries - centre
+    b = pool.values - pool.centre  # distances do not change, but there is less to cancel
+    a = b if queries is pool else queries.values - pool.centre
     b_norm = torch.linalg.vector_norm(b, dim=1).square_()
     a_norm = b_norm if queries is pool else torch.linalg.vector_norm(a, dim=1).square_()
     score = torch.addmm(b_norm[None], a, b.T, alpha=-2).add_(a_norm[:, None])
@@ -335,7 +362,7 @@ def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None
     """Make the scores within a group infinite; the pool's groups are ascending."""
     if queries is pool and pool.group_size:  # consecutive groups of one size: the blocks on the diagonal
         size = pool.group_size
-        score.view(len(score) // size, size, -1, size).diagonal(dim1=0, dim2=2).fill_(math.inf)
+        score.view(-1, size, score.shape[1] // size, size).diagonal(dim1=0, dim2=2).fill_(math.inf)
         return
     first = torch.searchsorted(pool.group, queries.group)
     last = torch.searchsorted(pool.group, queries.group, right=True)

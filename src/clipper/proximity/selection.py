@@ -48,7 +48,7 @@ def entries_up_to(values: Tensor, bound: Tensor, most: int | None = None) -> tup
         if most is not None and values.numel() > _LARGE and int(within.count_nonzero()) > most:
             return None
         row, column = within.nonzero(as_tuple=True)
-        return None if most is not None and len(row) > most else (row, column)
+        return None if most is not None and row.shape[0] > most else (row, column)
     grouped = values.view(rows, -1, _GROUP)
     row, group = (grouped.amin(2) <= bound[:, None]).nonzero(as_tuple=True)
     if most is not None and len(row) > most:

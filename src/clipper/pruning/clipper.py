@@ -114,7 +114,11 @@ class Clipper:
         Raises:
             InputError: the inputs do not fit the candidates.
         """
-        return self.prune(candidates, inputs).candidates
+        if self.objective == "joint":
+            return self.prune(candidates, inputs).candidates
+        with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
+            pruning = self.prune(candidates, inputs)
+        return pruning.outside_inference()
 
     def prune(
         self,

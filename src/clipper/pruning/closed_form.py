@@ -1,6 +1,6 @@
 """The optimal prunings without a solver: facts 2 and 3 of docs/mathematics.md, for a whole batch at once.
 
-Both functions answer with the **dropped** edges of each sample as a mask; everything else follows from it.
+Each method finds the **dropped** edges of each sample as a mask; the survivors contradict no other edge.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from clipper.pruning.consistency import BITS, Conflicts
 TABLE_WIDTH = 12
 """Up to this many edges per sample, count with a table of all 2^edges masks; beyond, with the masks that occur."""
 
+PRODUCT_WIDTH = 6
+"""Up to this many edges per sample, subsets are counted by one matrix product."""
+
 SET_WIDTH = 4
 """Up to this many edges per sample, all sets of masks that can occur, 2^2^edges, are known beforehand."""
 
@@ -23,10 +26,50 @@ _CELLS = 1 << 24
 """Table cells, or pairs of masks, held at a time."""
 
 
+def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tensor:
+    """Which candidates an optimal pruning keeps, `(Ω,)` bool.
+
+    "exact" is Problem 3.6: the fewest survivors. Dropping S leaves the candidates whose conflicts lie inside S. Some
+    candidate survives, so the best S is the conflicts of a candidate: the one whose mask contains the fewest others.
+
+    "paper" is equation (1) as printed: edges with a common conflict stand or fall together. Tied edges form classes
+    whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all blocks go; otherwise the
+    smallest block stays, and its class of edges is dropped.
+    """
+    samples, width = candidates.samples, max(1, found.width)
+    if width > TABLE_WIDTH:
+        dropped = (_exact_by_pairs if objective == "exact" else _paper_by_classes)(candidates, found)  # (n, words)
+        chosen = ~dropped.to(found.words[0].dtype).index_select(0, candidates.sample)
+        return ((found.masks & chosen) == 0).all(1)
+    if samples << width > _CELLS and samples > 1:
+        half = samples // 2
+        cut = int(candidates.offsets[half])
+        mask = found.words[0]
+        parts = (candidates.span(0, half), mask[:cut]), (candidates.span(half, samples), mask[cut:])
+        return torch.cat([survivors(part, Conflicts([words], width), objective) for part, words in parts])
+    mask = found.words[0]
+    cell = torch.add(mask, candidates.sample, alpha=1 << width)
+    count = torch.bincount(cell, minlength=samples << width).view(samples, -1)
+    if objective == "exact":
+        dropped = _exact_by_table(count, width)
+    else:
+        dropped = _paper_by_table(count, width) if width <= SET_WIDTH else _paper_by_classes(candidates, found)
+    if width <= PRODUCT_WIDTH:
+        inside = _subsets(width, count.device).index_select(0, dropped[:, 0])  # (n, 2^width)
+    else:
+        inside = (_every_mask(width, count.device) & ~dropped) == 0
+    return inside.view(-1).index_select(0, cell)
+
+
+@lru_cache(maxsize=32)
+def _every_mask(width: int, device: torch.device) -> Tensor:
+    return torch.arange(1 << width, device=device)
+
+
 def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct masks of each sample: `sample (D,)` ascending, `masks (D, words)`, `count (D,)` of candidates."""
     if found.width <= TABLE_WIDTH and candidates.samples << found.width <= _CELLS:
-        count = torch.bincount((candidates.sample << found.width) + found.masks[:, 0])
+        count = torch.bincount((candidates.sample << found.width) + found.words[0])
         cell = count.nonzero().flatten()
         return cell >> found.width, (cell & ((1 << found.width) - 1))[:, None], count[cell]
     rows = torch.cat([candidates.sample[:, None], found.masks], dim=1)
@@ -34,26 +77,33 @@ def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor,
     return rows[:, 0].contiguous(), rows[:, 1:], count
 
 
-def exact(candidates: Candidates, found: Conflicts) -> Tensor:
-    """Problem 3.6: the fewest survivors. The dropped edges as masks, `(n, words)`.
+def _exact_by_table(count: Tensor, width: int) -> Tensor:
+    """The mask that occurs with the fewest survivors, then the fewest edges dropped, then the most distant, `(n, 1)`.
 
-    Dropping S leaves the candidates whose conflicts lie inside S. Some candidate survives, so the best S is the
-    conflicts of a candidate: the one whose mask contains the fewest others.
+    Args:
+        count: how many candidates have each mask, `(n, 2^width)`.
+        width: bits of a mask.
     """
-    if found.width <= TABLE_WIDTH:
-        return _exact_by_table(candidates, found.masks[:, 0], found.width)
-    return _exact_by_pairs(candidates, found)
+    if width <= PRODUCT_WIDTH:  # in double precision, which holds these whole numbers exactly
+        tie, inside = _prices(width, count.device)
+        price = torch.addmm(tie, count.double(), inside)
+    else:
+        price = _count_subsets(count, width) * ((width + 1) << width) + _tie_break(width, count.device)
+    return price.masked_fill_(count == 0, 1 << 62).argmin(1, keepdim=True)
 
 
-def _exact_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
-    if candidates.samples << width > _CELLS and candidates.samples > 1:
-        half = candidates.samples // 2
-        cut = int(candidates.offsets[half])
-        parts = (candidates.span(0, half), mask[:cut]), (candidates.span(half, candidates.samples), mask[cut:])
-        return torch.cat([_exact_by_table(*part, width) for part in parts])
-    cell = (candidates.sample.to(mask.dtype) << width) + mask  # below _CELLS, so it fits
-    count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)
-    return _cheapest(count, _count_subsets(count, width), width)[:, None]
+@lru_cache(maxsize=16)
+def _prices(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """`_tie_break`, and what a candidate of each row's mask costs if it lies inside each column's, else 0."""
+    price = (width + 1) << width  # more than whatever breaks ties
+    return _tie_break(width, device).double(), _subsets(width, device).T.double() * price
+
+
+@lru_cache(maxsize=16)
+def _subsets(width: int, device: torch.device) -> Tensor:
+    """For each mask which masks lie inside it, `(2^width, 2^width)` bool."""
+    mask = _every_mask(width, device)
+    return (mask & ~mask[:, None]) == 0
 
 
 def _count_subsets(count: Tensor, width: int) -> Tensor:
@@ -65,16 +115,10 @@ def _count_subsets(count: Tensor, width: int) -> Tensor:
     return total
 
 
-def _cheapest(count: Tensor, survivors: Tensor, width: int) -> Tensor:
-    """The occurring mask with the fewest survivors, then the fewest edges dropped, then the most distant ones."""
-    price = survivors * ((width + 1) << width) + _tie_break(width, count.device)
-    return price.masked_fill_(count == 0, torch.iinfo(torch.long).max).argmin(1)
-
-
 @lru_cache(maxsize=32)
 def _tie_break(width: int, device: torch.device) -> Tensor:
     """For each mask its edges, then its distance from the largest mask, as one number below (width+1)·2^width."""
-    mask = torch.arange(1 << width, device=device)
+    mask = _every_mask(width, device)
     dropped = sum(((mask >> bit) & 1 for bit in range(width)), torch.zeros_like(mask))
     return (dropped << width) + (len(mask) - 1 - mask)
 
@@ -116,18 +160,12 @@ def _popcount(masks: Tensor) -> Tensor:
     return sum((((masks >> bit) & 1).sum(1) for bit in range(BITS)), torch.zeros_like(masks[:, 0]))
 
 
-def paper(candidates: Candidates, found: Conflicts) -> Tensor:
-    """Equation (1) as printed: edges with a common conflict stand or fall together. The dropped edges, `(n, words)`.
-
-    Tied edges form classes whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all
-    blocks go; otherwise the smallest block stays, and its class of edges is dropped.
-    """
+def _paper_by_classes(candidates: Candidates, found: Conflicts) -> Tensor:
+    """Equation (1): the class of tied edges with the smallest block, if no candidate is free, `(n, words)`."""
     width = max(1, found.width)
-    if width <= SET_WIDTH:
-        return _paper_by_table(candidates, found.masks[:, 0], width)
     leader, size = _classes(candidates, found, width)
     chosen = _smallest_class(size[:, :width], _tie_of_classes(leader))
-    return _packed((leader == chosen) & (size[:, width:] == 0), found.masks.shape[1])
+    return _packed((leader == chosen) & (size[:, width:] == 0), len(found.words))
 
 
 def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
@@ -141,10 +179,13 @@ def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tens
     return leader, size
 
 
-def _paper_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
-    """What depends only on the set of masks that occur in a sample is looked up in a table of all such sets."""
-    cell = (candidates.sample.to(mask.dtype) << width) + mask
-    count = torch.bincount(cell, minlength=candidates.samples << width).view(-1, 1 << width)  # (n, 2^width)
+def _paper_by_table(count: Tensor, width: int) -> Tensor:
+    """As `_paper_by_classes`, `(n, 1)`: what depends only on the set of masks that occur is looked up in a table.
+
+    Args:
+        count: how many candidates have each mask, `(n, 2^width)`.
+        width: bits of a mask.
+    """
     weight, block, tie, edges = _every_set(width, count.device)
     occurs = ((count > 0) * weight).sum(1)  # (n,): the set, as a number
     size = torch.zeros(len(count), width + 1, dtype=torch.long, device=count.device)
@@ -156,7 +197,7 @@ def _paper_by_table(candidates: Candidates, mask: Tensor, width: int) -> Tensor:
 @lru_cache(maxsize=16)
 def _every_set(width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Each mask's weight in a set's number, `(2^width,)`; for each set each mask's block, ties, and classes' edges."""
-    mask = torch.arange(1 << width, device=device)
+    mask = _every_mask(width, device)
     sets = torch.arange(1 << len(mask), device=device)
     number, member = ((sets[:, None] >> mask) & 1).nonzero(as_tuple=True)
     leader = _tied(len(sets), number, _unpacked(member[:, None], width))  # (sets, width)

@@ -8,29 +8,40 @@ sum of m table entries, however many edges there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 
 BITS = 62
 """Edges per word; the sign bit stays free, and so does one more for sums."""
+FEW = 6
+"""Up to this many edges per sample, it is faster to give every edge a bit than to find out which ones need one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
     """The edges that each candidate contradicts.
 
-    An edge is **active** if some candidate of its source sample contradicts it; only active edges get a bit. Within a
-    sample the bits ascend with distance, then with falling edge id: a larger mask drops more distant edges.
+    Edges have bits. Within a sample the bits ascend with distance, then with falling edge id: a larger mask drops more
+    distant edges. An edge that no candidate of its source sample contradicts need not have one.
+
+    Attributes:
+        words: `(Ω,)` each: bit b of word w is set if the candidate contradicts its sample's edge w·BITS + b.
+        width: the largest number of bits in a sample.
     """
 
-    masks: Tensor
-    """`(Ω, words)`: bit b of word w is set if the candidate contradicts its sample's active edge w·BITS + b."""
+    words: list[Tensor]
     width: int
-    """The largest number of active edges in a sample."""
+
+    @property
+    def masks(self) -> Tensor:
+        """All words side by side, `(Ω, words)`."""
+        return torch.stack(self.words, dim=1)
 
 
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
@@ -50,23 +61,25 @@ def labels_left(candidates: CandidateSet, graph: ProximityGraph, support: Tensor
 
 def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> Conflicts:
     """Find each candidate's conflicts; `rejects (E, c)` as from `edge_rejects`."""
-    source = graph.source
-    active = (rejects & candidates.support.index_select(0, source)).any(1).nonzero().flatten()
+    width = (graph.degree or 0) * candidates.slots
+    if 0 < width <= FEW and len(graph) == candidates.samples * width:
+        return Conflicts([_summed_over_slots(candidates, _table_of_few(candidates, graph, rejects, width))], width)
+    active = (rejects & candidates.support.index_select(0, graph.source)).any(1).nonzero().flatten()
     edge = by_sample_then_reach(graph, active, candidates.slots)
-    source = source.index_select(0, edge)
+    source = graph.source.index_select(0, edge)
     sample = source // candidates.slots
     place = torch.arange(len(edge), device=edge.device) - torch.searchsorted(sample, sample)
     width = int(place.max()) + 1 if len(place) else 0
-    word, bit = (torch.zeros_like(place), place) if width <= BITS else (place // BITS, place % BITS)
-    table = _conflict_table(candidates, source, rejects.index_select(0, edge), word, bit, width)
-    masks = [_summed_over_slots(candidates, row) for row in table]
-    return Conflicts(torch.stack(masks, dim=1) if len(masks) > 1 else masks[0][:, None], width)
+    table = _conflict_table(candidates, source, rejects.index_select(0, edge), place, width)
+    return Conflicts([_summed_over_slots(candidates, word) for word in table], width)
 
 
 def _summed_over_slots(candidates: Candidates, table: Tensor) -> Tensor:
-    masks = candidates.take(table, 0)
-    for slot in range(1, candidates.slots):
-        masks += candidates.take(table, slot)
+    """Each candidate's mask, `(Ω,)`, from `table (m, n*(c+1))` as of `_conflict_table`."""
+    zero, (first, *others) = candidates.label_zero, zip(table.unbind(0), candidates.labels.unbind(1), strict=True)
+    masks = first[0].index_select(0, zero + first[1])
+    for column, labels in others:
+        masks.add_(column.index_select(0, zero + labels))
     return masks
 
 
@@ -77,13 +90,29 @@ def by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Ten
     return edge.index_select(0, (graph.source.index_select(0, edge) // slots).argsort(stable=True))
 
 
-def _conflict_table(
-    candidates: Candidates, source: Tensor, rejects: Tensor, word: Tensor, bit: Tensor, width: int
-) -> Tensor:
-    """Which edges each label of each instance contradicts, `(words, n*m, c+1)`; label -1 contradicts none."""
-    shape = (max(1, -(-width // BITS)), candidates.samples * candidates.slots, candidates.classes + 1)
+def _conflict_table(candidates: Candidates, source: Tensor, rejects: Tensor, place: Tensor, width: int) -> Tensor:
+    """Which edges each label of each instance contradicts, `(words, m, n*(c+1))`; label -1 contradicts none."""
+    words, n, m = max(1, -(-width // BITS)), candidates.samples, candidates.slots
     kind = torch.int32 if width < 32 else torch.int64  # half the bytes, half the time
-    table = torch.zeros(shape, dtype=kind, device=source.device)
-    flags = rejects.to(table.dtype) << bit.to(table.dtype)[:, None]
-    table[:, :, 1:].index_put_((word, source), flags, accumulate=True)
-    return table
+    table = torch.zeros(words, m, n, candidates.classes + 1, dtype=kind, device=source.device)
+    flags = rejects.to(kind) << (place % BITS).to(kind)[:, None]
+    table[..., 1:].index_put_((place // BITS, source % m, source // m), flags, accumulate=True)
+    return table.flatten(2)
+
+
+def _table_of_few(candidates: Candidates, graph: ProximityGraph, rejects: Tensor, width: int) -> Tensor:
+    """As `_conflict_table`, `(m, n*(c+1))`, for a graph with the same few edges from every instance: all have bits."""
+    n, m = candidates.samples, candidates.slots
+    farthest_first = graph.distance.view(n, width).argsort(dim=1, descending=True, stable=True)  # of equals, lower ids
+    powers = _falling_powers(width, rejects.device).expand(n, width)
+    flag = torch.empty_like(farthest_first, dtype=torch.int32).scatter_(1, farthest_first, powers)
+    flags = rejects.view(n, width, -1) * flag[:, :, None]
+    if width > m:
+        flags = flags.view(n, m, width // m, -1).sum(2, dtype=torch.int32)
+    return pad(flags, (1, 0)).transpose(0, 1).reshape(m, -1)
+
+
+@lru_cache(maxsize=8)
+def _falling_powers(width: int, device: torch.device) -> Tensor:
+    """2^(width-1), …, 2, 1."""
+    return torch.tensor([1 << bit for bit in reversed(range(width))], dtype=torch.int32, device=device)

@@ -29,7 +29,7 @@ def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
 
 def neighbours_of(candidates: CandidateSet, embeddings: Embeddings, **options: Any) -> ProximityGraph:
     """`ProximityGraph.from_embeddings`, with the kinds where they matter; too few neighbours are no trouble."""
-    kinds = bool((candidates.kind != 0).any()) or isinstance(embeddings, Mapping)  # some are unused, or another kind
+    kinds = isinstance(embeddings, Mapping) or bool(candidates.kind.any())  # some are unused, or of another kind
     return ProximityGraph.from_embeddings(
         embeddings,
         kind=candidates.kind if kinds else None,

@@ -13,7 +13,7 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
-from clipper.pruning.closed_form import exact, paper
+from clipper.pruning.closed_form import survivors
 from clipper.pruning.consistency import conflicts, edge_rejects
 from clipper.pruning.controls import discard_at_random
 from clipper.pruning.graphs import check_edges, graph_of
@@ -121,17 +121,7 @@ def prune_along(
 
 def _by_closed_form(candidates: Candidates, graph: ProximityGraph, support: Tensor, objective: Objective) -> Tensor:
     """Which candidates survive, `(Ω,)` bool."""
-    found = conflicts(candidates, graph, edge_rejects(support, graph))
-    dropped = (exact if objective == "exact" else paper)(candidates, found)  # (n, words)
-    return _without_conflict(candidates, found.masks, ~dropped.to(found.masks.dtype))
-
-
-def _without_conflict(candidates: Candidates, masks: Tensor, chosen: Tensor) -> Tensor:
-    """The candidates that contradict no chosen edge, `(Ω,)` bool; `masks (Ω, words)`, `chosen (n, words)`."""
-    words = [
-        (mask & edges.index_select(0, candidates.sample)) == 0 for mask, edges in zip(masks.T, chosen.T, strict=True)
-    ]
-    return words[0] if len(words) == 1 else torch.stack(words).all(0)
+    return survivors(candidates, conflicts(candidates, graph, edge_rejects(support, graph)), objective)
 
 
 def _by_solver(

@@ -109,15 +109,18 @@ class Pruning(Generic[Set]):
     @cached_property
     def candidates(self) -> Set:
         """The survivors; what lost nothing is as it was."""
-        if self._keep is not None:
-            return cast(Set, cast(Candidates, self.original).subset(self._keep))
-        if bool((self.allowed | ~self.original.support).all()):
-            return self.original
-        return self.original.narrowed(self.allowed)
+        return self._survivors(lambda tensor: tensor)
 
     def outside_inference(self) -> Set:
         """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
-        return self._with(lambda tensor: tensor.clone()).candidates
+        return self._survivors(lambda tensor: tensor.clone())
+
+    def _survivors(self, own: Callable[[Tensor], Tensor]) -> Set:
+        if self._keep is not None:
+            return cast(Set, cast(Candidates, self.original).rows_where(own(self._keep)))
+        if bool((self.allowed | ~self.original.support).all()):
+            return self.original
+        return self.original.narrowed(own(self.allowed))
 
     def to(self, device: torch.device | str) -> Pruning[Set]:
         """The same on another device."""

@@ -26,7 +26,7 @@ FORMAT = "clipper inspection 1"
 LARGEST = 64
 """Pixels of a tile's longer side, to which larger images shrink."""
 _CHUNK = 256
-"""Samples whose pictures are in memory at a time."""
+"""Pictures that are drawn at a time."""
 _FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list, "sheet": dict}
 
 Pictures = Callable[[Tensor], Tensor]
@@ -131,7 +131,7 @@ class Inspection:
             inputs = table.__getitem__
         inspector = Inspector(samples, candidates, names, slot, targets, inputs)
         inspector.begin(pruning.original, gold)
-        inspector.add(pruning, graph, torch.arange(n))
+        inspector.add(pruning, torch.arange(n))
         inspector.calibrate(calibration)
         return inspector.inspection(notes)
 
@@ -222,16 +222,15 @@ class Inspector:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
         return any(i < self.samples and i not in self.entries for i in ids.tolist())
 
-    def add(self, pruning: Pruning[Any], graph: ProximityGraph, ids: Tensor, pool_ids: Tensor | None = None) -> None:
+    def add(self, pruning: Pruning[Any], ids: Tensor, pool_ids: Tensor | None = None) -> None:
         """Add a pruned batch.
 
         Args:
             pruning: of the batch.
-            graph: what it went by.
             ids: the number of each sample of the batch in the pool, `(n,)`.
-            pool_ids: the same for the samples that the graph's targets belong to; the batch's own if not given.
+            pool_ids: the same for the samples that its edges lead to; the batch's own if not given.
         """
-        view = _View(self, pruning, graph, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist())
+        view = _View(self, pruning, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist())
         for place, number in enumerate(ids.tolist()):
             if number < self.samples:
                 self.entries[number] = view.sample(place)
@@ -279,13 +278,11 @@ class Inspector:
 class _View:
     """One pruned batch on the CPU, where single numbers are read."""
 
-    def __init__(
-        self, inspector: Inspector, pruning: Pruning[Any], graph: ProximityGraph, ids: list[int], pool_ids: list[int]
-    ) -> None:
-        self.inspector, self.graph, self.ids, self.pool_ids = inspector, graph.to("cpu"), ids, pool_ids
+    def __init__(self, inspector: Inspector, pruning: Pruning[Any], ids: list[int], pool_ids: list[int]) -> None:
+        self.inspector, self.graph, self.ids, self.pool_ids = inspector, pruning.graph.to("cpu"), ids, pool_ids
         self.original, self.kept = pruning.original.to("cpu"), pruning.candidates.to("cpu")
-        keep = getattr(pruning, "keep", None)
-        self.keep: Tensor | None = None if keep is None else keep.cpu()
+        keep: Tensor | None = getattr(pruning, "keep", None)  # unlisted sets have none
+        self.keep = None if keep is None else keep.cpu()
         self.edges = pruning.edges.cpu()
         self.gold = None if inspector.gold is None else inspector.gold[torch.tensor(ids)]
         self.was: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
@@ -384,16 +381,12 @@ def _drawn(pictures: Pictures, instances: Sequence[int], slots: int) -> np.ndarr
     """A small picture of each instance, `(t, height, width)` or `(t, height, width, 3)`, dark on light where grey."""
     if not instances:
         return np.zeros((0, 1, 1), dtype=np.uint8)
-    wanted = torch.tensor(instances)
-    numbers, place = torch.unique(wanted // slots, return_inverse=True)
     parts = []
-    for first in range(0, len(numbers), _CHUNK):
-        here = (place >= first) & (place < first + _CHUNK)
-        images = _as_images(pictures(numbers[first : first + _CHUNK]).detach().cpu())  # (k, m, channels, h, w)
-        chosen = _fitted(images[place[here] - first, wanted[here] % slots].float())
-        parts.append((here.nonzero()[:, 0], chosen))
-    order = torch.cat([places for places, _ in parts]).argsort()
-    tiles = torch.cat([chosen for _, chosen in parts])[order]  # (t, channels, h, w)
+    for wanted in torch.split(torch.tensor(instances), _CHUNK):
+        numbers, place = torch.unique(wanted // slots, return_inverse=True)
+        images = _as_images(pictures(numbers).detach().cpu())  # (k, m, channels, h, w)
+        parts.append(_fitted(images[place, wanted % slots].float()))
+    tiles = torch.cat(parts)  # (t, channels, h, w)
     low, high = (float(end) for end in tiles.nan_to_num().aminmax())
     if low < 0 or high > 1:  # normalised images, say
         tiles = (tiles.nan_to_num() - low) / max(high - low, 1e-12)

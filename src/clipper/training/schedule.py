@@ -82,14 +82,13 @@ class PruningSchedule:
             self._frozen = clip, self.embeddings
 
     def _pruned_pool(self, clip: Clipper, embeddings: Tensor, seed: int) -> CandidateSet:
-        everybody = torch.arange(self._all.samples)
         if clip.objective != "joint" or self.inspector is None or self._gold is None:
             pruning = clip.prune(self._all, embeddings, seed=seed)
         else:
             posterior = infer(self._all, clip.graph(self._all, embeddings), seed=seed)
             pruning = posterior.prune(clip.mass)
             self.inspector.calibrate(posterior.calibration(self._gold))
-        self._show(pruning, everybody)
+        self._show(pruning, torch.arange(self._all.samples))
         return pruning.candidates
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
@@ -117,7 +116,8 @@ class PruningSchedule:
             return self._of_group(*self._frozen, step)
         vectors = self.embeddings[ids] if self.embeddings is not None else embedding
         if self.clip is None:
-            if vectors is not None and self._is_wanted(ids):  # what a pruning would do, for the inspector alone
+            if vectors is not None and self.inspector is not None and self.inspector.wants(ids):
+                # what a pruning would do, for the inspector alone
                 self._show(Clipper().prune(before, vectors), ids)
             return before
         if vectors is None:
@@ -142,14 +142,11 @@ class PruningSchedule:
             self._group = group, kept
         return self._group[1][step % GROUP]
 
-    def _is_wanted(self, ids: Tensor) -> bool:
-        return self.inspector is not None and self.inspector.wants(ids)
-
     def _show(self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None) -> None:
         """Let the inspector see a pruning; `members (N,)` are the samples that its edges may lead to."""
-        if self.inspector is not None and self._is_wanted(ids):
+        if self.inspector is not None and self.inspector.wants(ids):
             start = time.perf_counter()
-            self.inspector.add(pruning, pruning.graph, ids, members)
+            self.inspector.add(pruning, ids, members)
             self.seconds -= time.perf_counter() - start  # looking is no pruning
 
     def spent(self) -> float:

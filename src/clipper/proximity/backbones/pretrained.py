@@ -13,7 +13,7 @@ from clipper.errors import FileError, InputError
 from clipper.proximity.backbones import mobilenet, resnet
 from clipper.proximity.backbones import weights as files
 from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
-from clipper.proximity.frozen import Frozen
+from clipper.proximity.encoders import Frozen
 
 _HEADS = ("fc.", "_fc.", "classifier.")
 """Beginnings of the names of classification layers, which an encoder does without."""

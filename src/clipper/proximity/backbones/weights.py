@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections.abc import Mapping
+import shutil
+import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,14 @@ import torch
 from torch import Tensor
 
 from clipper.errors import FileError, MissingExtraError, require
-from clipper.proximity.backbones.download import download
+from clipper.files import written_whole
 
 FOLDER_VARIABLE = "CLIPPER_WEIGHTS"
 """Environment variable that names the user's own folder of weights."""
 ADDRESS = "https://download.pytorch.org/models/"
 """Where torchvision publishes its weights."""
+_PATIENCE = 30.0
+"""Seconds without an answer after which a download is given up."""
 _WHOLE = 64
 """Hexadecimal digits of a SHA-256 sum."""
 
@@ -142,6 +147,21 @@ def _downloaded(published: Published, places: list[Path]) -> Path:
         return download(ADDRESS + file, Path(folder) / file, lambda path: check_sum(path, beginning))
     except FileError as error:
         raise FileError(f"{_not_found(published, places)}\nThe download failed: {error}") from error
+
+
+def download(address: str, destination: Path, check: Callable[[Path], None]) -> Path:
+    """Fetch a file; it takes its place only once `check` has accepted it."""
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(destination, replace=True) as temporary:
+            with urllib.request.urlopen(address, timeout=_PATIENCE) as response, temporary.open("wb") as file:
+                shutil.copyfileobj(response, file)
+            check(temporary)
+    except FileError:
+        raise
+    except (OSError, HTTPException) as error:
+        raise FileError(f"could not fetch {address} into {destination.parent}: {error}") from error
+    return destination
 
 
 def _not_found(published: Published, places: list[Path]) -> str:

@@ -36,7 +36,7 @@ def crossed_over(
 def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
     """Around each `centre (starts,)` what the most steps reach that reach no more than a share, `(n*m, starts)` bool.
 
-    A group that agrees on a wrong label disagrees with its neighbours at its border alone. Opened as a whole, it can change.
+    A group that agrees on a wrong label disagrees with others at its border alone. Opened as a whole, it can change.
 
     Examples:
         >>> from clipper import ProximityGraph

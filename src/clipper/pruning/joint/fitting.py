@@ -115,8 +115,8 @@ def verified(model: Model, heard: Tensor) -> Verification:
     """Hold what was heard, `(n*m, c, 1)`, beside what was known beforehand, against the samples' own formulas.
 
     Each neighbour's message leaves out this sample's formula (true on trees only): so the formula can judge the
-    messages, and say how sure of themselves they should be. Pairs that share neighbours repeat one another, so that propagated
-    beliefs are too sure by far.
+    messages, and say how sure of themselves they should be. Pairs that share neighbours repeat one another, so that
+    propagated beliefs are too sure by far.
     """
     trials = torch.tensor(_SHARPNESS).to(heard)
     parts = torch.split(trials, _TRIALS)  # so that memory stays bounded

@@ -51,19 +51,27 @@ def infer(
 ) -> Posterior[Set]:
     """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
 
-    A variable per sample (which candidate), a soft equality per edge, and sum-product belief propagation from many
-    noisy starts; the state whose most probable labelling cuts the least wins. No gold label is needed for anything.
+    The pool becomes one graphical model: a variable per sample (which candidate) and a soft equality per edge.
+    Sum-product belief propagation runs from many noisy starts; the state whose most probable labelling cuts the least
+    edge weight wins. No gold label is needed for anything.
 
     Args:
-        candidates: what the labels could be; a lattice may have any number of them.
-        graph: which instances may share a label, five to ten neighbours each; the direction of an edge is of no
-            matter, nor is how often it comes. Or embeddings `(n, m, d)`, of which eight neighbours each are taken.
-        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph; of a classifier that has not
-            learned from these very samples, or it repeats what it was told. How far to believe it, the formulas say.
-        trust: how often pairs disagree; a number for all of them alike. Fitted to the pool if not given; where it is,
-            the posterior is the model's own, exact where no cycle of samples is.
+        candidates: what the labels could be; a lattice may have any number of candidates.
+        graph: which instances may share a label, five to ten neighbours each; neither the direction of an edge nor its
+            repetition matters. Or embeddings `(n, m, d)`, of which eight neighbours each are taken.
+        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph. Use a classifier that has not
+            learned from these samples, or it repeats what it was told. The formulas decide how far to believe it.
+        trust: how often pairs disagree: a `Trust`, or a number for all pairs alike, used as given. Fitted to the pool
+            if not given; if it is given, the posterior is the model's own, exact on pools without cycles.
         starts: states in a generation of the search; by the size of the pool if not given.
         seed: of the noise.
+
+    Returns:
+        A `Posterior`: the most probable labels, the marginals, and a verdict on whether to believe them.
+        `posterior.prune(mass)` prunes to the candidates that hold this share of the probability.
+
+    Raises:
+        InputError: graph, log_probs or options do not fit the candidates.
 
     Examples:
         >>> from clipper import Candidates

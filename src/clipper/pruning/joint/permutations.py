@@ -1,4 +1,4 @@
-"""Permutations of labels: all that exchanges lead to where they are few, and a random walk among them where they are many."""
+"""Permutations of labels: all that exchanges lead to if they are few, and a random walk among them if they are many."""
 
 from __future__ import annotations
 

@@ -25,30 +25,40 @@ Verdict = Literal["joint", "unsettled", "uninformative"]
 
 @dataclass(frozen=True, eq=False)
 class Posterior(Generic[Set]):
-    """What the pool as a whole says about each sample; plain tensors on the candidates' device."""
+    """What the pool as a whole says about each sample; plain tensors on the candidates' device.
+
+    `infer` returns it.
+
+    Attributes:
+        candidates: what the labels could be, as given.
+        graph: the edges, as given or as found.
+        labels: `(n, m)`: each sample's most probable candidate; -1 in unused slots.
+        marginals: `(n, m, c)`: the probability of each label of each slot; zero in unused slots.
+        probability: `(Ω,)`: the probability of each candidate; a sample's sum to one. Candidates that are not listed
+            are listed for it, if they are few enough.
+        verdict: "joint": believe it. "unsettled": the messages did not come to rest, or the formulas bear too little of
+            it out. "uninformative": they bear it out no more than chance would.
+        converged: whether the verdict is "joint".
+        energy: the weight of the pairs to which `labels` gives different labels, as a share of the weight of all.
+        trust: how often pairs disagree, by length, as fitted or as given.
+        confusion: `(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted.
+        verification: how well the samples' own formulas bear out what their neighbours say.
+        log_odds: `(n, m, c, ways)`: what all other samples say about each instance; its own sample's formula has no
+            part in it. One reading for each way to name the labels that the formulas allow.
+        weight: `(ways,)`: how probable each of these readings is, the most probable first.
+    """
 
     candidates: Set
     graph: ProximityGraph
     log_odds: Tensor
-    """`(n, m, c, ways)`: what each instance is told by all others; its sample's formula has no part in it. One reading
-    for each way to name the labels that the formulas allow."""
     weight: Tensor
-    """`(ways,)`: how probable each of these is, the most probable first."""
     labels: Tensor
-    """`(n, m)`: each sample's most probable candidate; -1 in unused slots."""
     marginals: Tensor
-    """`(n, m, c)`: of each label of each slot; zero in unused slots."""
     energy: float
-    """The weight of the pairs to which `labels` gives different labels, as a share of the weight of all pairs."""
     trust: Trust
-    """How often pairs disagree, by length, as fitted."""
     confusion: Tensor
-    """`(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted."""
     verification: Verification
-    """How well the samples' own formulas bear out what their neighbours say."""
     verdict: Verdict
-    """"joint": believe it. "unsettled": the messages did not come to rest, or the formulas bear too little of it out.
-    "uninformative": they bear it out no more than chance would."""
 
     @property
     def converged(self) -> bool:
@@ -64,11 +74,20 @@ class Posterior(Generic[Set]):
     def prune(self, mass: float = 0.95) -> Pruning[Set]:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
 
-        Equals stay or go together: where names are a toss-up, nothing else may decide. Of a lattice: all
-        candidates without improbable labels, such that they hold it.
+        Equally probable candidates stay or go together. If candidates are not listed, improbable labels go instead,
+        such that the candidates without them hold the mass.
 
-        A posterior that did not converge abstains. Where it is unsettled, each sample is pruned by its nearest
-        neighbours alone ("exact"); where the graph is uninformative, no edge is to be believed and all candidates stay.
+        A posterior that did not converge abstains. If it is unsettled, each sample is pruned by its nearest neighbours
+        alone ("exact"); if the graph is uninformative, all candidates stay.
+
+        Args:
+            mass: the share of the probability that the survivors hold, above 0 and at most 1.
+
+        Returns:
+            A `Pruning`: `candidates` holds the survivors.
+
+        Raises:
+            InputError: the mass is no such number.
         """
         mass = real_number(mass, "mass", above=0, most=1)
         if self.verdict == "unsettled":
@@ -88,7 +107,14 @@ class Posterior(Generic[Set]):
         )  # fmt: skip
 
     def calibration(self, gold: Tensor) -> Calibration:
-        """How well the probabilities fit gold labels `(n, m)`, for measuring only."""
+        """How well the probabilities fit gold labels `(n, m)`, for measuring only.
+
+        Args:
+            gold: `(n, m)` labels; a tensor, an array or lists.
+
+        Returns:
+            A `Calibration`.
+        """
         gold = gold_labels(gold, self.candidates)
         believed = replace(self, verdict="joint")
         return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
