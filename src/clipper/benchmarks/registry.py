@@ -202,7 +202,7 @@ def benchmark_named(name: str) -> Registration:
         except Exception as error:  # somebody else's package fails in any way it likes
             raise InputError(f"the benchmark {name} of {others[name].value} cannot be loaded ({error!r})") from error
     raise InputError(
-        f"expected one of the rules {', '.join(dict.fromkeys([*_REGISTERED, *others]))}, or FILE.py:NAME of your own, "
+        f"expected one of the rules {', '.join(sorted({*_REGISTERED, *others}))}, or FILE.py:NAME of your own, "
         f"got {name!r}"
     )
 
