@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.data.hwf import HWF, Formulas, formulas, hwf
+from clipper.benchmarks.data.hwf import HWF_FILES, Formulas, formulas, hwf
 from clipper.benchmarks.data.images import CIFAR10, MNIST, Images, cifar10, digits, mnist
 from clipper.benchmarks.data.sources import Source, State, data_folders, find
 from clipper.benchmarks.mugen.files import MUGEN
@@ -20,7 +20,7 @@ __all__ = [
     "NAMES", "SOURCES", "Formulas", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf",
     "inventory", "mnist", "source_of", "train_and_test",
 ]  # fmt: skip
-SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF, MUGEN, VQAR)}
+SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF_FILES, MUGEN, VQAR)}
 """The data sets that lie in files."""
 NAMES = ("digits", *SOURCES)
 _HALVES: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist, "cifar10": cifar10, "hwf": hwf}

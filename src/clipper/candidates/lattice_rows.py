@@ -41,10 +41,8 @@ def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple
     choices: list[Tensor] = []
     scores = torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(columns)[:, None]  # (states, 1, n)
     for depth in reversed(range(graph.slots)):
-        layer = graph.layers[depth]
         padded = torch.nn.functional.pad(scores, (0, 0, 0, 0, 0, 1), value=-torch.inf)
-        following = padded.index_select(0, layer.next.view(-1)).view(*layer.next.shape, *scores.shape[1:])
-        arcs = following + columns[depth].index_select(0, layer.labels)[:, None]  # (states, a, ways, n)
+        arcs = graph.at_next(depth, padded) + graph.at_labels(depth, columns)[:, None]  # (states, a, ways, n)
         scores, choice = arcs.flatten(1, 2).topk(min(k, arcs.shape[1] * arcs.shape[2]), dim=1)
         if depth in graph.depths:
             ending = graph.ending(depth, template)

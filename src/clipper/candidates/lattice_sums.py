@@ -202,7 +202,7 @@ def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor
     dead = logs.new_full((1, len(logs)), -torch.inf)
     result = [torch.cat([torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(logs), dead])]
     for depth in reversed(range(graph.slots)):
-        values = _log_sum(arcs_of(graph, depth, columns, result[0]))
+        values = _log_sum(graph.at_next(depth, result[0]) + graph.at_labels(depth, columns))
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)
         result.insert(0, torch.cat([values, dead]))
@@ -221,13 +221,6 @@ def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, 
     peak = logs.detach().masked_fill(~used, -torch.inf).amax(2)  # (n, m)
     peak = peak.masked_fill(peak == -torch.inf, 0)
     return (logs - peak[..., None]).masked_fill(~used, -torch.inf), peak.sum(1)
-
-
-def arcs_of(graph: StateGraph, depth: int, columns: Tensor, behind: Tensor) -> Tensor:
-    """What each arc weighs with all that follows it, `(states, a, n)`, from `columns (m, c, n)`."""
-    layer = graph.layers[depth]
-    following = behind.index_select(0, layer.next.view(-1)).view(*layer.next.shape, -1)
-    return following + columns[depth].index_select(0, layer.labels)
 
 
 def _log_sum(arcs: Tensor) -> Tensor:
@@ -256,10 +249,10 @@ def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
     behind = log_behind(graph, template, logs)
     entropy = logs.new_zeros(graph.sizes[-1] + 1, len(logs))
     for depth in reversed(range(graph.slots)):
-        arcs = arcs_of(graph, depth, columns, behind[depth + 1])  # (states, a, n)
+        arcs = graph.at_next(depth, behind[depth + 1]) + graph.at_labels(depth, columns)  # (states, a, n)
         never = arcs == -torch.inf
         choice = arcs.masked_fill(never.all(1, keepdim=True), 0).log_softmax(1).masked_fill(never, 0)
-        later = entropy.index_select(0, graph.layers[depth].next.view(-1)).view_as(choice)
+        later = graph.at_next(depth, entropy)
         values = (choice.exp() * (later - choice)).masked_fill(never, 0).sum(1)
         if depth in graph.depths:
             values = torch.where(graph.ending(depth, template), 0, values)

@@ -83,12 +83,10 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
 
 def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
     """−Σ q log q over each sample's candidates, `(n,)`, for q ∝ exp of `values (Ω,)`; 0 where all of them are -inf."""
-    never = values == -torch.inf
-    peak = segment_max(values, candidates)
-    values = values - peak.masked_fill(peak == -torch.inf, 0).index_select(0, candidates.sample)  # low ones lose digits
-    log_total = segment_logsumexp(values, candidates).index_select(0, candidates.sample)
-    log_posterior = (values - log_total).masked_fill(never, 0)  # (Ω,); 0 · -inf would be NaN
-    return -segment_sum((log_posterior.exp() * log_posterior).masked_fill(never, 0), candidates)
+    result: Tensor = _SegmentEntropy.apply(  # type: ignore[no-untyped-call]
+        values, candidates.sample, candidates.offsets, _many(candidates)
+    )
+    return result
 
 
 def ranked(log_probs: Tensor) -> Tensor:
@@ -197,3 +195,27 @@ class _SegmentLogSumExp(torch.autograd.Function):
         weight, total, sample = ctx.saved_tensors
         share = (grad / total.clamp(min=1)).to(weight.dtype)  # 0 where a sample is impossible: it teaches nothing
         return share.index_select(0, sample).mul_(weight), None, None, None
+
+
+class _SegmentEntropy(torch.autograd.Function):
+    """The gradient is -q (log q + H), of numbers that the value needs as well."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
+        peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
+        logs = values - peak.clamp_(min=torch.finfo(peak.dtype).min).index_select(0, sample)  # low ones lose digits
+        logs = logs.double() if many else logs
+        never = logs == -torch.inf
+        total = torch.segment_reduce(logs.exp(), "sum", offsets=offsets, unsafe=True)
+        logs = logs.sub_(total.log_().index_select(0, sample)).masked_fill_(never, 0)  # log q; 0 · -inf would be NaN
+        share = logs.exp().masked_fill_(never, 0)
+        entropy = torch.segment_reduce(share * logs, "sum", offsets=offsets, unsafe=True).neg_()
+        ctx.save_for_backward(share, logs, entropy, sample)
+        return entropy.to(values.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        share, logs, entropy, sample = ctx.saved_tensors
+        slope = (logs + entropy.index_select(0, sample)).mul_(share)
+        return slope.mul_(-grad.index_select(0, sample)).to(grad.dtype), None, None, None

@@ -98,6 +98,15 @@ class StateGraph:
         """The states at a depth in which samples of the given `template (n,)` end, `(states, n)` bool."""
         return self.ends[depth][:, None] == template
 
+    def at_next(self, depth: int, behind: Tensor) -> Tensor:
+        """What `behind (states + 1, …)` holds for the state that each arc at a depth leads to, `(states, a, …)`."""
+        table = self.layers[depth].next
+        return behind.index_select(0, table.view(-1)).view(*table.shape, *behind.shape[1:])
+
+    def at_labels(self, depth: int, columns: Tensor) -> Tensor:
+        """What `columns (m, c, n)` hold for the labels of the arcs at a depth, `(a, n)`."""
+        return columns[depth].index_select(0, self.layers[depth].labels)
+
     @cached_property
     def following(self) -> tuple[Tensor, ...]:
         """For each layer, `(states * a,)`: where each arc leads, states counted through; `states` for a dead end."""
@@ -144,7 +153,7 @@ def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]
     """
     result = [_padded(graph.ending(graph.slots, template))]
     for depth in reversed(range(graph.slots)):
-        states = (_following(graph, depth, result[0]) & _allowed(graph, depth, columns)).any(1)
+        states = (graph.at_next(depth, result[0]) & graph.at_labels(depth, columns)).any(1)
         if depth in graph.depths:
             states = states | graph.ending(depth, template)
         result.insert(0, _padded(states))
@@ -157,22 +166,12 @@ def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Te
     result = torch.zeros_like(columns)
     reached = behind[0][:1]  # (states, n)
     for depth, (layer, size) in enumerate(zip(graph.layers, graph.sizes[1:], strict=True)):
-        arcs = reached[:, None] & _following(graph, depth, behind[depth + 1]) & _allowed(graph, depth, columns)
+        arcs = reached[:, None] & graph.at_next(depth, behind[depth + 1]) & graph.at_labels(depth, columns)
         result[depth].index_copy_(0, layer.labels, arcs.any(0))
         ways = torch.zeros(size + 1, columns.shape[2], device=columns.device)
         ways.index_add_(0, layer.next.view(-1), arcs.view(-1, columns.shape[2]).to(ways.dtype))
         reached = ways[:size] > 0
     return result.permute(2, 0, 1)
-
-
-def _following(graph: StateGraph, depth: int, behind: Tensor) -> Tensor:
-    """What `behind (states + 1, n)` says of the state that each arc leads to, `(states, a, n)`."""
-    table = graph.layers[depth].next
-    return behind.index_select(0, table.view(-1)).view(*table.shape, -1)
-
-
-def _allowed(graph: StateGraph, depth: int, columns: Tensor) -> Tensor:
-    return columns[depth].index_select(0, graph.layers[depth].labels)  # (a, n)
 
 
 def _padded(states: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from clipper.arguments import whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context
-from clipper.engines.proof_circuits import compiled
 from clipper.engines.outputs import OutputEngine
+from clipper.engines.proof_circuits import compiled
 from clipper.errors import BudgetError, InputError
 
 LARGEST_K = 10

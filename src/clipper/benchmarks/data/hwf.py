@@ -21,12 +21,16 @@ from clipper.benchmarks.data.reading import inside, opened_picture, read_json, r
 from clipper.benchmarks.data.sources import Form, Place, Source, find_or_fetch, published
 from clipper.errors import FileError
 
+SYMBOLS = "123456789+-*/"
+"""A symbol's label is its place here; the paper's benchmark goes without the last."""
+_EVERY = 5
+"""Of each symbol, every fifth distinct image is held out for the test."""
 _PICTURES = "Handwritten_Math_Symbols"
 _FOLDER_NAMES = {"times": "*", "div": "/"}
 _FORMATS = ("JPEG", "PNG")
 _SIDE = 45
 
-HWF = Source(
+HWF_FILES = Source(
     "hwf",
     (
         Form("packed symbols", published("hwf", ["symbols.npz", "expr_train.json", "expr_test.json"])),
@@ -55,8 +59,9 @@ class Symbols:
     formulas: dict[str, list[dict[str, Any]]]
 
 
-def read_symbols(place: Place, alphabet: str) -> Symbols:
-    """Read either form; a label is the symbol's place in the alphabet."""
+def _read_symbols(root: str | Path | None) -> Symbols:
+    """Read either form."""
+    place = find_or_fetch(HWF_FILES, root)
     formulas = {split: _read_formulas(place, f"expr_{split}.json") for split in ("train", "test")}
     if _PICTURES in place.form.files:
         used = sorted({path for entries in formulas.values() for entry in entries for path in entry["img_paths"]})
@@ -65,19 +70,19 @@ def read_symbols(place: Place, alphabet: str) -> Symbols:
         pixels, names, index = _read_packed(place)
     labels = np.full(len(pixels), -2)
     for name, i in zip(names, index, strict=True):
-        label = _label(name, alphabet)
+        label = _label(name)
         labels[i] = label if labels[i] in (-2, label) else -1
     return Symbols(pixels, labels, dict(zip(names, index, strict=True)), formulas)
 
 
-def _label(name: str, alphabet: str) -> int:
+def _label(name: str) -> int:
     """The label of an image: its folder is its symbol."""
     folder = name.split("/")[0]
     symbol = _FOLDER_NAMES.get(folder, folder)
-    if len(symbol) != 1 or symbol not in alphabet:
-        folders = ", ".join([*alphabet.rstrip("*/"), *_FOLDER_NAMES])
-        raise FileError(f"expected images of hwf in the folders {folders}, got {ascii(name)[:100]}; {HWF.remedy}")
-    return alphabet.index(symbol)
+    if len(symbol) != 1 or symbol not in SYMBOLS:
+        folders = ", ".join([*SYMBOLS.rstrip("*/"), *_FOLDER_NAMES])
+        raise FileError(f"expected images of hwf in the folders {folders}, got {ascii(name)[:100]}; {HWF_FILES.remedy}")
+    return SYMBOLS.index(symbol)
 
 
 def _read_formulas(place: Place, file: str) -> list[dict[str, Any]]:
@@ -108,24 +113,18 @@ def _read_packed(place: Place) -> tuple[np.ndarray, list[str], list[int]]:
 def _read_pictures(folder: Path, names: list[str]) -> tuple[np.ndarray, list[str], list[int]]:
     """Read every picture that a formula uses, and keep the distinct ones."""
     if not names:
-        raise FileError(f"expected formulas over pictures in {folder}, got none; {HWF.remedy}")
+        raise FileError(f"expected formulas over pictures in {folder}, got none; {HWF_FILES.remedy}")
     seen: dict[bytes, int] = {}
     index = []
     for name in names:
         path = inside(folder, name, "a formula of hwf")
-        with opened_picture(path, _FORMATS, HWF.remedy) as picture:
+        with opened_picture(path, _FORMATS, HWF_FILES.remedy) as picture:
             if picture.size != (_SIDE, _SIDE):
                 raise FileError(f"expected {_SIDE} × {_SIDE} pixels, got {picture.size}")
             content = picture.convert("L").tobytes()
         index.append(seen.setdefault(content, len(seen)))
     pixels = np.frombuffer(b"".join(seen), np.uint8).reshape(-1, _SIDE, _SIDE)
     return pixels, names, index
-
-
-SYMBOLS = "123456789+-*/"
-"""A symbol's label is its place here; the paper's benchmark goes without the last."""
-_EVERY = 5
-"""Of each symbol, every fifth distinct image is held out for the test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +151,14 @@ def hwf(split: str = "train", root: str | Path | None = None, *, division: bool 
         division: with ÷, which the published formulas have and the paper's benchmark has not.
     """
     check_split(split)
-    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
+    symbols = _read_symbols(root)
     return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
 
 
 def formulas(split: str = "train", longest: int = 7, root: str | Path | None = None) -> Formulas:
     """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data."""
     check_split(split)
-    symbols = read_symbols(find_or_fetch(HWF, root), SYMBOLS)
+    symbols = _read_symbols(root)
     half = _half(symbols, split, len(SYMBOLS))
     entries = [entry for entry in symbols.formulas[split] if len(entry["expr"]) <= longest]
     slots = max((len(entry["expr"]) for entry in entries), default=0)
@@ -199,6 +198,6 @@ def _row(entry: dict[str, Any], symbols: Symbols, own: Sequence[np.ndarray], slo
         row = [int(own[SYMBOLS.index(symbol)][i]) for symbol, i in zip(entry["expr"], images, strict=True)]
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FileError(
-            f"formula {entry.get('id')!r} of hwf does not fit its images ({error}); {HWF.remedy}"
+            f"formula {entry.get('id')!r} of hwf does not fit its images ({error}); {HWF_FILES.remedy}"
         ) from error
     return row + [-1] * (slots - len(row))

@@ -110,12 +110,12 @@ def mnist(split: str = "train", root: str | Path | None = None) -> Images:
     check_split(split)
     place = find_or_fetch(MNIST, root)
     prefix = "train" if split == "train" else "t10k"
-    pixels = _read(place, f"{prefix}-images-idx3-ubyte")
-    labels = _read(place, f"{prefix}-labels-idx1-ubyte")
+    pixels = _idx_array(place, f"{prefix}-images-idx3-ubyte")
+    labels = _idx_array(place, f"{prefix}-labels-idx1-ubyte")
     return from_bytes("mnist", pixels[:, None], labels, classes=10)
 
 
-def _read(place: Place, name: str) -> np.ndarray:
+def _idx_array(place: Place, name: str) -> np.ndarray:
     file = name if name in place.form.files else f"{name}.gz"
     path = place.verified(file)
     try:
@@ -187,7 +187,9 @@ def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
 
 def _from_batches(place: Place, split: str) -> tuple[np.ndarray, np.ndarray]:
     read = _archived if _ARCHIVE in place.form.files else _unpacked
-    batches = [_checked(batch, f"{name} of {place.folder}") for name, batch in read(place, _BATCHES[split]).items()]
+    batches = [
+        _checked_batch(batch, f"{name} of {place.folder}") for name, batch in read(place, _BATCHES[split]).items()
+    ]
     pixels = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
     return pixels, np.concatenate([batch["labels"] for batch in batches])
 
@@ -209,7 +211,7 @@ def _archived(place: Place, names: list[str]) -> dict[str, Any]:
         raise FileError(f"{path} cannot be unpacked ({error}); {place.again}") from error
 
 
-def _checked(batch: Any, what: str) -> dict[str, Any]:
+def _checked_batch(batch: Any, what: str) -> dict[str, Any]:
     pixels = batch.get("data") if isinstance(batch, dict) else None
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
         raise FileError(f"expected bytes of shape (images, 3072) under 'data' in {what}, got something else")
