@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import clipper
 from clipper import Candidates, Clipper, Lattice, ProximityGraph
 from clipper.candidates.rules import SUM
-from clipper.errors import InputError
 from clipper.pruning.joint import lattice_factor
 from clipper.pruning.joint.credible_set import credible_labels
 from clipper.pruning.joint.factors import CandidateFactor
@@ -131,11 +130,11 @@ def test_an_abstaining_posterior_prunes_a_lattice_soundly() -> None:
     assert int(nearest.edges.sum()) <= 80, "at most the nearest neighbour's edge of each instance"
 
 
-def test_the_probability_of_each_candidate_needs_a_list() -> None:
+def test_the_probability_of_each_candidate_lists_them() -> None:
     _, embeddings, gold = clustered(8, slots=2, classes=5)
-    posterior = clipper.infer(as_lattice(gold, 5), ProximityGraph.from_embeddings(embeddings, k=2), starts=1)
-    with pytest.raises(InputError, match="to_candidates"):
-        _ = posterior.probability
+    lattice, graph = as_lattice(gold, 5), ProximityGraph.from_embeddings(embeddings, k=2)
+    listed, walked = (clipper.infer(form, graph, starts=1) for form in (lattice.to_candidates(), lattice))
+    torch.testing.assert_close(walked.probability, listed.probability, rtol=1e-4, atol=1e-5)
 
 
 def test_clipper_prunes_a_lattice_jointly() -> None:

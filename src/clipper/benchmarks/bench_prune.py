@@ -93,8 +93,10 @@ def _large_images() -> tuple[Images, str]:
 
 
 def _nearest(points: Tensor) -> Tensor:
-    """Each point's nearest by squared distance, but for the point's own square: one product and one top-k."""
-    return torch.addmm(points.square().sum(1), points, points.T, alpha=-2).topk(1, largest=False).indices
+    """The two nearest of each point, itself and another, by squared distance: one product and one top-k."""
+    square = points.square().sum(1)
+    distances = torch.addmm(square, points, points.T, alpha=-2).add_(square[:, None])
+    return distances.topk(2, largest=False).indices
 
 
 def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:

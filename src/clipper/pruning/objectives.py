@@ -91,7 +91,9 @@ def prune(
 
 
 def listed_only(candidates: CandidateSet) -> Candidates | None:
-    """The set, if its candidates are listed: then they have bit masks, and single ones can go; else None."""
+    """The set, if its candidates are listed; else None."""
+    # Rows have bit masks, and single ones can go; sets without rows are searched by forbidding labels. No method of
+    # both sets can hide that difference.
     return candidates if isinstance(candidates, Candidates) else None
 
 

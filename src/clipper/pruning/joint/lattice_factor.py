@@ -8,6 +8,7 @@ from torch import Tensor
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.graph_building import condensed, templates_of
 from clipper.pruning.joint.factors import CandidateFactor, Factor
+from clipper.pruning.objectives import listed_only
 
 _WORTH = 4
 """Candidates for each arc, from which on to walk a graph is faster by far than to look up a list: 14 times on MAX-4."""
@@ -21,10 +22,11 @@ def factor_of(candidates: CandidateSet) -> Factor:
         >>> [type(factor_of(pool)).__name__ for pool in pools]  # 165 and 2,465 candidates a sample
         ['CandidateFactor', 'LatticeFactor']
     """
-    if not isinstance(candidates, Candidates):
+    listed = listed_only(candidates)
+    if listed is None:
         return LatticeFactor(candidates)
-    lattice = _worthwhile(candidates)
-    return CandidateFactor(candidates) if lattice is None else LatticeFactor(lattice)
+    lattice = _worthwhile(listed)
+    return CandidateFactor(listed) if lattice is None else LatticeFactor(lattice)
 
 
 def _worthwhile(candidates: Candidates) -> Lattice | None:
