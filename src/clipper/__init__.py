@@ -9,7 +9,7 @@ __all__ = [
     "CandidateSet", "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning",
     "Trust", "engines", "infer", "prune",
 ]  # fmt: skip
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from clipper import candidates as candidates
