@@ -45,15 +45,14 @@ def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) 
         >>> log_probs.shape, embedding
         (torch.Size([5, 2, 10]), None)
     """
-    samples, slots = inputs.shape[:2]
     instances = inputs.flatten(0, 1) if used is None else inputs[used]
     with in_words(f"the classifier, given inputs of shape {tuple(instances.shape)},"):
         output = classifier(instances)
     log_probs, embedding = _taken_apart(output, len(instances))
     if used is not None:
         log_probs, embedding = _spread(log_probs, used), None if embedding is None else _spread(embedding, used)
-    embedding = None if embedding is None else embedding.reshape(samples, slots, embedding.shape[1])
-    return log_probs.reshape(samples, slots, log_probs.shape[1]), embedding
+    embedding = None if embedding is None else embedding.reshape(*inputs.shape[:2], embedding.shape[1])
+    return log_probs.reshape(*inputs.shape[:2], log_probs.shape[1]), embedding
 
 
 def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
@@ -82,24 +81,14 @@ def _spread(rows: Tensor, used: Tensor) -> Tensor:
     return rows.new_zeros(used.numel(), rows.shape[1]).index_copy(0, used.flatten().nonzero()[:, 0], rows)
 
 
-def losses_of(
-    engine: nn.Module,
-    log_probs: Tensor,
-    kept: CandidateSet,
-    *,
-    unpruned: CandidateSet,
-    embedding: Tensor | None,
-    targets: Tensor | None,
-) -> Tensor:
+def losses_of(engine: nn.Module, log_probs: Tensor, kept: CandidateSet, context: Context) -> Tensor:
     """The engine's loss of each sample, `(n,)`."""
-    context = Context(targets, None if embedding is None else embedding.detach(), unpruned)
     check_needs(engine, context)
     with in_words(f"the engine {type(engine).__name__}, called as engine(log_probs, candidates, context=Context(…)),"):
         losses = engine(log_probs, kept, context=context)
-    if not isinstance(losses, Tensor):
-        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
-    if losses.shape != (kept.samples,):
-        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {tuple(losses.shape)}")
+    if not isinstance(losses, Tensor) or losses.shape != (kept.samples,):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
+        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {got}")
     if not losses.requires_grad:
         raise InputError(
             "expected losses that depend on the classifier's weights, got constant ones: "
@@ -160,10 +149,8 @@ class Packing:
     @classmethod
     def of(cls, inputs: Mapping[str, Tensor], candidates: CandidateSet) -> Packing:
         """For `inputs` by kind, `(n, m, *shape)` each."""
-        names = [kind.name for kind in candidates.kinds]
-        if sorted(inputs) != sorted(names):
-            raise InputError(f"expected inputs of the kinds {', '.join(names)}, got {', '.join(inputs)}")
-        return cls(candidates.kinds, tuple(tuple(inputs[name].shape[2:]) for name in names))
+        _check_names(inputs, candidates.kinds)
+        return cls(candidates.kinds, tuple(tuple(inputs[kind.name].shape[2:]) for kind in candidates.kinds))
 
     @property
     def width(self) -> int:
@@ -216,7 +203,7 @@ class Classifiers(nn.Module):
 
     def __init__(self, networks: Mapping[str, nn.Module], packing: Packing) -> None:
         super().__init__()
-        _check_names(networks, packing)
+        _check_names(networks, packing.kinds)
         self.networks = nn.ModuleDict(networks)
         self.packing = packing
 
@@ -253,7 +240,7 @@ class Encoders:
     packing: Packing
 
     def __post_init__(self) -> None:
-        _check_names(self.encoders, self.packing)
+        _check_names(self.encoders, self.packing.kinds)
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, width)` to `(instances, d)`."""
@@ -270,8 +257,8 @@ def _together(parts: list[tuple[Tensor, Tensor]], instances: int) -> Tensor:
     return table
 
 
-def _check_names(given: Mapping[str, object], packing: Packing) -> None:
-    names = [kind.name for kind in packing.kinds]
+def _check_names(given: Mapping[str, object], kinds: tuple[Kind, ...]) -> None:
+    names = [kind.name for kind in kinds]
     if sorted(given) != sorted(names):
         raise InputError(f"expected one for each of the kinds {', '.join(names)}, got {', '.join(given)}")
 

@@ -58,26 +58,17 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
     return state
 
 
-def load_weights(path: str | Path) -> dict[str, torch.Tensor]:
-    """The classifier's weights in a run's checkpoint, for those who want to look at them."""
-    weights = _read(path)["state"].get("classifier")
-    if not isinstance(weights, dict):
-        raise FileError(f"{path} holds no weights of a classifier; {_ANEW}")
-    return weights
-
-
 def check_place(path: str | Path) -> None:
     """Refuse a path that no checkpoint can be read from or written to, before the hours of training."""
     place = checked_path(path)
     try:
-        if place.exists() and not place.is_file():
-            raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
-        if not place.parent.is_dir():
-            raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
-    except FileError:
-        raise
+        unfit, homeless = place.exists() and not place.is_file(), not place.parent.is_dir()
     except OSError as error:
         raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
+    if unfit:
+        raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
+    if homeless:
+        raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
 
 
 def check_whole(path: str | Path) -> None:

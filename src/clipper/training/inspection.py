@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -290,44 +290,36 @@ class _View:
 
     def sample(self, place: int) -> dict[str, Any]:
         """All about one sample of the batch."""
-        slots = self.original.slots
-        used = (self.original.kind[place] >= 0).nonzero()[:, 0].tolist()
-        number = self.ids[place]
+        slots, kind, number = self.original.slots, self.original.kind[place], self.ids[place]
+        used = (kind >= 0).nonzero()[:, 0].tolist()
+        if self.keep is None:  # what each slot could hold before and after
+            instances = [place * slots + slot for slot in used]
+            sides = {"support": self.original.support, "left": self.kept.support}
+            labels, fates = None, {name: [_true(table[i]) for i in instances] for name, table in sides.items()}
+        else:
+            begin, end = self.original.offsets[place : place + 2].tolist()
+            labels = self.original.labels[begin:end].long()
+            fates = self._rows(place, used, labels, self.keep[begin:end])
         return {
             "id": number,
             "target": self.inspector.words[number],
-            "kinds": self.original.kind[place][used].tolist(),
+            "kinds": kind[used].tolist(),
             "tiles": [self.inspector._tile(number * slots + slot) for slot in used],
             "gold": None if self.gold is None else self.gold[place][used].tolist(),
             "verdict": self._verdict(place),
             "total": int(self.original.counts[place]),
             "stay": int(self.kept.counts[place]),
-            **(self._labels(place, used) if self.keep is None else self._rows(place, used, self.keep)),
-            "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i)],
+            **fates,
+            "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i, labels)],
         }
 
-    def _labels(self, place: int, used: list[int]) -> dict[str, Any]:
-        """What each slot could hold before and after, where no candidates are listed."""
-        instances = [place * self.original.slots + slot for slot in used]
-        sides = {"support": self.original.support, "left": self.kept.support}
-        return {name: [_true(table[instance]) for instance in instances] for name, table in sides.items()}
-
-    def _rows(self, place: int, used: list[int], keep: Tensor) -> dict[str, Any]:
-        """Some candidates, row by row, and whether they stay."""
-        labels, keep = self._candidates(place), keep[self._span(place)]
+    def _rows(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> dict[str, Any]:
+        """Some of a sample's candidates, row by row, and whether they stay."""
         gold = None if self.gold is None else self.gold[place]
         is_gold = torch.zeros_like(keep) if gold is None else (labels[:, used] == gold[used]).all(1)
         listed = _listed(keep, is_gold, self.inspector.candidates)
         letters = "".join("01"[stays] for stays in keep[listed].tolist())
         return {"labels": labels[listed][:, used].flatten().tolist(), "keep": letters}
-
-    def _candidates(self, place: int) -> Tensor:
-        labels: Tensor = self.original.labels[self._span(place)].long()
-        return labels
-
-    def _span(self, place: int) -> slice:
-        begin, end = self.original.offsets[place : place + 2].tolist()
-        return slice(begin, end)
 
     def _verdict(self, place: int) -> str | None:
         """What became of the gold labels: kept, lost, or never a candidate; None where they are not known."""
@@ -335,30 +327,27 @@ class _View:
             return None
         return "absent" if not bool(self.was[place]) else "kept" if bool(self.stays[place]) else "lost"
 
-    def _edges(self, place: int, slot: int, shown_slot: int) -> list[dict[str, Any]]:
-        """The edges that leave one slot, the nearest first."""
-        edges = (self.graph.source == place * self.original.slots + slot).nonzero()[:, 0]
-        edges = edges[self.graph.distance[edges].argsort(stable=True)]
-        return [self._edge(edge, place, slot, shown_slot) for edge in edges.tolist()]
-
-    def _edge(self, edge: int, place: int, slot: int, shown_slot: int) -> dict[str, Any]:
+    def _edges(self, place: int, slot: int, shown_slot: int, labels: Tensor | None) -> Iterator[dict[str, Any]]:
+        """The edges that leave one slot, the nearest first; `labels` are the sample's candidates, where listed."""
         slots = self.original.slots
-        there, other_slot = divmod(int(self.graph.target[edge]), slots)
-        other = self.pool_ids[there]
-        support = self.inspector.whole.support[other * slots + other_slot].cpu()
-        own = self._candidates(place)[:, slot] if self.keep is not None else None
-        excluded = self.original.support[place * slots + slot] & ~support if own is None else ~support[own]
-        return {
-            "slot": shown_slot,
-            "sample": other,
-            "image": other_slot + 1,
-            "tile": self.inspector._tile(other * slots + other_slot),
-            "target": self.inspector.words[other],
-            "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
-            "support": _true(support),
-            "chosen": bool(self.edges[edge]),
-            "contradicts": int(excluded.sum()),
-        }
+        instance = place * slots + slot
+        edges = (self.graph.source == instance).nonzero()[:, 0]
+        for edge in edges[self.graph.distance[edges].argsort(stable=True)].tolist():
+            there, other_slot = divmod(int(self.graph.target[edge]), slots)
+            other = self.pool_ids[there]
+            support = self.inspector.whole.support[other * slots + other_slot].cpu()
+            excluded = self.original.support[instance] & ~support if labels is None else ~support[labels[:, slot]]
+            yield {
+                "slot": shown_slot,
+                "sample": other,
+                "image": other_slot + 1,
+                "tile": self.inspector._tile(other * slots + other_slot),
+                "target": self.inspector.words[other],
+                "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
+                "support": _true(support),
+                "chosen": bool(self.edges[edge]),
+                "contradicts": int(excluded.sum()),
+            }
 
 
 def _true(row: Tensor) -> list[int]:

@@ -81,7 +81,6 @@ def train(
     checkpoint_steps: int | None = None,
     callbacks: Sequence[Callback] = (),
     inspect: int | Inspector = 0,
-    held_out: HeldOut | None = None,
     watch: Callback | None = None,
 ) -> History:
     """Train a classifier, in place, on samples whose labels are only known to satisfy a formula.
@@ -119,7 +118,6 @@ def train(
         callbacks: called after each epoch with its `Progress`, such as `tensorboard(folder)` gives.
         inspect: collect for the pruning inspector what the first epoch's pruning did to so many samples; an
             `Inspector` says more. The result is the history's `inspection`.
-        held_out: another name for `evaluate`.
         watch: called after each step, too.
 
     Returns:
@@ -145,7 +143,7 @@ def train(
         source, workers, batch = data.dataset, data.num_workers, data.batch_size or batch
     options = Options(
         epochs=epochs, batch=batch, seed=seed, workers=workers, autocast=autocast, clip_gradients=clip_gradients,
-        evaluate=evaluate, held_out=held_out, evaluate_every=evaluate_every, checkpoint=checkpoint,
+        evaluate=evaluate, evaluate_every=evaluate_every, checkpoint=checkpoint,
         checkpoint_steps=checkpoint_steps, callbacks=callbacks, watch=watch,
     )  # fmt: skip
     bank = whole_number(bank, "bank", least=0, most=MOST)

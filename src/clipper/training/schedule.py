@@ -55,9 +55,8 @@ class PruningSchedule:
         self.clip = replace(clip, encoder=None) if clip else None
         self.embeddings, self.inspector = embeddings, inspector
         self.bank = MemoryBank(bank) if bank else None
-        self._all, self._gold = samples.candidates, samples.gold
+        self._all, self._gold, self._seed = samples.candidates, samples.gold, seed
         self._batches: list[Tensor] = []
-        self._seed = seed
         self._group: tuple[int, list[CandidateSet]] | None = None
         self._once: CandidateSet | None = None
         self._frozen: tuple[Clipper, Tensor] | None = None
@@ -65,31 +64,28 @@ class PruningSchedule:
             inspector.begin(samples.candidates, samples.gold, samples.targets)
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
-            self._prepare(self.clip, once, seed)
+            _ = self._all.support, self._all.kind  # each batch then takes its share of them
+            if embeddings is not None and not bank:
+                self._prepare(self.clip, embeddings, once)
         self.seconds += time.perf_counter() - start
 
-    def _prepare(self, clip: Clipper, once: bool, seed: int) -> None:
-        """What can be done before the first batch."""
-        _ = self._all.support, self._all.kind  # each batch then takes its share of them
-        if self.embeddings is None or self.bank is not None:
-            return
-        if once:
-            self._once = self._pruned_pool(clip, self.embeddings, seed)
-        elif clip.search is None and clip.metric == "l2" and len(self._all.kind.flatten()) <= MOST_INSTANCES:
-            known = KnownDistances(self.embeddings)
-            self._frozen = replace(clip, metric=known), known.rows
-        else:
-            self._frozen = clip, self.embeddings
-
-    def _pruned_pool(self, clip: Clipper, embeddings: Tensor, seed: int) -> CandidateSet:
-        if clip.objective != "joint" or self.inspector is None or self._gold is None:
-            pruning = clip.prune(self._all, embeddings, seed=seed)
-        else:
-            posterior = infer(self._all, clip.graph(self._all, embeddings), seed=seed)
+    def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
+        """What a frozen encoder lets one do before the first batch."""
+        if once and clip.objective == "joint" and self.inspector is not None and self._gold is not None:
+            posterior = infer(self._all, clip.graph(self._all, embeddings), seed=self._seed)
             pruning = posterior.prune(clip.mass)
             self.inspector.calibrate(posterior.calibration(self._gold))
+        elif once:
+            pruning = clip.prune(self._all, embeddings, seed=self._seed)
+        elif clip.search is None and clip.metric == "l2" and self._all.kind.numel() <= MOST_INSTANCES:
+            known = KnownDistances(embeddings)
+            self._frozen = replace(clip, metric=known), known.rows
+            return
+        else:
+            self._frozen = clip, embeddings
+            return
         self._show(pruning, torch.arange(self._all.samples))
-        return pruning.candidates
+        self._once = pruning.candidates
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
         """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""

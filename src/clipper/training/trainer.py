@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clipper.arguments import MOST, real_number, seed_number, shown, whole_number
+from clipper.engines.base import Context
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.training.adapters import classify, in_words, losses_of, stop_if_broken
 from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
@@ -60,7 +61,6 @@ class Options:
     checkpoint: str | Path | None = None
     checkpoint_steps: int | None = None
     callbacks: Sequence[Callback] = ()
-    held_out: HeldOut | None = None
     watch: Callback | None = None
 
     def __post_init__(self) -> None:
@@ -73,9 +73,7 @@ class Options:
             raise InputError(f"expected autocast to be torch.bfloat16 or torch.float16, got {shown(self.autocast)}")
         if self.clip_gradients is not None:
             self.clip_gradients = real_number(self.clip_gradients, "clip_gradients", above=0)
-        if self.evaluate is not None and self.held_out is not None:
-            raise InputError("got evaluate and held_out, which mean the same: pass evaluate alone")
-        self.evaluate = checked_held_out(self.held_out if self.evaluate is None else self.evaluate)
+        self.evaluate = checked_held_out(self.evaluate)
         if not isinstance(self.callbacks, list | tuple):
             raise InputError(f"expected a list of callbacks, got {shown(self.callbacks)}")
         for each in (*self.callbacks, *([] if self.watch is None else [self.watch])):
@@ -158,7 +156,8 @@ class Trainer:
         targets = None if self.samples.targets is None else self.samples.targets[ids]
         if embedding is None and self.schedule.embeddings is not None:
             embedding = self.schedule.embeddings[ids]  # a frozen encoder's serve the engine, too
-        losses = losses_of(self.engine, log_probs, kept, unpruned=before, embedding=embedding, targets=targets)
+        context = Context(targets, None if embedding is None else embedding.detach(), before)
+        losses = losses_of(self.engine, log_probs, kept, context)
         stop_if_broken(losses, ids, epoch, "loss")
         self.optimiser.zero_grad()
         self.scaler.scale(losses.mean()).backward()  # type: ignore[no-untyped-call]
