@@ -62,7 +62,7 @@ def section(table: Table, entries: Sequence[Entry]) -> str:
     claims = claims_of(table, entries)
     if claims:
         parts.append("### What reproduces\n")
-        parts.append(markdown_table(CLAIM_COLUMNS, [claim.as_row() for claim in claims]))
+        parts.append(markdown_table(CLAIM_COLUMNS, claims))
     return "\n".join(parts)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.tables.summary import SCORES
-from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
+from clipper.report.figures import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import idea, inspector_view, plural
 from clipper.report.page import write_page
 from clipper.training import Record

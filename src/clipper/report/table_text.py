@@ -12,16 +12,13 @@ from clipper.benchmarks.tables.summary import NAMES
 NOTHING = "–"
 
 
-def ours(entry: Entry, measure: Measure) -> str:
-    """Mean ± deviation, the 95 % interval of the mean, and over how many seeds."""
-    values = entry.values(measure)
-    if not values:
-        return NOTHING
-    digits = digits_of(measure)
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f} (1 seed)"
+def ours(entry: Entry, measure: Measure) -> list[str]:
+    """Mean ± deviation; then the 95 % interval of the mean, and over how many seeds. No lines where nothing was run."""
+    values, digits = entry.values(measure), digits_of(measure)
+    if len(values) < 2:
+        return [line for value in values for line in (f"{value:.{digits}f}", "(1 seed)")]
     low, high = interval(values)
-    return f"{spread(values, digits)} [{low:.{digits}f}, {high:.{digits}f}] ({len(values)})"
+    return [spread(values, digits), f"[{low:.{digits}f}, {high:.{digits}f}] ({len(values)})"]
 
 
 def digits_of(measure: Measure) -> int:
@@ -39,27 +36,42 @@ def papers(entry: Entry, measure: Measure) -> str:
 
 def columns_of(table: Table) -> list[str]:
     """The heads of the columns: of each task, or each measure where there are several, ours and the paper's."""
-    if len(table.measures) > 1:
-        heads = {measure: NAMES[measure] for measure in table.measures}
-        return ["row", *(f"{heads[m]}{whose}" for m in heads for whose in ("", " (paper)")[: 1 + _in_paper(table, m)])]
-    whose = ("", " (paper)")
-    return ["row", *(f"{c.name}{who}" for c in table.columns for who in whose[: 1 + _published(table, c.name)])]
+    return ["row", *(text for head, shown in _heads(table) for text in (head, f"{head} (paper)")[:shown])]
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
     """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
+    cells: dict[str, list[tuple[str, str]]]
     if len(table.measures) > 1:
-        rows = [[f"{entry.place.column.name}: {entry.place.row.name}", *_pairs(table, entry)] for entry in entries]
+        cells = {
+            f"{entry.place.column.name}: {entry.place.row.name}": [_pair(entry, measure) for measure in table.measures]
+            for entry in entries
+        }
     else:
-        rows = [_across(row.name, table, entries) for row in table.rows]
+        (measure,) = table.measures
+        found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
+        cells = {
+            row.name: [_pair(found.get((row.name, column.name)), measure) for column in table.columns]
+            for row in table.rows
+        }
+    shown = [number for _, number in _heads(table)]
+    rows = [
+        [name, *(text for pair, number in zip(pairs, shown, strict=True) for text in pair[:number])]
+        for name, pairs in cells.items()
+    ]
     return [row for row in rows if any(text != NOTHING for text in row[1:])]
 
 
-def _across(row: str, table: Table, entries: Sequence[Entry]) -> list[str]:
-    found = {entry.place.column.name: entry for entry in entries if entry.place.row.name == row}
-    (measure,) = table.measures
-    pairs = {column.name: _pair(found.get(column.name), measure) for column in table.columns}
-    return [row, *(text for name, pair in pairs.items() for text in pair[: 1 + _published(table, name)])]
+def _heads(table: Table) -> list[tuple[str, int]]:
+    """Each task, or each measure where there are several, and how many columns it has: two if the paper has figures."""
+    if len(table.measures) > 1:
+        return [(NAMES[m], 1 + any(m in figures for figures in table.published.values())) for m in table.measures]
+    return [(c.name, 1 + any(c.name == column for _, column in table.published)) for c in table.columns]
+
+
+def _pair(entry: Entry | None, measure: Measure) -> tuple[str, str]:
+    """Our cell and the paper's."""
+    return (NOTHING, NOTHING) if entry is None else (" ".join(ours(entry, measure)) or NOTHING, papers(entry, measure))
 
 
 def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -75,8 +87,8 @@ def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str]
 
 
 def _stacked(entry: Entry, measure: Measure) -> str:
-    lines, paper = ours(entry, measure).replace(" [", "\n["), papers(entry, measure)
-    return lines if paper == NOTHING else f"{lines}\npaper {paper}"
+    lines, paper = ours(entry, measure) or [NOTHING], papers(entry, measure)
+    return "\n".join(lines if paper == NOTHING else [*lines, f"paper {paper}"])
 
 
 def markdown(table: Table, entries: Sequence[Entry]) -> str:
@@ -93,19 +105,3 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     rule = ["---"] + ["---:"] * (len(head) - 1)
     return "".join("| " + " | ".join(cells) + " |\n" for cells in (head, rule, *rows))
-
-
-def _pairs(table: Table, entry: Entry) -> list[str]:
-    return [text for m in table.measures for text in _pair(entry, m)[: 1 + _in_paper(table, m)]]
-
-
-def _in_paper(table: Table, measure: Measure) -> bool:
-    return any(measure in figures for figures in table.published.values())
-
-
-def _published(table: Table, column: str) -> bool:
-    return any(name == column for _, name in table.published)
-
-
-def _pair(entry: Entry | None, measure: Measure) -> list[str]:
-    return [NOTHING, NOTHING] if entry is None else [ours(entry, measure), papers(entry, measure)]
