@@ -27,7 +27,7 @@ LARGEST = 64
 """Pixels of a tile's longer side, to which larger images shrink."""
 _CHUNK = 256
 """Pictures that are drawn at a time."""
-_FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list, "sheet": dict}
+_FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list}
 
 Pictures = Callable[[Tensor], Tensor]
 """From sample numbers `(k,)` to pictures of their slots, `(k, m, channels, height, width)`."""
@@ -139,9 +139,8 @@ class Inspection:
         """As it is written: the tiles are one PNG, `sheet["png"]` in base64, row by row from the left."""
         return {
             "format": FORMAT,
-            **{name: getattr(self, name) for name in ("of", "names", "kinds", "slot", "notes", "calibration")},
+            **{name: getattr(self, name) for name in (*_FIELDS, "calibration")},
             "sheet": _sheet(self.tiles),
-            "samples": self.samples,
         }
 
     def write(self, path: str | Path) -> None:
@@ -164,9 +163,8 @@ class Inspection:
                 raise ValueError(f"its format is not {FORMAT!r}")
             if not all(isinstance(document[name], kind) for name, kind in _FIELDS.items()):
                 raise ValueError("its fields have other types")
-            tiles = _tiles(document["sheet"])
-            own = {name: document[name] for name in ("samples", "of", "names", "kinds", "slot", "notes", "calibration")}
-            return cls(tiles=tiles, **own)
+            own = {name: document[name] for name in (*_FIELDS, "calibration")}
+            return cls(tiles=_tiles(document["sheet"]), **own)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileError(
                 f"{place} cannot be read as an inspection of a run ({error}); run it again, or choose another file"

@@ -18,11 +18,20 @@ from clipper.pruning import Clipper, Posterior, Pruning, infer
 from clipper.training.adapters import in_words, predict
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
 from clipper.training.inspection import Inspection, Inspector
-from clipper.training.loop import History, check_optimiser, check_parts, check_pruning, inspector_of, train
+from clipper.training.loop import (
+    History,
+    Options,
+    check_optimiser,
+    check_parts,
+    check_pruning,
+    inspector_of,
+    parts_of,
+    refused_unless_it_fits,
+    train,
+)
 from clipper.training.metrics import EpochMetrics
 from clipper.training.samples import Samples, fingerprint, mixed, samples_of
 from clipper.training.schedule import check_embeddings, check_neighbours, options_of
-from clipper.training.trainer import Options, parts_of, refused_unless_it_fits
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
 _LOUD = ("evaluate", "callbacks", "watch")
