@@ -13,7 +13,7 @@ from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
 from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
-from clipper.report.inspector import idea, inspector_view
+from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
 from clipper.report.table_text import NOTHING, markdown, ours, papers
 from clipper.training.inspection import Inspection
@@ -158,7 +158,7 @@ def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
 
 def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
     return [
-        {"whose": whose, "idea": idea(inspection), "view": inspector_view(inspection, f"sample{place or ''}")}
+        {"whose": whose, "view": inspector_view(inspection, f"sample{place or ''}")}
         for place, (whose, inspection) in enumerate(inspections.items())
     ]
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import shown
 from clipper.candidates import CandidateSet, Kind
 from clipper.engines.base import Context, check_needs
 from clipper.errors import ClipperError, InputError, TrainingError
@@ -64,14 +65,14 @@ def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
         )
     log_probs, embedding = pair
     if log_probs is None or log_probs.ndim != 2 or len(log_probs) != instances or not log_probs.is_floating_point():
-        got = "None" if log_probs is None else f"{tuple(log_probs.shape)} of {log_probs.dtype}"
-        raise InputError(f"expected the classifier to return log-probabilities of shape ({instances}, c), got {got}")
+        raise InputError(
+            f"expected the classifier to return log-probabilities of shape ({instances}, c), got {shown(log_probs)}"
+        )
     if embedding is None:
         return log_probs, None
     if embedding.ndim < 2 or len(embedding) != instances or not embedding.is_floating_point():
         raise InputError(
-            f"expected the classifier to return an embedding of shape ({instances}, d), "
-            f"got {tuple(embedding.shape)} of {embedding.dtype}"
+            f"expected the classifier to return an embedding of shape ({instances}, d), got {shown(embedding)}"
         )
     return log_probs, embedding.flatten(1)
 
@@ -109,9 +110,9 @@ def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
     broken = torch.isnan(values) if what == "log-probability" else ~torch.isfinite(values)
     if not bool(broken.any()):
         return
-    rows = broken.flatten(1).any(1) if broken.ndim > 1 else broken
+    rows = broken.reshape(len(ids), -1).any(1)
     first = int(rows.nonzero()[0])
-    worst = values.detach()[first].flatten()[broken[first].flatten()][0]
+    worst = values.detach()[first][broken[first]].flatten()[0]
     raise TrainingError(
         f"the {what} of sample {int(ids[first])} is {float(worst)} in epoch {epoch} (so are {int(rows.sum())} of the "
         f"batch's {len(ids)} samples); look at that sample's inputs and candidates, or lower the learning rate"

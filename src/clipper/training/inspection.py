@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, whole_number
-from clipper.candidates import CandidateSet
+from clipper.arguments import whole_number
 from clipper.errors import FileError, InputError, require
 from clipper.files import checked_path, parsed_json, written_whole
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Calibration, Pruning
+from clipper.training.samples import Samples
 
 FORMAT = "clipper inspection 1"
 LARGEST = 64
@@ -121,16 +121,9 @@ class Inspection:
                 f"expected edges among the {n * m} instances shown, got one to {int(graph.target.max())}; "
                 "a graph into another pool cannot be shown"
             )
-        if not callable(inputs):
-            table = as_tensor(inputs, "inputs")
-            if table.ndim < 3 or tuple(table.shape[:2]) != (n, m):
-                raise InputError(
-                    f"expected images of shape ({n}, {m}, channels, height, width), one for each slot of the pruned "
-                    f"samples, got {tuple(table.shape)}"
-                )
-            inputs = table.__getitem__
-        inspector = Inspector(samples, candidates, names, slot, targets, inputs)
-        inspector.begin(pruning.original, gold)
+        shown = Samples(inputs, pruning.original, gold)
+        inspector = Inspector(samples, candidates, names, slot, targets, inputs if callable(inputs) else shown.load)
+        inspector.begin(shown)
         inspector.add(pruning, torch.arange(n))
         inspector.calibrate(calibration)
         return inspector.inspection(notes)
@@ -202,19 +195,17 @@ class Inspector:
         self.candidates = whole_number(self.candidates, "the candidates to list")
         self._calibration: dict[str, Any] | None = None
 
-    def begin(self, whole: CandidateSet, gold: Tensor | None = None, targets: Tensor | None = None) -> None:
-        """Note the `whole` pool that the batches are taken from; its `gold (n, m)` and `targets (n,)`, where known."""
-        n, m = whole.samples, whole.slots
-        if gold is not None and tuple(gold.shape) != (n, m):
-            raise InputError(f"expected gold of shape ({n}, {m}), got {tuple(gold.shape)}")
-        told = self.targets if self.targets is not None else targets
-        words = told.tolist() if isinstance(told, Tensor) else ["" for _ in range(n)] if told is None else list(told)
+    def begin(self, samples: Samples) -> None:
+        """Note the samples that the batches are taken from."""
+        n, classes = len(samples), samples.candidates.classes
+        told = self.targets if self.targets is not None else samples.targets
+        words = told.tolist() if isinstance(told, Tensor) else [""] * n if told is None else list(told)
         if len(words) != n:
             raise InputError(f"expected {n} targets, one for each sample, got {len(words)}")
-        if self.names is not None and len(self.names) != whole.classes:
-            raise InputError(f"expected {whole.classes} names, one for each label, got {len(self.names)}")
-        self.whole, self.words = whole, [str(word) for word in words]
-        self.gold = None if gold is None else gold.cpu()
+        if self.names is not None and len(self.names) != classes:
+            raise InputError(f"expected {classes} names, one for each label, got {len(self.names)}")
+        self.whole, self.words = samples.candidates, [str(word) for word in words]
+        self.gold = None if samples.gold is None else samples.gold.cpu()
 
     def wants(self, ids: Tensor) -> bool:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""

@@ -279,7 +279,7 @@ def _inspected(
     inspector: Inspector, samples: Samples, posterior: Posterior[CandidateSet], pruning: Pruning[CandidateSet]
 ) -> Inspection:
     """What is to be seen of the pruning of a pass."""
-    inspector.begin(samples.candidates, samples.gold, samples.targets)
+    inspector.begin(samples)
     inspector.add(pruning, torch.arange(len(samples)))
     inspector.calibrate(None if samples.gold is None else posterior.calibration(samples.gold))
     notes = ["Neighbours were sought among all samples, before training, by a frozen encoder."]

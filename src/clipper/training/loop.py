@@ -419,7 +419,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "engine": self.engine.state_dict(),
             "bank": self.schedule.bank.state_dict() if self.schedule.bank else None,
-            "random": random_states(self.classifier),
+            "random": [torch.get_rng_state(), *map(torch.cuda.get_rng_state, _gpus(self.classifier))],
             "history": [asdict(metrics) for metrics in self.history],
             "step": self.step,
             "tally": asdict(self.tally),
@@ -465,7 +465,9 @@ class Trainer:
             raise InputError("expected the metrics of every epoch in their order")
         if whole > epochs or (whole == epochs and self.step):
             raise InputError(f"it is past epoch {epochs}, with {whole} whole epochs; ask for more, if that is right")
-        set_random_states(self.classifier, state["random"])
+        torch.set_rng_state(state["random"][0])
+        for gpu, own in zip(_gpus(self.classifier), state["random"][1:], strict=False):  # or go on without the GPU
+            torch.cuda.set_rng_state(own, gpu)
 
     def identity(self) -> dict[str, Any]:
         """What the rest of the run must agree on with its beginning; None and what is missing are the same."""
@@ -517,18 +519,6 @@ def own_randomness(module: nn.Module, seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=_gpus(module)):
         torch.manual_seed(seed)
         yield
-
-
-def random_states(module: nn.Module) -> list[Tensor]:
-    """The state of the CPU's generator, then of each GPU's that the module uses."""
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(gpu) for gpu in _gpus(module))]
-
-
-def set_random_states(module: nn.Module, states: list[Tensor]) -> None:
-    """The reverse of `random_states`."""
-    torch.set_rng_state(states[0])
-    for gpu, state in zip(_gpus(module), states[1:], strict=False):  # a run may go on without its GPU
-        torch.cuda.set_rng_state(state, gpu)
 
 
 def _gpus(module: nn.Module) -> list[int]:

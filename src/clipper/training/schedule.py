@@ -1,4 +1,4 @@
-"""When a run prunes: never, once for the whole pool, or each batch as it comes."""
+"""When a run prunes: never, once for the whole pool, or each batch as it comes, alone or with a memory bank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import MOST, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.proximity import ProximityGraph
+from clipper.proximity import Pool, ProximityGraph
 from clipper.pruning import Clipper, Pruning, infer
 from clipper.training.inspection import Inspector
-from clipper.training.memory_bank import MemoryBank
 from clipper.training.samples import Samples, fingerprint, mixed
 
 GROUP = 16
@@ -61,7 +61,7 @@ class PruningSchedule:
         self._once: CandidateSet | None = None
         self._frozen: tuple[Clipper, Tensor] | None = None
         if inspector is not None:
-            inspector.begin(samples.candidates, samples.gold, samples.targets)
+            inspector.begin(samples)
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
             _ = self._all.support, self._all.kind  # each batch then takes its share of them
@@ -163,15 +163,12 @@ class PruningSchedule:
 
     def notes(self, batch: int) -> list[str]:
         """Sentences about what the inspector shows."""
-        whole = self._once is not None
-        notes = [
-            "Neighbours were sought among all samples, once, before training."
-            if whole
-            else f"Neighbours were sought within the first epoch's batches of {batch}.",
-            "What lies near is judged by the classifier's own embedding in the first epoch."
-            if self.embeddings is None
-            else "What lies near is judged by a frozen encoder.",
-        ]
+        where, encoder = f"within the first epoch's batches of {batch}", "a frozen encoder"
+        if self._once is not None:
+            where = "among all samples, once, before training"
+        if self.embeddings is None:
+            encoder = "the classifier's own embedding in the first epoch"
+        notes = [f"Neighbours were sought {where}.", f"What lies near is judged by {encoder}."]
         if self.bank:
             notes.append("A memory bank of earlier embeddings was searched, too.")
         if self.clip is None:
@@ -223,6 +220,69 @@ def prune_together(
     return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
 
 
+class MemoryBank:
+    """The embeddings of the samples seen last; a sample that is seen again replaces its older embedding.
+
+    Args:
+        size: how many samples to remember.
+
+    Examples:
+        >>> bank = MemoryBank(size=3)
+        >>> bank.remember(torch.tensor([0, 1]), torch.zeros(2, 1, 4))
+        >>> bank.remember(torch.tensor([1, 2, 3]), torch.ones(3, 1, 4))
+        >>> bank.ids.tolist()
+        [1, 2, 3]
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = whole_number(size, "the size of a memory bank", most=MOST)
+        self.ids = torch.empty(0, dtype=torch.long)
+        self.embeddings = torch.empty(0)
+
+    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Tensor, Pool, CandidateSet]:
+        """Where the batch `ids (n,)` looks for neighbours: itself, and the bank's other samples.
+
+        Args:
+            ids: the batch's samples.
+            embedding: their embeddings, `(n, m, d)`.
+            candidates: those of all samples, not only of the batch.
+
+        Returns:
+            The samples in the pool `(N,)`, the batch's first; their embeddings; and their candidates.
+        """
+        others, remembered = self._without(ids)
+        members = torch.cat([ids, others])  # (N,)
+        pool_candidates = candidates.batch(members)
+        vectors = torch.cat([embedding.detach(), remembered]) if len(others) else embedding.detach()  # (N, m, d)
+        own = torch.arange(len(ids), device=ids.device)
+        return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
+
+    def remember(self, ids: Tensor, embedding: Tensor) -> None:
+        """Note the embeddings `(n, m, d)` of the samples `ids (n,)`."""
+        others, remembered = self._without(ids)
+        kept = embedding.detach().clone()
+        self.ids = torch.cat([others, ids])[-self.size :]
+        self.embeddings = (torch.cat([remembered, kept]) if len(others) else kept)[-self.size :]
+
+    def _without(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """What the bank holds of samples outside the batch."""
+        if not len(self.ids):
+            return self.ids.to(ids.device), self.embeddings
+        other = ~torch.isin(self.ids, ids)
+        return self.ids[other], self.embeddings[other]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        return {"ids": self.ids, "embeddings": self.embeddings}
+
+    def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
+        """Go on from a checkpoint."""
+        ids, embeddings = state["ids"], state["embeddings"]
+        if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
+            raise InputError(f"expected a memory bank of at most {self.size} samples with an embedding each")
+        self.ids, self.embeddings = ids.to(device), embeddings.to(device)
+
+
 class KnownDistances:
     """A metric that looks Euclidean distances up; the "vectors" it is given are row numbers of its table.
 
@@ -244,9 +304,7 @@ class KnownDistances:
     def __init__(self, embeddings: Tensor) -> None:
         flat = embeddings.detach().flatten(0, 1).double()  # in double precision, rounding hardly misleads
         flat = flat - flat.mean(0)
-        norm = flat.square().sum(1)
-        squared = torch.addmm(norm[None], flat, flat.T, alpha=-2).add_(norm[:, None])
-        self._table = squared.clamp_(min=0).sqrt_().float()  # (n*m, n*m)
+        self._table = torch.cdist(flat, flat).float()  # (n*m, n*m)
         row = torch.arange(len(flat), device=flat.device, dtype=torch.float32)
         self.rows = row.view(*embeddings.shape[:2], 1)
 
