@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
-from clipper.arguments import MOST, as_tensor, real_number, seed_number, shown, whole_number
+from clipper.arguments import MOST, as_tensor, real_number, seed_number, shown, whole_number, yes_or_no
 from clipper.candidates import CandidateSet
 from clipper.engines.base import Context
 from clipper.errors import ClipperError, FileError, InputError
@@ -260,8 +260,7 @@ def check_pruning(clip: Any, once: Any) -> None:
     """Refuse what is no way to prune."""
     if clip is not None and not isinstance(clip, Clipper):
         raise InputError(f"expected clip=Clipper(...) or None, got a {type(clip).__name__}")
-    if not isinstance(once, bool):
-        raise InputError(f"expected once to be True or False, got {once!r}")
+    yes_or_no(once, "once")
 
 
 def check_optimiser(optimiser: Any, classifier: nn.Module) -> None:
