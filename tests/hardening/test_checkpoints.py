@@ -190,7 +190,7 @@ def test_fewer_epochs_than_a_checkpoint_holds_are_refused(tmp_path):
 def test_a_run_of_several_passes_goes_on_wherever_it_was_stopped(make_engine, tmp_path):
     data = problem()
     held_out = data[0].flatten(0, 1), torch.zeros(48, dtype=torch.long)
-    setting = {"passes": 2, "still": 0.0, "folds": 2, "epochs": 2, "batch": 12, "held_out": held_out}
+    setting = {"passes": 2, "still": 0.0, "folds": 2, "epochs": 2, "batch": 12, "evaluate": held_out}
     whole = Net()
     expected = train_iterated(whole, data, make_engine(), data[0], **setting)
     moments = range(1, whole.passes, max(1, whole.passes // (7 * EFFORT)))

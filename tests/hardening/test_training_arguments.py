@@ -162,11 +162,11 @@ def wrong_options(folder: Any) -> list[dict[str, Any]]:
     wrong += [{"seed": value} for value in (1.5, "3", None, NAN, True, 2**80, [3])]
     wrong += [{"watch": value} for value in (3, "print", [print])]
     wrong += [
-        {"held_out": value} for value in (3, "test", (), (INPUTS,), HELD_OUT[::-1], (HELD_OUT[0], HELD_OUT[1][1:]))
+        {"evaluate": value} for value in (3, "test", (), (INPUTS,), HELD_OUT[::-1], (HELD_OUT[0], HELD_OUT[1][1:]))
     ]
-    wrong += [{"held_out": (HELD_OUT[0], HELD_OUT[1][:, None])}, {"held_out": (torch.rand(4, 7), HELD_OUT[1])}]
-    wrong += [{"held_out": (HELD_OUT[0][:0], HELD_OUT[1][:0])}, {"held_out": lambda _: 0.5}]
-    wrong += [{"held_out": lambda _: {"accuracy": NAN}}, {"held_out": lambda _: 1 / 0}, {"held_out": None, "epochs": 0}]
+    wrong += [{"evaluate": (HELD_OUT[0], HELD_OUT[1][:, None])}, {"evaluate": (torch.rand(4, 7), HELD_OUT[1])}]
+    wrong += [{"evaluate": (HELD_OUT[0][:0], HELD_OUT[1][:0])}, {"evaluate": lambda _: 0.5}]
+    wrong += [{"evaluate": lambda _: {"accuracy": NAN}}, {"evaluate": lambda _: 1 / 0}, {"evaluate": None, "epochs": 0}]
     files: list[Any] = [folder, folder / "no" / "run.pt", folder / ("x" * 300), "a\0b", "", 3, b"x", ["run.pt"]]
     wrong += [{"checkpoint": value} for value in files]
     return wrong
@@ -248,10 +248,10 @@ def test_no_wrong_call_of_train_iterated_raises_a_raw_exception(tmp_path):
 
 
 def test_what_can_sensibly_be_taken_is_taken():
-    expected = train(Net(), DATA, SemanticLoss(), epochs=2, batch=4, held_out=HELD_OUT)
+    expected = train(Net(), DATA, SemanticLoss(), epochs=2, batch=4, evaluate=HELD_OUT)
     as_arrays = train(
         Net(), [INPUTS.numpy(), CANDIDATES], SemanticLoss(), epochs=np.int64(2), batch=np.int32(4),
-        held_out=[HELD_OUT[0].numpy(), HELD_OUT[1].tolist()],
+        evaluate=[HELD_OUT[0].numpy(), HELD_OUT[1].tolist()],
     )  # fmt: skip
     assert [figures.loss for figures in as_arrays] == [figures.loss for figures in expected]
     assert [figures.accuracy for figures in as_arrays] == [figures.accuracy for figures in expected]

@@ -7,8 +7,15 @@ import re
 import pytest
 
 from clipper.errors import InputError
-from clipper.report.curves import accuracy_figure, by_epoch, kept_over_epochs, loss_figure
-from clipper.report.forest import forest_figure, kept_figure, overhead_figure
+from clipper.report.figures import (
+    accuracy_figure,
+    by_epoch,
+    forest_figure,
+    kept_figure,
+    kept_over_epochs,
+    loss_figure,
+    overhead_figure,
+)
 from clipper.training import EpochMetrics, Record
 
 pytest.importorskip("matplotlib")

@@ -119,7 +119,7 @@ def test_counts_that_javascript_cannot_hold_are_written_out():
 
 def wrong_arguments() -> list[tuple[str, dict[str, Any]]]:
     return [
-        ("images of shape", {"inputs": torch.rand(20, 2, 1, 8, 8)}),
+        ("inputs of shape", {"inputs": torch.rand(20, 2, 1, 8, 8)}),
         ("gold of shape", {"gold": torch.zeros(20, 2)}),
         ("20 targets", {"targets": [1]}),
         ("the graph that the pruning came from", {"graph": ProximityGraph.from_edges([0], [3])}),

@@ -132,7 +132,7 @@ def test_long_lists_of_candidates_are_cut_and_hold_the_gold_labels():
 
 def test_parts_that_do_not_belong_together_are_refused():
     data, graph, pruning = pruned()
-    with pytest.raises(InputError, match="images of shape"):
+    with pytest.raises(InputError, match="inputs of shape"):
         Inspection.of_pruning(pictures(19), pruning, graph)
     with pytest.raises(InputError, match="graph that the pruning came from"):
         Inspection.of_pruning(pictures(), pruning, ProximityGraph.from_edges([0], [2]))

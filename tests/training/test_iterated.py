@@ -17,7 +17,7 @@ from tests.training.problems import TinyNet, problem, same_weights
 def test_later_passes_are_borne_out_better() -> None:
     data = problem(samples=30)
     done = train_iterated(
-        TinyNet(), data, SemanticLoss(), data.inputs, passes=3, still=0.0, epochs=15, held_out=_held_out()
+        TinyNet(), data, SemanticLoss(), data.inputs, passes=3, still=0.0, epochs=15, evaluate=_held_out()
     )
     assert 1 <= len(done) <= 3
     assert done[0].changed == 1.0

@@ -155,7 +155,7 @@ def test_every_objective_learns_both_kinds(objective: Any) -> None:
     encoders = Encoders({"name": Pixels(), "rel": Pixels()}, packing)
     history = train(
         model, samples, SemanticLoss(), clip=Clipper(objective=objective, encoder=encoders), once=objective == "joint",
-        optimiser=torch.optim.Adam(model.parameters(), lr=0.01), epochs=30, held_out=held_out, evaluate_every=30,
+        optimiser=torch.optim.Adam(model.parameters(), lr=0.01), epochs=30, evaluate=held_out, evaluate_every=30,
     )  # fmt: skip
     last = history[-1]
     assert last.scores["rel"] > 0.9
@@ -190,7 +190,7 @@ def test_accuracies_scores_are_kept_in_records(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_told() -> None:
     samples, packing, inputs = packed()
-    with pytest.raises(InputError, match="inputs of the kinds name, rel"):
+    with pytest.raises(InputError, match="each of the kinds name, rel"):
         Packing.of({"name": inputs["name"]}, samples.candidates)
     with pytest.raises(InputError, match="inputs of kind 'rel' of shape"):
         packing.pack({"name": inputs["name"], "rel": inputs["rel"][:5]}, samples.candidates.kind)

@@ -50,7 +50,7 @@ def test_training_on_clear_classes_learns_them():
     optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
     held_out = (data.inputs.flatten(0, 1), data.gold.flatten())
     history = train(
-        network, data, SemanticLoss(), clip=Clipper(), optimiser=optimiser, held_out=held_out, epochs=40, batch=16
+        network, data, SemanticLoss(), clip=Clipper(), optimiser=optimiser, evaluate=held_out, epochs=40, batch=16
     )
     assert history[-1].loss < history[0].loss / 2
     assert history[-1].accuracy > 0.9
@@ -134,7 +134,7 @@ def test_who_watches_sees_every_step_and_the_end_of_every_epoch():
     moments: list[Progress] = []
     data = problem()
     held_out = (data.inputs.flatten(0, 1), data.gold.flatten())
-    train(TinyNet(), data, SemanticLoss(), epochs=3, batch=8, held_out=held_out, evaluate_every=2, watch=moments.append)
+    train(TinyNet(), data, SemanticLoss(), epochs=3, batch=8, evaluate=held_out, evaluate_every=2, watch=moments.append)
     assert [(moment.epoch, moment.step) for moment in moments if not moment.ended] == [
         (epoch, step) for epoch in (1, 2, 3) for step in (1, 2, 3)
     ]

@@ -72,7 +72,7 @@ def run(
     samples = samples_of(config, benchmark)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
-    options |= {"held_out": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
+    options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
     looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
     if looked_at and config.objective != "gold":

@@ -13,7 +13,7 @@ from clipper.cli.options import writable
 from clipper.cli.table import opened
 from clipper.errors import FileError
 from clipper.files import written_whole
-from clipper.report.results import results_document
+from clipper.report.table_text import results_document
 
 
 def results(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from clipper.benchmarks.statistics import interval
 from clipper.benchmarks.tables import Entry, Table, deviations
@@ -14,8 +14,7 @@ CLOSE = 3.0
 """Points within which a share that was kept counts as the paper's."""
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """Something the paper reports, and what came out here.
 
     Attributes:
@@ -29,10 +28,6 @@ class Claim:
     paper: str
     ours: str
     verdict: str
-
-    def as_row(self) -> list[str]:
-        """For a table."""
-        return [self.what, self.paper, self.ours, self.verdict]
 
 
 CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]

@@ -1,14 +1,17 @@
-"""Figures, drawn with matplotlib and returned as SVG text."""
+"""Figures, drawn with matplotlib and returned as SVG text: runs by epoch, the rows of a table, and calibration."""
 
 from __future__ import annotations
 
 import io
-import warnings
-from collections.abc import Iterator, Mapping
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from clipper.errors import require
+from clipper.benchmarks.statistics import interval
+from clipper.errors import InputError, require
+from clipper.training import EpochMetrics, Record
 
 INK, MUTED, ACCENT, PALE, PAPER = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea", "#ffffff"
 ORANGE, OCHRE, BLUE, VIOLET, GREEN, GOLD = "#c2703d", "#a8861f", "#4a6fa5", "#8a5a9e", "#5b8c3a", "#b8a24a"
@@ -19,42 +22,168 @@ _THEME = {
     "blue": BLUE, "violet": VIOLET, "green": GREEN, "gold": GOLD,
 }  # fmt: skip
 """The colours of page.css, where each has a darker page's counterpart."""
+PALETTE = (ACCENT, ORANGE, INK, BLUE, OCHRE, VIOLET, MUTED, GREEN)
+"""Of other groups of runs, in this order."""
+_STYLE = {
+    "font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
+    "axes.edgecolor": PALE, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
+    "axes.spines.right": False, "svg.hashsalt": "clipper", "svg.fonttype": "path",
+    "axes.facecolor": "none", "savefig.facecolor": "none",
+}  # fmt: skip
+"""What differs from matplotlib's own style."""
+
+Records = Mapping[str, Sequence[Record]]
+"""The runs of each row of a table, one for each seed."""
 
 
 @contextmanager
-def plotting() -> Iterator[Any]:
-    """matplotlib's `Figure` in the project's style; figures, backend and settings of the caller are left alone."""
-    matplotlib: Any = require("matplotlib", extra="report")
+def plotting(width: float, height: float) -> Iterator[Any]:
+    """Axes of a new figure, inches wide and high, in the project's style whatever style the caller has set."""
+    style: Any = require("matplotlib.style", extra="report")
     figures: Any = require("matplotlib.figure", extra="report")
-    style = {
-        "font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
-        "axes.edgecolor": PALE, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
-        "axes.spines.right": False, "svg.hashsalt": "clipper", "svg.fonttype": "path",
-        "axes.facecolor": "none", "savefig.facecolor": "none",
-    }  # fmt: skip
-    with matplotlib.rc_context(_changed(matplotlib) | style):
-        yield figures.Figure
+    with style.context(["default", _STYLE]):
+        yield figures.Figure(figsize=(width, height)).subplots()
 
 
-def _changed(matplotlib: Any) -> dict[str, Any]:
-    """matplotlib's own values of the settings that the caller changed, so that a page looks the same everywhere."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about old settings
-        return {
-            name: own
-            for name, own in matplotlib.rcParamsDefault.items()
-            if not name.startswith(("backend", "interactive")) and matplotlib.rcParams[name] != own
-        }
-
-
-def as_svg(figure: Any) -> str:
+def as_svg(axes: Any) -> str:
     """The figure as SVG text for a page, in the page's colours; the same figure gives the same text."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    axes.figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()
     for name, colour in _THEME.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
     return text[text.index("<svg") :]
+
+
+def accuracy_figure(records: Records) -> str:
+    """Accuracy by epoch, in per cent, of each group of runs: the mean over the seeds and a band of one deviation.
+
+    Epochs in which a run was not measured are passed over.
+
+    Examples:
+        >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> accuracy_figure({"exact": runs})[:4]
+        '<svg'
+    """
+    curves = {name: by_epoch(runs, lambda metrics: metrics.accuracy) for name, runs in records.items()}
+    if not any(curves.values()):
+        raise InputError("expected runs with an accuracy in at least one epoch, got none; give them a held-out set")
+    with _epochs(4.2, "accuracy on the held-out set, %") as axes:
+        drawn = {
+            name: _draw(axes, curve, COLOURS.get(name, PALETTE[i % len(PALETTE)]))
+            for i, (name, curve) in enumerate(curves.items())
+            if curve
+        }
+        _name_curves(axes, drawn)
+        axes.set_xlim(0, max(epoch for epoch, _, _ in drawn.values()))
+        axes.set_ylim(0, 100)
+        return as_svg(axes)
+
+
+def loss_figure(record: Record) -> str:
+    """One run's loss by epoch."""
+    with _epochs(2.6, "loss") as axes:
+        _draw(axes, by_epoch([record], lambda metrics: metrics.loss), INK, 1.0)
+        axes.set_xlim(0, record.last.epoch)
+        axes.set_ylim(bottom=0)
+        return as_svg(axes)
+
+
+def kept_over_epochs(record: Record) -> str:
+    """What one run's pruning kept in each epoch, in per cent: candidates, and gold labels where they are known."""
+    gold = by_epoch([record], lambda metrics: metrics.gold)
+    with _epochs(3.0, "kept, %") as axes:
+        kept = {"candidates": _draw(axes, by_epoch([record], lambda metrics: metrics.retained), ACCENT)}
+        if gold:
+            kept["gold labels"] = _draw(axes, gold, OCHRE)
+        _name_curves(axes, kept)
+        axes.set_xlim(0, record.last.epoch)
+        axes.set_ylim(0, 102)
+        return as_svg(axes)
+
+
+def by_epoch(records: Sequence[Record], value: Callable[[EpochMetrics], float | None]) -> dict[int, list[float]]:
+    """A value of each run that has it, by epoch, ascending.
+
+    Examples:
+        >>> epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), EpochMetrics(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
+        >>> by_epoch([Record({}, epochs)] * 2, lambda metrics: metrics.accuracy)
+        {2: [0.5, 0.5]}
+    """
+    found: dict[int, list[float]] = {}
+    for record in records:
+        for metrics in record.epochs:
+            number = value(metrics)
+            if number is not None:
+                found.setdefault(metrics.epoch, []).append(number)
+    return dict(sorted(found.items()))
+
+
+def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]) -> str:
+    """Last-epoch accuracy of each row, in per cent: every seed, mean and 95 % interval, beside the paper's figure.
+
+    Args:
+        records: the runs by row; a row without one shows the paper's figure alone.
+        published: the paper's mean and deviation by row, in per cent, as far as it has them.
+
+    Examples:
+        >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
+        >>> forest_figure({"semantic loss": runs}, {"semantic loss": (43.0, 14.0)})[:4]
+        '<svg'
+    """
+    with _rows(records, "last-epoch accuracy, %", height=0.5) as axes:
+        for row, (name, runs) in enumerate(records.items()):
+            if name in published:
+                mean, deviation = published[name]
+                _mark(axes, row + 0.24, mean, (mean - deviation, mean + deviation), ORANGE, "s", filled=False)
+            ours = _per_seed(runs, lambda record: record.last.accuracy)
+            if ours:
+                axes.scatter(ours, [row - 0.24] * len(ours), s=13, color=ACCENT, alpha=0.4, linewidth=0)
+                _mark(axes, row, statistics.mean(ours), interval(ours), ACCENT, "o")
+        legend = {"ours: each seed, mean and 95 % interval": (ACCENT, "o", True)}
+        if published:
+            legend["the paper: mean ± deviation"] = (ORANGE, "s", False)
+        _legend(axes, legend)
+        axes.set_xlim(0, 100)
+        return as_svg(axes)
+
+
+def kept_figure(records: Records) -> str:
+    """Candidates and gold labels kept in each row, in per cent, with one deviation over the seeds.
+
+    The further the gold labels lie to the right of the candidates, the more the neighbours knew.
+    """
+    with _rows(records, "kept, mean over the epochs, %") as axes:
+        for row, runs in enumerate(records.values()):
+            kept = _per_seed(runs, lambda record: record.retained)
+            gold = _per_seed(runs, lambda record: record.gold)
+            if kept and gold:
+                ends = [statistics.mean(kept), statistics.mean(gold)]
+                axes.plot(ends, [row, row], color=PALE, linewidth=5, solid_capstyle="butt", zorder=0)
+            for values, colour, shape in ((kept, ACCENT, "o"), (gold, OCHRE, "D")):
+                if values:
+                    _mark(axes, row, statistics.mean(values), _deviation(values), colour, shape)
+        _legend(axes, {"candidates": (ACCENT, "o", True), "gold labels": (OCHRE, "D", True)})
+        axes.set_xlim(min(80, axes.get_xlim()[0]), 101)
+        return as_svg(axes)
+
+
+def overhead_figure(records: Records) -> str:
+    """Pruning's share of the training time in each row, in per cent, with one deviation over the seeds."""
+    with _rows(records, "pruning's share of the training time, %") as axes:
+        for row, runs in enumerate(records.values()):
+            shares = _per_seed(runs, lambda record: record.pruning_share)
+            if not shares:
+                continue
+            low, high = _deviation(shares)
+            axes.barh(row, statistics.mean(shares), height=0.5, color=ACCENT, alpha=0.8, linewidth=0)
+            axes.plot([low, high], [row, row], color=INK, linewidth=1.2)
+            where = (max(high, statistics.mean(shares)), row)
+            axes.annotate(f"{statistics.mean(shares):.1f}", where, xytext=(6, 0), textcoords="offset points",
+                          va="center", fontsize=9, color=INK)  # fmt: skip
+        axes.set_xlim(left=0)
+        axes.margins(x=0.12)
+        return as_svg(axes)
 
 
 def reliability_figure(calibration: Mapping[str, Any]) -> str:
@@ -64,9 +193,7 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
         calibration: an inspection's, with `confidence`, `accuracy` and `count` of each bin.
     """
     whole = max(1, sum(calibration["count"]))
-    with plotting() as new_figure:
-        figure = new_figure(figsize=(4.6, 4.2))
-        axes = figure.subplots()
+    with plotting(4.6, 4.2) as axes:
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         sure, right = ([100 * share for share in calibration[name]] for name in ("confidence", "accuracy"))
         axes.scatter(sure, right, s=[20 + 600 * n / whole for n in calibration["count"]], color=ACCENT, alpha=0.75)
@@ -76,4 +203,79 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
         axes.set_ylabel("right, %")
         axes.set_xlim(0, 104)
         axes.set_ylim(0, 104)
-        return as_svg(figure)
+        return as_svg(axes)
+
+
+@contextmanager
+def _epochs(height: float, label: str) -> Iterator[Any]:
+    """Axes with the epochs from left to right."""
+    with plotting(7.2, height) as axes:
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_ylabel(label)
+        yield axes
+
+
+def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: float = 100) -> tuple[float, float, str]:
+    """Draw mean and band; where the line ends, and its colour."""
+    epochs = list(curve)
+    mean = [scale * statistics.mean(values) for values in curve.values()]
+    spread = [scale * statistics.stdev(values) if len(values) > 1 else 0.0 for values in curve.values()]
+    low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
+    axes.fill_between(epochs, low, high, color=colour, alpha=0.13, linewidth=0)
+    dots = "o" if len(epochs) <= 12 else None  # few measurements: show where they are
+    axes.plot(epochs, mean, color=colour, linewidth=1.8, marker=dots, markersize=3.5, clip_on=False)
+    return epochs[-1], mean[-1], colour
+
+
+def _name_curves(axes: Any, ends: Mapping[str, tuple[float, float, str]]) -> None:
+    """Write each name where its curve ends, in per cent, moved apart where two ends meet."""
+    right = max(x for x, _, _ in ends.values())
+    room = 19 / axes.figure.get_figheight()  # a line of text, in per cent of the axis
+    height = -float("inf")
+    for name, (_, y, colour) in sorted(ends.items(), key=lambda end: end[1][1]):
+        height = max(y, height + room)
+        place = {"xytext": (8, 0), "textcoords": "offset points", "annotation_clip": False}
+        axes.annotate(name, (right, height), color=colour, va="center", fontsize=9, **place)
+
+
+@contextmanager
+def _rows(records: Records, label: str, height: float = 0.34) -> Iterator[Any]:
+    """Axes with a named line for each row, the first on top."""
+    if not records:
+        raise InputError("expected at least one row of records, got none")
+    with plotting(7.2, 0.9 + height * len(records)) as axes:
+        axes.set_yticks(range(len(records)), list(records))
+        axes.set_ylim(len(records) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x", color=PALE, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.set_xlabel(label)
+        yield axes
+
+
+def _per_seed(runs: Sequence[Record], value: Callable[[Record], float | None]) -> list[float]:
+    """In per cent, where there is a value."""
+    return [100 * number for record in runs if (number := value(record)) is not None]
+
+
+def _deviation(values: Sequence[float]) -> tuple[float, float]:
+    mean, deviation = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    return mean - deviation, mean + deviation
+
+
+def _mark(
+    axes: Any, row: float, mean: float, ends: tuple[float, float], colour: str, shape: str, *, filled: bool = True
+) -> None:
+    if all(map(math.isfinite, ends)):
+        axes.plot(ends, [row, row], color=colour, linewidth=1.6, zorder=2)
+    axes.plot(mean, row, shape, color=colour, markersize=6, markerfacecolor=colour if filled else PAPER, zorder=3)
+
+
+def _legend(axes: Any, entries: Mapping[str, tuple[str, str, bool]]) -> None:
+    for name, (colour, shape, filled) in entries.items():
+        face = colour if filled else PAPER
+        axes.plot([], [], color=colour, marker=shape, markersize=6, markerfacecolor=face, linewidth=1.6, label=name)
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": len(entries), "borderaxespad": 0.3}
+    axes.legend(frameon=False, fontsize=9, **place)

@@ -27,15 +27,8 @@ def write_inspector(inspection: Inspection, path: str | Path, title: str = "What
     Raises:
         FileError: if the page cannot be written.
     """
-    write_page(path, "inspector.html", title=title, lead=idea(inspection), view=inspector_view(inspection))
-
-
-def idea(inspection: Inspection) -> str:
-    """How pruning works, in a reader's words."""
-    return (
-        f"{plural(inspection.slot).capitalize()} that lie close should share a label. So each edge to a neighbour "
-        "contradicts the candidates whose label that neighbour could not have; the chosen edges strike them out."
-    )
+    view = inspector_view(inspection)
+    write_page(path, "inspector.html", title=title, lead=view["idea"], view=view)
 
 
 def plural(noun: str) -> str:
@@ -56,8 +49,8 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
         key: the chosen sample stands in the page's address as `#key=number`; two inspectors on a page need two keys.
 
     Returns:
-        The key, notes to print above the inspector, the pictures as one PNG in base64, the data for the script, and how
-        sure and right joint inference was, where that is known.
+        The key, the idea of pruning in a reader's words, notes to print above the inspector, the pictures as one PNG in
+        base64, the data for the script, and how sure and right joint inference was, where that is known.
 
     Raises:
         InputError: if the key is no word.
@@ -74,8 +67,15 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
         "size": [sheet["width"], sheet["height"]],
         "samples": [_counted(sample) for sample in document["samples"]],
     }
-    notes = [" ".join(inspection.notes)] if inspection.notes else []
-    return {"key": key, "notes": notes, "png": sheet["png"], "data": data, "calibration": _calibration(inspection)}
+    return {
+        "key": key,
+        "idea": f"{data['slots'].capitalize()} that lie close should share a label. So each edge to a neighbour "
+        "contradicts the candidates whose label that neighbour could not have; the chosen edges strike them out.",
+        "notes": [" ".join(inspection.notes)] if inspection.notes else [],
+        "png": sheet["png"],
+        "data": data,
+        "calibration": _calibration(inspection),
+    }
 
 
 def _counted(sample: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.tables.summary import SCORES
-from clipper.report.curves import accuracy_figure, kept_over_epochs, loss_figure
-from clipper.report.inspector import idea, inspector_view, plural
+from clipper.report.figures import accuracy_figure, kept_over_epochs, loss_figure
+from clipper.report.inspector import inspector_view, plural
 from clipper.report.page import write_page
 from clipper.training import Record
 from clipper.training.inspection import Inspection
@@ -46,7 +46,6 @@ def write_run_page(record: Record, path: str | Path, inspection: Inspection | No
         accuracy=accuracy_figure({config.get("objective", "accuracy"): [record]}) if measured else None,
         loss=loss_figure(record),
         kept=kept_over_epochs(record) if pruned else None,
-        idea=idea(inspection) if inspection else None,
         view=inspector_view(inspection) if inspection else None,
         settings=settings(config),
         versions=settings(record.versions),

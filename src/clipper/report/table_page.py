@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.statistics import interval, spread
 from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
-from clipper.report.curves import accuracy_figure
-from clipper.report.forest import Records, forest_figure, kept_figure, overhead_figure
-from clipper.report.inspector import idea, inspector_view
+from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
+from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
-from clipper.report.table_text import NOTHING, digits_of, markdown, papers
+from clipper.report.table_text import NOTHING, markdown, ours, papers
 from clipper.training.inspection import Inspection
 
 FEWEST = 3
@@ -86,7 +84,7 @@ def write_table_page(
         results=results_table(table, entries),
         meanings=_meanings(table, entries),
         claim_columns=CLAIM_COLUMNS,
-        claims=[claim.as_row() for claim in claims_of(table, entries)],
+        claims=claims_of(table, entries),
         sentences=[] if table.published else verdict(entries),
         columns=[figures for column in table.columns if (figures := _figures(column.name, entries))],
         kept=kept_figure(pruned) if pruned else None,
@@ -129,14 +127,8 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
     """The lines of a cell: ours, its interval and seeds, the paper's; none where neither we nor the paper have any."""
     if entry is None:
         return []
-    values, digits = entry.values(measure), digits_of(measure)
-    lines = []
-    if len(values) > 1:
-        low, high = interval(values)
-        lines = [(spread(values, digits), ""), (f"[{low:.{digits}f}, {high:.{digits}f}] ({len(values)})", "ours")]
-    elif values:
-        lines = [(f"{values[0]:.{digits}f}", ""), ("(1)", "ours")]
-    if values and deviations(entry):
+    lines = list(zip(ours(entry, measure), ("", "ours"), strict=False))
+    if lines and deviations(entry):
         lines.append((deviations(entry), "ours"))
     if entry.paper(measure) is not None:
         lines.append((f"paper {papers(entry, measure)}", "paper"))
@@ -166,7 +158,7 @@ def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
 
 def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
     return [
-        {"whose": whose, "idea": idea(inspection), "view": inspector_view(inspection, f"sample{place or ''}")}
+        {"whose": whose, "view": inspector_view(inspection, f"sample{place or ''}")}
         for place, (whose, inspection) in enumerate(inspections.items())
     ]
 

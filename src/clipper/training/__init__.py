@@ -3,14 +3,12 @@
 from clipper.training.adapters import Classifiers, Encoders, Packing
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.iterated import Pass, train_iterated
-from clipper.training.loop import History, train
-from clipper.training.memory_bank import MemoryBank
+from clipper.training.loop import Callback, History, Progress, train
 from clipper.training.metrics import EpochMetrics, Evaluator, accuracy
 from clipper.training.record import Record
 from clipper.training.samples import Samples
-from clipper.training.schedule import PruningSchedule
+from clipper.training.schedule import MemoryBank, PruningSchedule
 from clipper.training.tensorboard import tensorboard
-from clipper.training.trainer import Callback, Progress
 
 __all__ = [
     "Callback", "Classifiers", "Encoders", "EpochMetrics", "Evaluator", "History", "Inspection", "Inspector",

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipper.arguments import shown
 from clipper.candidates import CandidateSet, Kind
 from clipper.engines.base import Context, check_needs
 from clipper.errors import ClipperError, InputError, TrainingError
@@ -45,15 +46,14 @@ def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) 
         >>> log_probs.shape, embedding
         (torch.Size([5, 2, 10]), None)
     """
-    samples, slots = inputs.shape[:2]
     instances = inputs.flatten(0, 1) if used is None else inputs[used]
     with in_words(f"the classifier, given inputs of shape {tuple(instances.shape)},"):
         output = classifier(instances)
     log_probs, embedding = _taken_apart(output, len(instances))
     if used is not None:
         log_probs, embedding = _spread(log_probs, used), None if embedding is None else _spread(embedding, used)
-    embedding = None if embedding is None else embedding.reshape(samples, slots, embedding.shape[1])
-    return log_probs.reshape(samples, slots, log_probs.shape[1]), embedding
+    embedding = None if embedding is None else embedding.reshape(*inputs.shape[:2], embedding.shape[1])
+    return log_probs.reshape(*inputs.shape[:2], log_probs.shape[1]), embedding
 
 
 def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
@@ -65,14 +65,14 @@ def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
         )
     log_probs, embedding = pair
     if log_probs is None or log_probs.ndim != 2 or len(log_probs) != instances or not log_probs.is_floating_point():
-        got = "None" if log_probs is None else f"{tuple(log_probs.shape)} of {log_probs.dtype}"
-        raise InputError(f"expected the classifier to return log-probabilities of shape ({instances}, c), got {got}")
+        raise InputError(
+            f"expected the classifier to return log-probabilities of shape ({instances}, c), got {shown(log_probs)}"
+        )
     if embedding is None:
         return log_probs, None
     if embedding.ndim < 2 or len(embedding) != instances or not embedding.is_floating_point():
         raise InputError(
-            f"expected the classifier to return an embedding of shape ({instances}, d), "
-            f"got {tuple(embedding.shape)} of {embedding.dtype}"
+            f"expected the classifier to return an embedding of shape ({instances}, d), got {shown(embedding)}"
         )
     return log_probs, embedding.flatten(1)
 
@@ -82,24 +82,14 @@ def _spread(rows: Tensor, used: Tensor) -> Tensor:
     return rows.new_zeros(used.numel(), rows.shape[1]).index_copy(0, used.flatten().nonzero()[:, 0], rows)
 
 
-def losses_of(
-    engine: nn.Module,
-    log_probs: Tensor,
-    kept: CandidateSet,
-    *,
-    unpruned: CandidateSet,
-    embedding: Tensor | None,
-    targets: Tensor | None,
-) -> Tensor:
+def losses_of(engine: nn.Module, log_probs: Tensor, kept: CandidateSet, context: Context) -> Tensor:
     """The engine's loss of each sample, `(n,)`."""
-    context = Context(targets, None if embedding is None else embedding.detach(), unpruned)
     check_needs(engine, context)
     with in_words(f"the engine {type(engine).__name__}, called as engine(log_probs, candidates, context=Context(…)),"):
         losses = engine(log_probs, kept, context=context)
-    if not isinstance(losses, Tensor):
-        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got a {type(losses).__name__}")
-    if losses.shape != (kept.samples,):
-        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {tuple(losses.shape)}")
+    if not isinstance(losses, Tensor) or losses.shape != (kept.samples,):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
+        raise InputError(f"expected losses of shape ({kept.samples},) from the engine, got {got}")
     if not losses.requires_grad:
         raise InputError(
             "expected losses that depend on the classifier's weights, got constant ones: "
@@ -120,9 +110,9 @@ def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
     broken = torch.isnan(values) if what == "log-probability" else ~torch.isfinite(values)
     if not bool(broken.any()):
         return
-    rows = broken.flatten(1).any(1) if broken.ndim > 1 else broken
+    rows = broken.reshape(len(ids), -1).any(1)
     first = int(rows.nonzero()[0])
-    worst = values.detach()[first].flatten()[broken[first].flatten()][0]
+    worst = values.detach()[first][broken[first]].flatten()[0]
     raise TrainingError(
         f"the {what} of sample {int(ids[first])} is {float(worst)} in epoch {epoch} (so are {int(rows.sum())} of the "
         f"batch's {len(ids)} samples); look at that sample's inputs and candidates, or lower the learning rate"
@@ -160,10 +150,8 @@ class Packing:
     @classmethod
     def of(cls, inputs: Mapping[str, Tensor], candidates: CandidateSet) -> Packing:
         """For `inputs` by kind, `(n, m, *shape)` each."""
-        names = [kind.name for kind in candidates.kinds]
-        if sorted(inputs) != sorted(names):
-            raise InputError(f"expected inputs of the kinds {', '.join(names)}, got {', '.join(inputs)}")
-        return cls(candidates.kinds, tuple(tuple(inputs[name].shape[2:]) for name in names))
+        _check_names(inputs, candidates.kinds)
+        return cls(candidates.kinds, tuple(tuple(inputs[kind.name].shape[2:]) for kind in candidates.kinds))
 
     @property
     def width(self) -> int:
@@ -216,7 +204,7 @@ class Classifiers(nn.Module):
 
     def __init__(self, networks: Mapping[str, nn.Module], packing: Packing) -> None:
         super().__init__()
-        _check_names(networks, packing)
+        _check_names(networks, packing.kinds)
         self.networks = nn.ModuleDict(networks)
         self.packing = packing
 
@@ -253,7 +241,7 @@ class Encoders:
     packing: Packing
 
     def __post_init__(self) -> None:
-        _check_names(self.encoders, self.packing)
+        _check_names(self.encoders, self.packing.kinds)
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
         """`(instances, width)` to `(instances, d)`."""
@@ -270,8 +258,8 @@ def _together(parts: list[tuple[Tensor, Tensor]], instances: int) -> Tensor:
     return table
 
 
-def _check_names(given: Mapping[str, object], packing: Packing) -> None:
-    names = [kind.name for kind in packing.kinds]
+def _check_names(given: Mapping[str, object], kinds: tuple[Kind, ...]) -> None:
+    names = [kind.name for kind in kinds]
     if sorted(given) != sorted(names):
         raise InputError(f"expected one for each of the kinds {', '.join(names)}, got {', '.join(given)}")
 

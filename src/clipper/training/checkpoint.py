@@ -52,32 +52,35 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
     check_place(path)
     if not Path(path).exists():
         return None
-    content = _read(path)
-    _check_identity(path, content["identity"], identity)
-    state: dict[str, Any] = content["state"]
+    try:
+        content = torch.load(io.BytesIO(_body(path)), map_location="cpu", weights_only=True)
+    except FileError:
+        raise
+    except Exception as error:  # what was never a checkpoint can make torch raise anything
+        raise FileError(f"{path} cannot be read as a checkpoint ({error}); {_ANEW}") from error
+    stored, state = (content.get(name) if isinstance(content, dict) else None for name in ("identity", "state"))
+    if not isinstance(stored, dict) or not isinstance(state, dict) or content.get("format") != FORMAT:
+        raise FileError(f"{path} is no checkpoint of this version of Clipper; {_ANEW}")
+    names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
+    if names:
+        differences = ", ".join(f"{name} {stored.get(name)} there and {identity.get(name)} here" for name in names)
+        raise FileError(
+            f"{path} belongs to another run: {differences}; choose another file, or remove this one to start anew"
+        )
     return state
-
-
-def load_weights(path: str | Path) -> dict[str, torch.Tensor]:
-    """The classifier's weights in a run's checkpoint, for those who want to look at them."""
-    weights = _read(path)["state"].get("classifier")
-    if not isinstance(weights, dict):
-        raise FileError(f"{path} holds no weights of a classifier; {_ANEW}")
-    return weights
 
 
 def check_place(path: str | Path) -> None:
     """Refuse a path that no checkpoint can be read from or written to, before the hours of training."""
     place = checked_path(path)
     try:
-        if place.exists() and not place.is_file():
-            raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
-        if not place.parent.is_dir():
-            raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
-    except FileError:
-        raise
+        unfit, homeless = place.exists() and not place.is_file(), not place.parent.is_dir()
     except OSError as error:
         raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
+    if unfit:
+        raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
+    if homeless:
+        raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
 
 
 def check_whole(path: str | Path) -> None:
@@ -102,28 +105,3 @@ def _body(path: str | Path) -> memoryview:
     if tail[len(_MARK) :] != sha256(body).hexdigest().encode():
         raise FileError(f"{path} is damaged: its content does not have the checksum at its end; {_ANEW}")
     return body
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    body = _body(path)
-    try:
-        content = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    except Exception as error:  # what was never a checkpoint can make torch raise anything
-        raise FileError(f"{path} cannot be read as a checkpoint ({error}); {_ANEW}") from error
-    if not (
-        isinstance(content, dict)
-        and content.get("format") == FORMAT
-        and isinstance(content.get("identity"), dict)
-        and isinstance(content.get("state"), dict)
-    ):
-        raise FileError(f"{path} is no checkpoint of this version of Clipper; {_ANEW}")
-    return dict(content)
-
-
-def _check_identity(path: str | Path, stored: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    names = [name for name in {**stored, **expected} if stored.get(name) != expected.get(name)]
-    if names:
-        differences = ", ".join(f"{name} {stored.get(name)} there and {expected.get(name)} here" for name in names)
-        raise FileError(
-            f"{path} belongs to another run: {differences}; choose another file, or remove this one to start anew"
-        )

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, whole_number
-from clipper.candidates import CandidateSet
+from clipper.arguments import whole_number
 from clipper.errors import FileError, InputError, require
 from clipper.files import checked_path, parsed_json, written_whole
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Calibration, Pruning
+from clipper.training.samples import Samples
 
 FORMAT = "clipper inspection 1"
 LARGEST = 64
 """Pixels of a tile's longer side, to which larger images shrink."""
 _CHUNK = 256
 """Pictures that are drawn at a time."""
-_FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list, "sheet": dict}
+_FIELDS = {"of": int, "names": list, "kinds": list, "slot": str, "notes": list, "samples": list}
 
 Pictures = Callable[[Tensor], Tensor]
 """From sample numbers `(k,)` to pictures of their slots, `(k, m, channels, height, width)`."""
@@ -121,16 +121,9 @@ class Inspection:
                 f"expected edges among the {n * m} instances shown, got one to {int(graph.target.max())}; "
                 "a graph into another pool cannot be shown"
             )
-        if not callable(inputs):
-            table = as_tensor(inputs, "inputs")
-            if table.ndim < 3 or tuple(table.shape[:2]) != (n, m):
-                raise InputError(
-                    f"expected images of shape ({n}, {m}, channels, height, width), one for each slot of the pruned "
-                    f"samples, got {tuple(table.shape)}"
-                )
-            inputs = table.__getitem__
-        inspector = Inspector(samples, candidates, names, slot, targets, inputs)
-        inspector.begin(pruning.original, gold)
+        shown = Samples(inputs, pruning.original, gold)
+        inspector = Inspector(samples, candidates, names, slot, targets, inputs if callable(inputs) else shown.load)
+        inspector.begin(shown)
         inspector.add(pruning, torch.arange(n))
         inspector.calibrate(calibration)
         return inspector.inspection(notes)
@@ -139,9 +132,8 @@ class Inspection:
         """As it is written: the tiles are one PNG, `sheet["png"]` in base64, row by row from the left."""
         return {
             "format": FORMAT,
-            **{name: getattr(self, name) for name in ("of", "names", "kinds", "slot", "notes", "calibration")},
+            **{name: getattr(self, name) for name in (*_FIELDS, "calibration")},
             "sheet": _sheet(self.tiles),
-            "samples": self.samples,
         }
 
     def write(self, path: str | Path) -> None:
@@ -164,9 +156,8 @@ class Inspection:
                 raise ValueError(f"its format is not {FORMAT!r}")
             if not all(isinstance(document[name], kind) for name, kind in _FIELDS.items()):
                 raise ValueError("its fields have other types")
-            tiles = _tiles(document["sheet"])
-            own = {name: document[name] for name in ("samples", "of", "names", "kinds", "slot", "notes", "calibration")}
-            return cls(tiles=tiles, **own)
+            own = {name: document[name] for name in (*_FIELDS, "calibration")}
+            return cls(tiles=_tiles(document["sheet"]), **own)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileError(
                 f"{place} cannot be read as an inspection of a run ({error}); run it again, or choose another file"
@@ -204,19 +195,17 @@ class Inspector:
         self.candidates = whole_number(self.candidates, "the candidates to list")
         self._calibration: dict[str, Any] | None = None
 
-    def begin(self, whole: CandidateSet, gold: Tensor | None = None, targets: Tensor | None = None) -> None:
-        """Note the `whole` pool that the batches are taken from; its `gold (n, m)` and `targets (n,)`, where known."""
-        n, m = whole.samples, whole.slots
-        if gold is not None and tuple(gold.shape) != (n, m):
-            raise InputError(f"expected gold of shape ({n}, {m}), got {tuple(gold.shape)}")
-        told = self.targets if self.targets is not None else targets
-        words = told.tolist() if isinstance(told, Tensor) else ["" for _ in range(n)] if told is None else list(told)
+    def begin(self, samples: Samples) -> None:
+        """Note the samples that the batches are taken from."""
+        n, classes = len(samples), samples.candidates.classes
+        told = self.targets if self.targets is not None else samples.targets
+        words = told.tolist() if isinstance(told, Tensor) else [""] * n if told is None else list(told)
         if len(words) != n:
             raise InputError(f"expected {n} targets, one for each sample, got {len(words)}")
-        if self.names is not None and len(self.names) != whole.classes:
-            raise InputError(f"expected {whole.classes} names, one for each label, got {len(self.names)}")
-        self.whole, self.words = whole, [str(word) for word in words]
-        self.gold = None if gold is None else gold.cpu()
+        if self.names is not None and len(self.names) != classes:
+            raise InputError(f"expected {classes} names, one for each label, got {len(self.names)}")
+        self.whole, self.words = samples.candidates, [str(word) for word in words]
+        self.gold = None if samples.gold is None else samples.gold.cpu()
 
     def wants(self, ids: Tensor) -> bool:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
@@ -290,44 +279,36 @@ class _View:
 
     def sample(self, place: int) -> dict[str, Any]:
         """All about one sample of the batch."""
-        slots = self.original.slots
-        used = (self.original.kind[place] >= 0).nonzero()[:, 0].tolist()
-        number = self.ids[place]
+        slots, kind, number = self.original.slots, self.original.kind[place], self.ids[place]
+        used = (kind >= 0).nonzero()[:, 0].tolist()
+        if self.keep is None:  # what each slot could hold before and after
+            instances = [place * slots + slot for slot in used]
+            sides = {"support": self.original.support, "left": self.kept.support}
+            labels, fates = None, {name: [_true(table[i]) for i in instances] for name, table in sides.items()}
+        else:
+            begin, end = self.original.offsets[place : place + 2].tolist()
+            labels = self.original.labels[begin:end].long()
+            fates = self._rows(place, used, labels, self.keep[begin:end])
         return {
             "id": number,
             "target": self.inspector.words[number],
-            "kinds": self.original.kind[place][used].tolist(),
+            "kinds": kind[used].tolist(),
             "tiles": [self.inspector._tile(number * slots + slot) for slot in used],
             "gold": None if self.gold is None else self.gold[place][used].tolist(),
             "verdict": self._verdict(place),
             "total": int(self.original.counts[place]),
             "stay": int(self.kept.counts[place]),
-            **(self._labels(place, used) if self.keep is None else self._rows(place, used, self.keep)),
-            "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i)],
+            **fates,
+            "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i, labels)],
         }
 
-    def _labels(self, place: int, used: list[int]) -> dict[str, Any]:
-        """What each slot could hold before and after, where no candidates are listed."""
-        instances = [place * self.original.slots + slot for slot in used]
-        sides = {"support": self.original.support, "left": self.kept.support}
-        return {name: [_true(table[instance]) for instance in instances] for name, table in sides.items()}
-
-    def _rows(self, place: int, used: list[int], keep: Tensor) -> dict[str, Any]:
-        """Some candidates, row by row, and whether they stay."""
-        labels, keep = self._candidates(place), keep[self._span(place)]
+    def _rows(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> dict[str, Any]:
+        """Some of a sample's candidates, row by row, and whether they stay."""
         gold = None if self.gold is None else self.gold[place]
         is_gold = torch.zeros_like(keep) if gold is None else (labels[:, used] == gold[used]).all(1)
         listed = _listed(keep, is_gold, self.inspector.candidates)
         letters = "".join("01"[stays] for stays in keep[listed].tolist())
         return {"labels": labels[listed][:, used].flatten().tolist(), "keep": letters}
-
-    def _candidates(self, place: int) -> Tensor:
-        labels: Tensor = self.original.labels[self._span(place)].long()
-        return labels
-
-    def _span(self, place: int) -> slice:
-        begin, end = self.original.offsets[place : place + 2].tolist()
-        return slice(begin, end)
 
     def _verdict(self, place: int) -> str | None:
         """What became of the gold labels: kept, lost, or never a candidate; None where they are not known."""
@@ -335,30 +316,27 @@ class _View:
             return None
         return "absent" if not bool(self.was[place]) else "kept" if bool(self.stays[place]) else "lost"
 
-    def _edges(self, place: int, slot: int, shown_slot: int) -> list[dict[str, Any]]:
-        """The edges that leave one slot, the nearest first."""
-        edges = (self.graph.source == place * self.original.slots + slot).nonzero()[:, 0]
-        edges = edges[self.graph.distance[edges].argsort(stable=True)]
-        return [self._edge(edge, place, slot, shown_slot) for edge in edges.tolist()]
-
-    def _edge(self, edge: int, place: int, slot: int, shown_slot: int) -> dict[str, Any]:
+    def _edges(self, place: int, slot: int, shown_slot: int, labels: Tensor | None) -> Iterator[dict[str, Any]]:
+        """The edges that leave one slot, the nearest first; `labels` are the sample's candidates, where listed."""
         slots = self.original.slots
-        there, other_slot = divmod(int(self.graph.target[edge]), slots)
-        other = self.pool_ids[there]
-        support = self.inspector.whole.support[other * slots + other_slot].cpu()
-        own = self._candidates(place)[:, slot] if self.keep is not None else None
-        excluded = self.original.support[place * slots + slot] & ~support if own is None else ~support[own]
-        return {
-            "slot": shown_slot,
-            "sample": other,
-            "image": other_slot + 1,
-            "tile": self.inspector._tile(other * slots + other_slot),
-            "target": self.inspector.words[other],
-            "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
-            "support": _true(support),
-            "chosen": bool(self.edges[edge]),
-            "contradicts": int(excluded.sum()),
-        }
+        instance = place * slots + slot
+        edges = (self.graph.source == instance).nonzero()[:, 0]
+        for edge in edges[self.graph.distance[edges].argsort(stable=True)].tolist():
+            there, other_slot = divmod(int(self.graph.target[edge]), slots)
+            other = self.pool_ids[there]
+            support = self.inspector.whole.support[other * slots + other_slot].cpu()
+            excluded = self.original.support[instance] & ~support if labels is None else ~support[labels[:, slot]]
+            yield {
+                "slot": shown_slot,
+                "sample": other,
+                "image": other_slot + 1,
+                "tile": self.inspector._tile(other * slots + other_slot),
+                "target": self.inspector.words[other],
+                "distance": float(f"{float(self.graph.distance[edge]):.4g}"),
+                "support": _true(support),
+                "chosen": bool(self.edges[edge]),
+                "contradicts": int(excluded.sum()),
+            }
 
 
 def _true(row: Tensor) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,29 +14,30 @@ from torch import Tensor, nn
 from clipper.arguments import MOST, as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Posterior, Pruning, infer
 from clipper.training.adapters import in_words, predict
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.loop import (
     History,
+    Options,
     check_optimiser,
     check_parts,
     check_pruning,
     inspector_of,
+    parts_of,
+    refused_unless_it_fits,
     train,
 )
 from clipper.training.metrics import EpochMetrics
 from clipper.training.samples import Samples, fingerprint, mixed, samples_of
 from clipper.training.schedule import check_embeddings, check_neighbours, options_of
-from clipper.training.trainer import Options, parts_of, refused_unless_it_fits
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
-_LOUD = ("evaluate", "held_out", "callbacks", "watch")
+_LOUD = ("evaluate", "callbacks", "watch")
 """What the trainings on parts of the pool, which serve only to judge the rest, are not told."""
 _CHUNK = 256
-"""Samples that are judged at a time."""
+"""Samples that are loaded and judged at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ def train_iterated(
     embeddings = as_tensor(embeddings, "embeddings")
     check_embeddings(embeddings, samples)
     check_neighbours(clip, samples, len(samples))
+    inspector = inspector_of(inspect)
     with torch.inference_mode(False), torch.enable_grad():
         run = _Run(classifier, engine, make_optimiser, seed, options)
         run.identity = {
@@ -136,39 +138,27 @@ def train_iterated(
             **options_of(clip),
         }
         run.resume(samples.candidates)
+        order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(mixed(seed, len(samples))))
+        parts = order.tensor_split(folds)  # the sample ids of each
         graph = clip.graph(samples.candidates, embeddings)
-        done = _passes(run, samples, clip.mass, graph, passes, folds, still, inspector_of(inspect))
+        posterior, changed, done = infer(samples.candidates, graph, seed=seed), 1.0, list[Pass]()
+        while True:  # of the passes that were done before an interruption, only the inference is repeated
+            pruning = posterior.prune(clip.mass)
+            kept = replace(samples, candidates=pruning.candidates)
+            epochs = run.learned(f"pass-{len(done) + 1}", kept)
+            seen = None if inspector is None else _inspected(replace(inspector), samples, posterior, pruning)
+            done.append(Pass(posterior, changed, History(epochs, run.identity, seen)))
+            if len(done) == passes or not posterior.converged:
+                break
+            judged = [run.judged(f"pass-{len(done)}-part-{i + 1}", kept, parts, i) for i in range(folds)]
+            log_probs = torch.cat(judged)[order.argsort()]  # (n, m, c), each sample judged by others
+            before, posterior = posterior, infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
+            changed = float((posterior.labels != before.labels)[posterior.labels >= 0].double().mean())
+            better = posterior.converged and posterior.verification.explained > before.verification.explained
+            if changed < still or not better:
+                break
         classifier.load_state_dict(run.weights)
         return done
-
-
-def _passes(
-    run: _Run,
-    samples: Samples,
-    mass: float,
-    graph: ProximityGraph,
-    passes: int,
-    folds: int,
-    still: float,
-    inspector: Inspector | None,
-) -> list[Pass]:
-    """All passes; of those that were done before an interruption, only the inference is repeated."""
-    posterior, changed, done = infer(samples.candidates, graph, seed=run.seed), 1.0, list[Pass]()
-    while True:
-        pruning = posterior.prune(mass)
-        kept = replace(samples, candidates=pruning.candidates)
-        epochs = run.learned(f"pass-{len(done) + 1}", kept)
-        seen = None if inspector is None else _inspected(replace(inspector), samples, posterior, pruning)
-        done.append(Pass(posterior, changed, History(epochs, run.identity, seen)))
-        if len(done) == passes or not posterior.converged:
-            return done
-        parts = _folds(len(samples), folds, run.seed)
-        judged = [run.judged(f"pass-{len(done)}-part-{i + 1}", kept, parts, i) for i in range(folds)]
-        log_probs = torch.cat(judged)[torch.cat(parts).argsort()]  # (n, m, c), each sample judged by others
-        posterior = infer(samples.candidates, graph, log_probs=log_probs, seed=run.seed)
-        changed = _changed(posterior, done[-1].posterior)
-        if changed < still or not _better(posterior, done[-1].posterior):
-            return done
 
 
 @dataclass
@@ -201,10 +191,10 @@ class _Run:
             self._save()
         return self.histories[stage]
 
-    def judged(self, stage: str, kept: Samples, parts: list[Tensor], own: int) -> Tensor:
+    def judged(self, stage: str, kept: Samples, parts: Sequence[Tensor], own: int) -> Tensor:
         """What a classifier that learned from the other parts says of part `own`, `(k, m, c)`."""
         if stage not in self.opinions:
-            rest = torch.cat(parts[:own] + parts[own + 1 :])
+            rest = torch.cat([*parts[:own], *parts[own + 1 :]])
             quiet = {name: value for name, value in self.options.items() if name not in _LOUD}
             self._train(stage, kept.subset(rest), quiet)
             chunks = torch.split(parts[own], _CHUNK)
@@ -222,8 +212,6 @@ class _Run:
         """A new one for the classifier."""
         if self.make_optimiser is None:
             return torch.optim.AdamW(self.classifier.parameters(), lr=1e-3)
-        if not callable(self.make_optimiser):
-            raise InputError(f"expected make_optimiser to be a function, got a {type(self.make_optimiser).__name__}")
         with in_words("make_optimiser"):
             optimiser = self.make_optimiser(self.classifier)
         check_optimiser(optimiser, self.classifier)
@@ -269,8 +257,6 @@ class _Run:
         self.classifier.load_state_dict(state["classifier"])
         self.engine.load_state_dict(state["engine"])
         histories, opinions = dict(state["histories"]), dict(state["opinions"])
-        if not all(str(stage).startswith("pass-") for stage in [*histories, *opinions]):
-            raise InputError("expected the trainings that have ended by name")
         if not all(isinstance(opinion, Tensor) and tuple(opinion.shape[1:]) == shape for opinion in opinions.values()):
             raise InputError(f"expected log-probabilities of shape (samples, {shape[0]}, {shape[1]})")
         self.histories = {
@@ -293,22 +279,8 @@ def _inspected(
     inspector: Inspector, samples: Samples, posterior: Posterior[CandidateSet], pruning: Pruning[CandidateSet]
 ) -> Inspection:
     """What is to be seen of the pruning of a pass."""
-    inspector.begin(samples.candidates, samples.gold, samples.targets)
+    inspector.begin(samples)
     inspector.add(pruning, torch.arange(len(samples)))
     inspector.calibrate(None if samples.gold is None else posterior.calibration(samples.gold))
     notes = ["Neighbours were sought among all samples, before training, by a frozen encoder."]
     return inspector.inspection(notes, samples.load)
-
-
-def _folds(samples: int, folds: int, seed: int) -> list[Tensor]:
-    """The sample ids of each part."""
-    order = torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, samples)))
-    return list(order.tensor_split(folds))
-
-
-def _changed(new: Posterior[Any], old: Posterior[Any]) -> float:
-    return float((new.labels != old.labels)[new.labels >= 0].double().mean())
-
-
-def _better(new: Posterior[Any], old: Posterior[Any]) -> bool:
-    return new.converged and new.verification.explained > old.verification.explained

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from clipper.arguments import as_tensor, real_number, shown, whole_number
 from clipper.candidates import CandidateSet, Kind
 from clipper.errors import InputError
 from clipper.pruning.objectives import listed_only
-from clipper.training.adapters import in_words
+from clipper.training.adapters import in_words, predict
 
 Evaluator = Callable[[nn.Module], Mapping[str, float]]
 """From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
@@ -126,6 +125,7 @@ def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = (
     """What a classifier is worth on the held-out set, by name; where there are several kinds of label, each is a name.
 
     Examples:
+        >>> import torch
         >>> kinds = Kind("name", 0, 2), Kind("rel", 2, 4)
         >>> measured(nn.Identity(), (torch.eye(4), torch.tensor([0, 1, 3, 3])), kinds)
         {'accuracy': 0.75, 'name': 1.0, 'rel': 0.5}
@@ -153,43 +153,27 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         chunk: instances classified together.
 
     Examples:
+        >>> import torch
         >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
         0.75
     """
-    return float(_right(classifier, inputs, labels, chunk).double().mean())
+    return float(_right(classifier, *_checked(inputs, labels), chunk).double().mean())
 
 
-@torch.no_grad()
 def _right(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int) -> Tensor:
     """Whether each instance's most probable label is the right one, `(instances,)` bool."""
-    inputs, labels = _checked(inputs, labels)
-    training = classifier.training
-    classifier.eval()
-    try:
-        parts = zip(torch.split(inputs, chunk), torch.split(labels, chunk), strict=True)
-        return torch.cat([_scores(classifier, part).argmax(-1) == gold for part, gold in parts])
-    finally:
-        classifier.train(training)
-
-
-def _scores(classifier: nn.Module, inputs: Tensor) -> Tensor:
-    """What the classifier makes of held-out inputs, `(instances, c)`."""
-    with in_words(f"the classifier, given held-out inputs of shape {tuple(inputs.shape)},"):
-        output = classifier(inputs)
-        scores: Tensor = output if isinstance(output, Tensor) else output[0]
-    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(inputs):
-        raise InputError(f"expected the classifier to return log-probabilities of shape ({len(inputs)}, c)")
-    return scores
+    log_probs = predict(classifier, inputs.unsqueeze(1), chunk)  # (instances, 1, c)
+    return log_probs[:, 0].argmax(-1) == labels
 
 
 def checked_held_out(held_out: Any) -> HeldOut | None:
     """An evaluator, or inputs and labels of the same length, as tensors."""
-    if held_out is None or (callable(held_out) and not isinstance(held_out, tuple | list)):
+    if held_out is None or callable(held_out):
         evaluator: Evaluator | None = held_out
         return evaluator
     if not isinstance(held_out, tuple | list) or len(held_out) != 2:
         raise InputError(
-            f"expected held_out to be (inputs, labels) or a function of the classifier, got a {type(held_out).__name__}"
+            f"expected evaluate to be (inputs, labels) or a function of the classifier, got a {type(held_out).__name__}"
         )
     return _checked(*held_out)
 

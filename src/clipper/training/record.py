@@ -51,6 +51,10 @@ class Record:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _as_mapping(self.config))
+        if not isinstance(self.versions, Mapping):
+            raise InputError(f"expected versions by name, got {self.versions!r}")
+        if not self.epochs or [metrics.epoch for metrics in self.epochs] != list(range(1, len(self.epochs) + 1)):
+            raise InputError("expected the metrics of every epoch in their order, from the first on")
 
     @property
     def last(self) -> EpochMetrics:
@@ -110,7 +114,7 @@ class Record:
         document = _read(checked_path(path))
         try:
             epochs = [EpochMetrics.from_dict(values) for values in document["epochs"]]
-            return from_parts(document["config"], epochs, document["versions"])
+            return cls(document["config"], epochs, document["versions"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} is a damaged record ({error!r}); run it again") from error
 
@@ -124,15 +128,6 @@ def check_record(path: str | Path, config: Any) -> None:
         raise FileError(f"cannot write {place} ({error}); choose another name") from error
     if there and _read(place).get("config") != _as_mapping(config):
         raise FileError(f"{path} holds the record of another run; choose another name or remove it first")
-
-
-def from_parts(config: Any, epochs: list[EpochMetrics], versions: Any) -> Record:
-    """A record from what was read, if it is one: some epochs in their order."""
-    if not isinstance(versions, dict):
-        raise InputError(f"expected versions by name, got {versions!r}")
-    if not epochs or [metrics.epoch for metrics in epochs] != list(range(1, len(epochs) + 1)):
-        raise InputError("expected the metrics of every epoch in their order, from the first on")
-    return Record(config, epochs, versions)
 
 
 def _as_mapping(config: Any) -> dict[str, Any]:

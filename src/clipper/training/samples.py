@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from clipper.arguments import as_tensor
+from clipper.arguments import as_tensor, shown
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.training.adapters import Packing, in_words
@@ -188,16 +188,12 @@ class _Seeded(Dataset[Tensor]):
 
 
 def samples_of(data: Any) -> Samples:
-    """Samples from inputs and candidates: a pair of them, or anything that has them as attributes."""
+    """Samples from inputs and candidates, and maybe gold labels and targets."""
     if isinstance(data, Samples):
         return data
-    if isinstance(data, tuple | list):
-        if not 2 <= len(data) <= 4:
-            raise InputError(f"expected inputs and candidates, got {len(data)} things")
-        return Samples(*data)
-    if not (hasattr(data, "inputs") and hasattr(data, "candidates")):
-        raise InputError(f"expected Samples, or inputs and candidates, got a {type(data).__name__}")
-    return Samples(data.inputs, data.candidates, getattr(data, "gold", None), getattr(data, "targets", None))
+    if not isinstance(data, tuple | list) or not 2 <= len(data) <= 4:
+        raise InputError(f"expected Samples, or inputs and candidates, got {shown(data)}")
+    return Samples(*data)
 
 
 def mixed(*numbers: int) -> int:

@@ -1,4 +1,4 @@
-"""When a run prunes: never, once for the whole pool, or each batch as it comes."""
+"""When a run prunes: never, once for the whole pool, or each batch as it comes, alone or with a memory bank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import MOST, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.proximity import ProximityGraph
+from clipper.proximity import Pool, ProximityGraph
 from clipper.pruning import Clipper, Pruning, infer
 from clipper.training.inspection import Inspector
-from clipper.training.memory_bank import MemoryBank
 from clipper.training.samples import Samples, fingerprint, mixed
 
 GROUP = 16
@@ -55,41 +55,37 @@ class PruningSchedule:
         self.clip = replace(clip, encoder=None) if clip else None
         self.embeddings, self.inspector = embeddings, inspector
         self.bank = MemoryBank(bank) if bank else None
-        self._all, self._gold = samples.candidates, samples.gold
+        self._all, self._gold, self._seed = samples.candidates, samples.gold, seed
         self._batches: list[Tensor] = []
-        self._seed = seed
         self._group: tuple[int, list[CandidateSet]] | None = None
         self._once: CandidateSet | None = None
         self._frozen: tuple[Clipper, Tensor] | None = None
         if inspector is not None:
-            inspector.begin(samples.candidates, samples.gold, samples.targets)
+            inspector.begin(samples)
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
-            self._prepare(self.clip, once, seed)
+            _ = self._all.support, self._all.kind  # each batch then takes its share of them
+            if embeddings is not None and not bank:
+                self._prepare(self.clip, embeddings, once)
         self.seconds += time.perf_counter() - start
 
-    def _prepare(self, clip: Clipper, once: bool, seed: int) -> None:
-        """What can be done before the first batch."""
-        _ = self._all.support, self._all.kind  # each batch then takes its share of them
-        if self.embeddings is None or self.bank is not None:
-            return
-        if once:
-            self._once = self._pruned_pool(clip, self.embeddings, seed)
-        elif clip.search is None and clip.metric == "l2" and len(self._all.kind.flatten()) <= MOST_INSTANCES:
-            known = KnownDistances(self.embeddings)
-            self._frozen = replace(clip, metric=known), known.rows
-        else:
-            self._frozen = clip, self.embeddings
-
-    def _pruned_pool(self, clip: Clipper, embeddings: Tensor, seed: int) -> CandidateSet:
-        if clip.objective != "joint" or self.inspector is None or self._gold is None:
-            pruning = clip.prune(self._all, embeddings, seed=seed)
-        else:
-            posterior = infer(self._all, clip.graph(self._all, embeddings), seed=seed)
+    def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
+        """What a frozen encoder lets one do before the first batch."""
+        if once and clip.objective == "joint" and self.inspector is not None and self._gold is not None:
+            posterior = infer(self._all, clip.graph(self._all, embeddings), seed=self._seed)
             pruning = posterior.prune(clip.mass)
             self.inspector.calibrate(posterior.calibration(self._gold))
+        elif once:
+            pruning = clip.prune(self._all, embeddings, seed=self._seed)
+        elif clip.search is None and clip.metric == "l2" and self._all.kind.numel() <= MOST_INSTANCES:
+            known = KnownDistances(embeddings)
+            self._frozen = replace(clip, metric=known), known.rows
+            return
+        else:
+            self._frozen = clip, embeddings
+            return
         self._show(pruning, torch.arange(self._all.samples))
-        return pruning.candidates
+        self._once = pruning.candidates
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
         """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""
@@ -167,15 +163,12 @@ class PruningSchedule:
 
     def notes(self, batch: int) -> list[str]:
         """Sentences about what the inspector shows."""
-        whole = self._once is not None
-        notes = [
-            "Neighbours were sought among all samples, once, before training."
-            if whole
-            else f"Neighbours were sought within the first epoch's batches of {batch}.",
-            "What lies near is judged by the classifier's own embedding in the first epoch."
-            if self.embeddings is None
-            else "What lies near is judged by a frozen encoder.",
-        ]
+        where, encoder = f"within the first epoch's batches of {batch}", "a frozen encoder"
+        if self._once is not None:
+            where = "among all samples, once, before training"
+        if self.embeddings is None:
+            encoder = "the classifier's own embedding in the first epoch"
+        notes = [f"Neighbours were sought {where}.", f"What lies near is judged by {encoder}."]
         if self.bank:
             notes.append("A memory bank of earlier embeddings was searched, too.")
         if self.clip is None:
@@ -227,6 +220,69 @@ def prune_together(
     return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
 
 
+class MemoryBank:
+    """The embeddings of the samples seen last; a sample that is seen again replaces its older embedding.
+
+    Args:
+        size: how many samples to remember.
+
+    Examples:
+        >>> bank = MemoryBank(size=3)
+        >>> bank.remember(torch.tensor([0, 1]), torch.zeros(2, 1, 4))
+        >>> bank.remember(torch.tensor([1, 2, 3]), torch.ones(3, 1, 4))
+        >>> bank.ids.tolist()
+        [1, 2, 3]
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = whole_number(size, "the size of a memory bank", most=MOST)
+        self.ids = torch.empty(0, dtype=torch.long)
+        self.embeddings = torch.empty(0)
+
+    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Tensor, Pool, CandidateSet]:
+        """Where the batch `ids (n,)` looks for neighbours: itself, and the bank's other samples.
+
+        Args:
+            ids: the batch's samples.
+            embedding: their embeddings, `(n, m, d)`.
+            candidates: those of all samples, not only of the batch.
+
+        Returns:
+            The samples in the pool `(N,)`, the batch's first; their embeddings; and their candidates.
+        """
+        others, remembered = self._without(ids)
+        members = torch.cat([ids, others])  # (N,)
+        pool_candidates = candidates.batch(members)
+        vectors = torch.cat([embedding.detach(), remembered]) if len(others) else embedding.detach()  # (N, m, d)
+        own = torch.arange(len(ids), device=ids.device)
+        return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
+
+    def remember(self, ids: Tensor, embedding: Tensor) -> None:
+        """Note the embeddings `(n, m, d)` of the samples `ids (n,)`."""
+        others, remembered = self._without(ids)
+        kept = embedding.detach().clone()
+        self.ids = torch.cat([others, ids])[-self.size :]
+        self.embeddings = (torch.cat([remembered, kept]) if len(others) else kept)[-self.size :]
+
+    def _without(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """What the bank holds of samples outside the batch."""
+        if not len(self.ids):
+            return self.ids.to(ids.device), self.embeddings
+        other = ~torch.isin(self.ids, ids)
+        return self.ids[other], self.embeddings[other]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        return {"ids": self.ids, "embeddings": self.embeddings}
+
+    def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
+        """Go on from a checkpoint."""
+        ids, embeddings = state["ids"], state["embeddings"]
+        if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
+            raise InputError(f"expected a memory bank of at most {self.size} samples with an embedding each")
+        self.ids, self.embeddings = ids.to(device), embeddings.to(device)
+
+
 class KnownDistances:
     """A metric that looks Euclidean distances up; the "vectors" it is given are row numbers of its table.
 
@@ -248,9 +304,7 @@ class KnownDistances:
     def __init__(self, embeddings: Tensor) -> None:
         flat = embeddings.detach().flatten(0, 1).double()  # in double precision, rounding hardly misleads
         flat = flat - flat.mean(0)
-        norm = flat.square().sum(1)
-        squared = torch.addmm(norm[None], flat, flat.T, alpha=-2).add_(norm[:, None])
-        self._table = squared.clamp_(min=0).sqrt_().float()  # (n*m, n*m)
+        self._table = torch.cdist(flat, flat).float()  # (n*m, n*m)
         row = torch.arange(len(flat), device=flat.device, dtype=torch.float32)
         self.rows = row.view(*embeddings.shape[:2], 1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.errors import require
-from clipper.training.trainer import Callback, Progress
+from clipper.training.loop import Callback, Progress
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from clipper.benchmarks.config import RunConfig, config_of
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.training import EpochMetrics, Record
-from clipper.training.record import from_parts
 
 FORMAT = "clipper ledger 2"
 RECORDS = "records.jsonl"
@@ -143,7 +142,7 @@ def _record(line: bytes, where: str) -> Record:
             raise ValueError("its epochs are not one list a figure")
         rows = zip(*columns.values(), strict=True)
         epochs = [EpochMetrics.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
-        record = from_parts(document["config"], epochs, document["versions"])
+        record = Record(document["config"], epochs, document["versions"])
         return replace(record, config=config_of(record).as_dict())
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileError(
