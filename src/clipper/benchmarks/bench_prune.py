@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.sum import SUM
+from clipper.benchmarks.sum import SUM_RULE
 from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks, time_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
@@ -49,7 +49,7 @@ def race_solvers(images: Images, rounds: int, progress: Progress, batch: int = 6
 
 
 def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objective, turn: int) -> Setting:
-    task = draw(images, SUM, batch, slots, seed=turn)
+    task = draw(images, SUM_RULE, batch, slots, seed=turn)
     embeddings = task.inputs.flatten(2)  # raw pixels
     graph = ProximityGraph.from_embeddings(embeddings, k=k)
     clip = Clipper(k=k, objective=objective)
@@ -68,7 +68,7 @@ def race_search(progress: Progress, rounds: int = SEARCH_ROUNDS, batch: int = 64
     clip = Clipper(k=1)
 
     def setting_of(turn: int) -> Setting:
-        task = draw(images, SUM, batch, 3, seed=turn % 10)
+        task = draw(images, SUM_RULE, batch, 3, seed=turn % 10)
         pixels = task.inputs.flatten(2)
         return partial(_fresh, task.candidates), {
             "Clipper(k=1)": lambda drawn: clip(drawn, pixels),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.sources import find_or_fetch
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
-from clipper.benchmarks.mugen.files import MUGEN, read_clips
+from clipper.benchmarks.mugen.files import MUGEN_FILES, read_clips
 from clipper.benchmarks.mugen.world import ACTIONS, sentence
 from clipper.benchmarks.networks import ClipCnn
 from clipper.benchmarks.registry import Benchmark, Registration, register
@@ -66,7 +66,7 @@ def _clips(config: RunConfig) -> tuple[Clips, Clips]:
     """Clips of at most `slots` frames to learn from, and others to be measured on."""
     if config.data == "clips":
         return _drawn(config.samples, config.seed, config.slots), _drawn(HELD_OUT, _SEED, config.slots)
-    folder = find_or_fetch(MUGEN, config.data_root).folder
+    folder = find_or_fetch(MUGEN_FILES, config.data_root).folder
     learned = read_clips(folder, "train", clips=config.samples, frames=config.slots, seed=config.seed)
     if len(learned) < config.samples:
         raise InputError(

@@ -23,7 +23,7 @@ from clipper.errors import FileError, InputError, require
 from clipper.files import written_whole
 
 ANNOTATIONS = "coinrun_dataset_jsons/release/{split}.json"
-MUGEN = Source(
+MUGEN_FILES = Source(
     "mugen",
     (Form("MUGEN's annotations", {ANNOTATIONS.format(split=split): "" for split in ("train", "test")}),),
     "get the 3.2 s videos of MUGEN (mugen-org.github.io/download), or draw clips in its layout: "

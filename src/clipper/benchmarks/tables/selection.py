@@ -28,9 +28,9 @@ class Selection:
         quick: a smaller grid on the embedded digits, where the task allows it.
 
     Examples:
-        >>> from clipper.benchmarks.tables.catalogue import SUM
+        >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
         >>> small = Selection(engines=("dolphin",), variants=("none", "exact"), columns=("SUM-3, n=100",), seeds=2)
-        >>> len(list(small.of(SUM).cells()))
+        >>> len(list(small.of(SUM_TABLE).cells()))
         4
     """
 

@@ -135,8 +135,8 @@ def deviations(entry: Entry) -> str:
 
     Examples:
         >>> from dataclasses import replace
-        >>> from clipper.benchmarks.tables.catalogue import SUM
-        >>> place = next(SUM.places())
+        >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
+        >>> place = next(SUM_TABLE.places())
         >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), []),)))
         '3 epochs'
     """
