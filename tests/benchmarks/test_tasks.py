@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ClipperError, match="images of label 9, but digits-like has none"):
         draw(Images("digits-like", torch.zeros(9, 1, 1, 1), torch.arange(9), 12), HWF_RULE, samples=50, slots=3)
     with pytest.raises(BudgetError, match="94,143,178,827 combinations"):
-        draw(toy_symbols(), HWF_RULE, samples=1, slots=15)
+        draw(toy_symbols(), ImageRule("listed", value, domains), samples=1, slots=15)
     with pytest.raises(ClipperError, match="at least one sample"):
         draw(digits(), SUM_RULE, samples=0, slots=3)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
-from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks, time_of
+from clipper.benchmarks.timing import WARM_UP, OnProgress, Setting, race, ticks, time_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
@@ -26,7 +26,7 @@ SIZES = (100, 1_000, 10_000, 100_000)
 SEARCH_ROUNDS = 200
 
 
-def race_solvers(images: Images, rounds: int, progress: Progress, batch: int = 64) -> list[dict[str, Any]]:
+def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:
     """Median milliseconds per method on a batch of SUM-3 and SUM-4.
 
     Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
@@ -55,11 +55,11 @@ def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objectiv
     clip = Clipper(k=k, objective=objective)
     return partial(_fresh, task.candidates), {
         "search and closed-form": lambda drawn: clip(drawn, embeddings),
-        **{solver: partial(_prune, graph=graph, objective=objective, solver=solver) for solver in SOLVERS},
+        **{solver: partial(prune, graph=graph, objective=objective, solver=solver) for solver in SOLVERS},
     }
 
 
-def race_search(progress: Progress, rounds: int = SEARCH_ROUNDS, batch: int = 64) -> dict[str, Any]:
+def race_search(progress: OnProgress, rounds: int = SEARCH_ROUNDS, batch: int = 64) -> dict[str, Any]:
     """How many times as long `Clipper(k=1)` takes on a batch of SUM-3 as the product and top-k of a search alone.
 
     The images are MNIST's where that is here; else the embedded digits, enlarged to as many pixels.
@@ -97,7 +97,7 @@ def _nearest(points: Tensor) -> Tensor:
     return torch.addmm(points.square().sum(1), points, points.T, alpha=-2).topk(1, largest=False).indices
 
 
-def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+def growth(progress: OnProgress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
     """Microseconds per sample of SUM-3 with three random edges each, the neighbour search left out."""
     rows = []
     for i, size in enumerate(sizes):
@@ -107,15 +107,11 @@ def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str,
         source = torch.arange(3 * size)
         graph = ProximityGraph.from_edges(source, torch.randint(0, 3 * size, source.shape, generator=generator))
         for objective in OBJECTIVES:
-            call = partial(_prune, graph=graph, objective=objective)
+            call = partial(prune, graph=graph, objective=objective)
             seconds = time_of(call, partial(_fresh, candidates), best_of=3)
             rows.append({"samples": size, "objective": objective, "microseconds_per_sample": 1e6 * seconds / size})
         progress("growing", i + 1, len(sizes))
     return rows
-
-
-def _prune(drawn: CandidateSet, graph: ProximityGraph, objective: Objective, solver: Solver = "closed-form") -> object:
-    return prune(drawn, graph, objective, solver)
 
 
 def _fresh(candidates: CandidateSet) -> CandidateSet:

@@ -60,7 +60,6 @@ class ImageRule:
             >>> SUM_RULE.needs_lattice(slots=4, classes=10), SUM_RULE.needs_lattice(slots=30, classes=10)
             (False, True)
         """
-        _check_slots(slots)
         domains = self.domains(slots) if self.domains else [range(classes)] * slots
         return self.machine is not None and math.prod(map(len, domains)) > BUDGET
 
@@ -98,9 +97,8 @@ def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
     network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
     some = config.per_sample or None
-    lattice = some is None and rule.needs_lattice(config.slots, images.classes)
     return Benchmark(
-        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some, lattice=lattice),
+        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some),
         network(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
@@ -137,9 +135,9 @@ def draw(
         samples: how many, `n`.
         slots: images per sample, `m`.
         seed: of the draws.
-        per_sample: at most so many candidates of each sample, drawn at random; all if not given. Where there are
-            too many to enumerate and the rule has a state machine, they are drawn from its lattice.
-        lattice: hold the candidates as a lattice instead of a list.
+        per_sample: at most so many candidates of each sample, drawn at random; all if not given.
+        lattice: hold the candidates as a lattice instead of a list. They are one anyway where there are too many to
+            enumerate and the rule has a state machine.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
@@ -149,10 +147,11 @@ def draw(
         True
         >>> draw(digits(), SUM_RULE, samples=10, slots=30, per_sample=50).candidates
         Candidates(10 samples, 500 candidates, 30 slots, 10 classes)
-        >>> min(draw(digits(), SUM_RULE, samples=10, slots=30, lattice=True).candidates.counts) > 10**20
+        >>> min(draw(digits(), SUM_RULE, samples=10, slots=30).candidates.counts) > 10**20
         True
     """
-    _check_slots(slots)
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
     if samples < 1:
         raise InputError(f"expected at least one sample, got samples={samples}")
     generator = torch.Generator().manual_seed(seed)
@@ -164,7 +163,7 @@ def draw(
     gold = images.labels[chosen]
     targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
     candidates: CandidateSet
-    if lattice or (per_sample is not None and rule.needs_lattice(slots, images.classes)):
+    if lattice or rule.needs_lattice(slots, images.classes):
         all_of_them = rule.lattice(targets, slots, images.classes)
         candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:
@@ -177,11 +176,6 @@ def _whole(rule: ImageRule, labels: tuple[int, ...]) -> int:
     if not isinstance(value, int):
         raise InputError(f"expected the rule {rule.name!r} to give whole numbers, got {value!r}; number its outcomes")
     return int(value)
-
-
-def _check_slots(slots: int) -> None:
-    if not 1 <= slots <= MOST_SLOTS:
-        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
 
 
 def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:

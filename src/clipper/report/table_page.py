@@ -138,7 +138,7 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
         lines = [(f"{values[0]:.{digits}f}", ""), ("(1)", "ours")]
     if values and deviations(entry):
         lines.append((deviations(entry), "ours"))
-    if entry.paper(measure) is not None:
+    if entry.published.get(measure) is not None:
         lines.append((f"paper {papers(entry, measure)}", "paper"))
     return [{"text": text, "kind": kind} for text, kind in lines]
 
@@ -154,7 +154,7 @@ def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     run = [entry for entry in entries if entry.place.column.name == column and entry.records]
     if not run:
         return None
-    published = {e.place.row.name: paper for e in run if (paper := e.paper("accuracy")) is not None}
+    published = {e.place.row.name: paper for e in run if (paper := e.published.get("accuracy")) is not None}
     ceiling = [entry for entry in run if entry.place.config.objective == "gold"]
     curves = {}
     for engine in dict.fromkeys(entry.place.row.engine for entry in run if entry not in ceiling):

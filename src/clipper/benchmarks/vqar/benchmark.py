@@ -22,7 +22,7 @@ RELATIONS = 50
 """The most frequent relations, as in the paper."""
 OVERLAP = 0.8
 """Of the generated names: a nearest neighbour among a thousand objects has the same name nine times in ten."""
-PATIENCE = 600.0
+_TIME_LIMIT = 600.0
 """Seconds that the candidates may take; those of a thousand samples take well below a minute."""
 SIDE = 28
 """Pixels of a picture's side."""
@@ -62,7 +62,7 @@ def _drawn(
 def candidates_of(knowledge: Knowledge, known: Sentences, names: int) -> Candidates:
     """What the theory allows: the first slot is the subject's name, the others its relations to what is around it."""
     labels = {"name": knowledge.names[:names], "rel": knowledge.relations[:RELATIONS]}
-    return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=PATIENCE)
+    return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=_TIME_LIMIT)
 
 
 def scene_benchmark(
