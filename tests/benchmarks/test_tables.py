@@ -165,7 +165,7 @@ def test_a_cell_that_cannot_run_is_named_and_stops_no_other(tmp_path):
     broken = replace(table, rows=(table.rows[0], replace(table.rows[1], changes={"network": "NoSuchNet"})))
     ledger = Ledger(tmp_path / "records.jsonl")
     (failed,) = run_cells(broken.cells(), ledger, jobs=1)
-    assert "NoSuchNet" in failed.problem
+    assert "NoSuchNet" in failed
     assert len(ledger) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_process_that_dies_costs_its_cell_alone(tmp_path):
     killer.start()
     (failed,) = run_cells(table.cells(), ledger, jobs=1)
     killer.join()
-    assert "exit code -9" in failed.problem
+    assert "exit code -9" in failed
     assert len(ledger) == 1
 
 

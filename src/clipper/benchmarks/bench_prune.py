@@ -22,8 +22,6 @@ SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
 OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
 CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
 """Slots, neighbours and objective of each race."""
-SIZES = (100, 1_000, 10_000, 100_000)
-SEARCH_ROUNDS = 200
 
 
 def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:
@@ -59,7 +57,7 @@ def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objectiv
     }
 
 
-def race_search(progress: OnProgress, rounds: int = SEARCH_ROUNDS, batch: int = 64) -> dict[str, Any]:
+def race_search(progress: OnProgress, rounds: int = 200, batch: int = 64) -> dict[str, Any]:
     """How many times as long `Clipper(k=1)` takes on a batch of SUM-3 as the product and top-k of a search alone.
 
     The images are MNIST's where that is here; else the embedded digits, enlarged to as many pixels.
@@ -97,7 +95,7 @@ def _nearest(points: Tensor) -> Tensor:
     return torch.addmm(points.square().sum(1), points, points.T, alpha=-2).topk(1, largest=False).indices
 
 
-def growth(progress: OnProgress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+def growth(progress: OnProgress, sizes: tuple[int, ...] = (100, 1_000, 10_000, 100_000)) -> list[dict[str, Any]]:
     """Microseconds per sample of SUM-3 with three random edges each, the neighbour search left out."""
     rows = []
     for i, size in enumerate(sizes):

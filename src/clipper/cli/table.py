@@ -22,11 +22,11 @@ from clipper.benchmarks.tables import (
     table_named,
     table_shown,
 )
-from clipper.benchmarks.tables.grid import Failure, inspections_of, run_cells
+from clipper.benchmarks.tables.grid import inspections_of, run_cells
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.cli.options import DataRoot, counted, writable
+from clipper.cli.options import DataRoot, Json, counted, writable
 from clipper.errors import require
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
@@ -54,7 +54,7 @@ def table(
     ),
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
     data_root: DataRoot = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
 
@@ -89,7 +89,7 @@ def opened(folder: Path) -> Ledger:
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None) -> list[Failure]:
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None) -> list[str]:
     """Run what the ledger does not have, below a bar; return what could not be run."""
     cells = list(chosen.cells())
     done = count(sum(ledger.find(cell.config) is not None for cell in cells))
@@ -119,9 +119,9 @@ def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
         output.print("\n".join(verdict(entries)), soft_wrap=True)
 
 
-def report_failed(failed: Sequence[Failure]) -> None:
+def report_failed(failed: Sequence[str]) -> None:
     """Say what could not be run; then the command fails."""
-    for problem in sorted({f"{failure.place.row.name}: {failure.problem}" for failure in failed}):
+    for problem in sorted(set(failed)):
         errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clipper.benchmarks.data.images import Images, check_split, from_bytes
+from clipper.benchmarks.data.images import Images, find_half, from_bytes
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json, read_npz
-from clipper.benchmarks.data.sources import DataFolder, Form, Source, find_or_fetch, published
+from clipper.benchmarks.data.sources import DataFolder, Form, Source, published
 from clipper.errors import FileError
 
 SYMBOLS = "123456789+-*/"
@@ -45,8 +45,7 @@ def hwf(split: str = "train", root: str | Path | None = None) -> Images:
         split: `"train"`, or `"test"` for every fifth distinct image of each symbol.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
     """
-    check_split(split)
-    pixels, labels = _distinct_images(find_or_fetch(HWF_FILES, root))
+    pixels, labels = _distinct_images(find_half(HWF_FILES, split, root))
     held_out = np.zeros(len(labels), bool)
     for label in range(CLASSES):
         held_out[np.flatnonzero(labels == label)[_EVERY - 1 :: _EVERY]] = True

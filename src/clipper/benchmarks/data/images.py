@@ -63,10 +63,11 @@ def from_bytes(
     return Images(name, scaled, torch.from_numpy(labels.astype(np.int64)), classes, label_names)
 
 
-def check_split(split: str) -> None:
-    """The published data sets come in two halves."""
+def find_half(source: Source, split: str, root: str | Path | None) -> DataFolder:
+    """Where a data set lies that is published in two halves."""
     if split not in ("train", "test"):
         raise InputError(f'expected the split "train" or "test", got {split!r}')
+    return find_or_fetch(source, root)
 
 
 def digits() -> Images:
@@ -107,8 +108,7 @@ def mnist(split: str = "train", root: str | Path | None = None) -> Images:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
     """
-    check_split(split)
-    place = find_or_fetch(MNIST_FILES, root)
+    place = find_half(MNIST_FILES, split, root)
     prefix = "train" if split == "train" else "t10k"
     pixels = _idx_array(place, f"{prefix}-images-idx3-ubyte")
     labels = _idx_array(place, f"{prefix}-labels-idx1-ubyte")
@@ -166,8 +166,7 @@ def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
         split: which half.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
     """
-    check_split(split)
-    place = find_or_fetch(CIFAR10_FILES, root)
+    place = find_half(CIFAR10_FILES, split, root)
     if place.form is CIFAR10_FILES.forms[2]:
         pixels, labels = _from_pictures(place, split)
     else:

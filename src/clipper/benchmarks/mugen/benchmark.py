@@ -45,20 +45,15 @@ _SHORTEST = 16
 def build(config: RunConfig) -> Benchmark:
     """Clips of at most `slots` frames; all alignments of each with its text are the candidates."""
     learned, held_out = _clips(config)
-    samples = clip_samples(learned)
-
-    def pictures(ids: Tensor) -> Tensor:
-        return learned.frames[ids] / 255
-
     return Benchmark(
-        samples,
+        clip_samples(learned),
         ClipCnn(len(ACTIONS)),
         Retrieval(clip_samples(held_out), held_out.texts),
         encoder=centre_outlines,
         label_names=ACTIONS,
         target_names=[sentence(text) for text in learned.texts],
         slot="frame",
-        pictures=pictures,
+        pictures=lambda ids: learned.frames[ids] / 255,
     )
 
 

@@ -35,19 +35,6 @@ PATIENCE = 0.5
 """Seconds between two looks at the runs that other processes have claimed."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run of a table that could not be done.
-
-    Attributes:
-        place: which.
-        problem: why.
-    """
-
-    place: Place
-    problem: str
-
-
 def run_cells(
     cells: Iterable[Place],
     ledger: Ledger,
@@ -55,8 +42,8 @@ def run_cells(
     jobs: int,
     tick: Callable[[], None] = lambda: None,
     inspected: Iterable[Place] = (),
-) -> list[Failure]:
-    """Run the cells that the ledger does not have, several at a time; return those that could not be run.
+) -> list[str]:
+    """Run the cells that the ledger does not have, several at a time; say which could not be run, and why.
 
     Args:
         cells: the runs of a table; the same configuration is run once.
@@ -100,7 +87,7 @@ class _Grid:
     inspected: set[str]
     waiting: dict[str, Place]
     workers: list[_Worker] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     @property
     def running(self) -> list[_Worker]:
@@ -158,7 +145,7 @@ class _Grid:
             worker.process.join()
             result = f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
         if isinstance(result, str):
-            self.failed.append(Failure(worker.place, result))
+            self.failed.append(f"{worker.place.row.name}: {result}")
         else:
             self.ledger.add(result)
             checkpoint_of(worker.place.config, self.ledger.path.parent).unlink(missing_ok=True)
