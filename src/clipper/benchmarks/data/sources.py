@@ -117,15 +117,15 @@ class DataFolder:
 
 def find(source: Source, root: str | Path | None = None) -> DataFolder | None:
     """The first folder that holds a data set whole; failing that, the first that holds a part of it."""
-    partial = None
+    part = None
     for folder in data_folders(source.name, root):
         for form in source.forms:
             there = [(folder / file).exists() for file in form.files]
             if all(there):
                 return DataFolder(source, form, folder)
-            if any(there) and partial is None:
-                partial = DataFolder(source, form, folder)
-    return partial
+            if any(there) and part is None:
+                part = DataFolder(source, form, folder)
+    return part
 
 
 def not_found(source: Source, root: str | Path | None = None) -> FileError:
