@@ -14,6 +14,7 @@ from clipper.benchmarks.drawing import ImageRule, draw
 from clipper.benchmarks.hwf import HWF_RULE, NO_FORMULA, domains, value
 from clipper.benchmarks.max import MAX_RULE
 from clipper.benchmarks.sum import SUM_RULE
+from clipper.candidates import Lattice
 from clipper.candidates.abduction import run_on_columns
 from clipper.errors import BudgetError, ClipperError
 from clipper.training import Samples
@@ -159,11 +160,17 @@ def test_formulas_of_eleven_symbols_are_drawn_from_the_lattice() -> None:
     assert len(task.candidates.distinct()) == len(task.candidates)
 
 
-def test_a_lattice_task_has_the_same_samples_and_all_their_candidates() -> None:
-    listed, lattice = draw(digits(), SUM_RULE, 20, 3, seed=4), draw(digits(), SUM_RULE, 20, 3, seed=4, lattice=True)
-    assert torch.equal(listed.inputs, lattice.inputs)
-    assert torch.equal(listed.targets, lattice.targets)
-    assert torch.equal(listed.candidates.labels, lattice.candidates.to_candidates().labels)
+def test_the_lattice_of_a_task_holds_the_candidates_of_its_list() -> None:
+    listed = draw(digits(), SUM_RULE, 20, 3, seed=4)
+    lattice = SUM_RULE.lattice(listed.targets.tolist(), 3, 10)
+    assert torch.equal(listed.candidates.labels, lattice.to_candidates().labels)
+
+
+def test_a_long_task_keeps_all_its_candidates_as_a_lattice() -> None:
+    task = draw(digits(), SUM_RULE, 20, 9, seed=4)
+    assert isinstance(task.candidates, Lattice)
+    assert bool(task.candidates.contains(task.gold).all())
+    assert task.targets.tolist() == task.gold.sum(1).tolist()
 
 
 def test_a_rule_without_a_machine_has_no_lattice() -> None:

@@ -121,13 +121,14 @@ def draw(
     seed: int = 0,
     *,
     per_sample: int | None = None,
-    lattice: bool = False,
 ) -> Samples:
     """Draw images into samples of `slots`, and note what the rule gives for each.
 
     Where every slot takes every label, no image is drawn twice. Where a rule says what its slots take, such as digits
     and operators in turn, each slot's label is drawn first, and images are reused once every image of that label has
     been drawn.
+
+    Where there are too many candidates to enumerate and the rule has a state machine, they are those of its lattice.
 
     Args:
         images: what to draw from.
@@ -136,8 +137,6 @@ def draw(
         slots: images per sample, `m`.
         seed: of the draws.
         per_sample: at most so many candidates of each sample, drawn at random; all if not given.
-        lattice: hold the candidates as a lattice instead of a list. They are one anyway where there are too many to
-            enumerate and the rule has a state machine.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
@@ -163,7 +162,7 @@ def draw(
     gold = images.labels[chosen]
     targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
     candidates: CandidateSet
-    if lattice or rule.needs_lattice(slots, images.classes):
+    if rule.needs_lattice(slots, images.classes):
         all_of_them = rule.lattice(targets, slots, images.classes)
         candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:
