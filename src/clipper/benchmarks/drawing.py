@@ -114,13 +114,7 @@ def on_digits(config: RunConfig) -> RunConfig:
 
 
 def draw(
-    images: Images,
-    rule: ImageRule,
-    samples: int,
-    slots: int,
-    seed: int = 0,
-    *,
-    per_sample: int | None = None,
+    images: Images, rule: ImageRule, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None
 ) -> Samples:
     """Draw images into samples of `slots`, and note what the rule gives for each.
 

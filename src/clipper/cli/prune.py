@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import Json, counted
+from clipper.cli.options import Json
 from clipper.errors import InputError
 from clipper.proximity import FaissSearch
 from clipper.pruning.streaming import PruneJob, prune_files
@@ -29,12 +29,14 @@ def prune(
     mutual: Annotated[bool, typer.Option("--mutual", help="Only neighbours that are each other's.")] = False,
     share: Annotated[float | None, typer.Option(help="Only the closest share of the edges, 0.5 for half.")] = None,
     metric: Annotated[Literal["l2", "cosine"], typer.Option(help="How to measure nearness.")] = "l2",
-    batch: Annotated[int | None, counted("Search among this many samples at a time; default all.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
     search: Annotated[Literal["exact", "faiss"], typer.Option(help="faiss is approximate, for large pools.")] = "exact",
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
     json: Json = False,
 ) -> None:
     """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
+    if batch is not None and batch < 1:
+        raise InputError(f"expected a positive --batch, got {batch}")
     if k < 0:
         raise InputError(f"expected -k of 1 or more, or 0 for all within --radius, got {k}")
     job = PruneJob(

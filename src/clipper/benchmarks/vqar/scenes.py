@@ -93,14 +93,7 @@ def placements(relations: int) -> Tensor:
     return torch.cat([offset, size[:, None].expand(-1, 2)], 1)
 
 
-def generate(
-    scenes: int,
-    names: int,
-    relations: int,
-    seed: int = 0,
-    *,
-    overlap: float = 1.0,
-) -> Scenes:
+def generate(scenes: int, names: int, relations: int, seed: int = 0, *, overlap: float = 1.0) -> Scenes:
     """Scenes of a subject and a few others around it; how each lies to the subject says its relation.
 
     A name is a point in `LATENT` directions, an object a draw around it; the features are a fixed linear image of that,
