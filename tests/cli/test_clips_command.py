@@ -49,7 +49,7 @@ def test_the_same_seed_draws_the_same_clips(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"), [(["--frames", "many"], "16-64"), (["--train", "0"], "at least one clip")]
+    ("options", "complaint"), [(["--frames", "many"], "16-64"), (["--noise", "nan"], "--noise to be a finite number")]
 )
 def test_nonsense_is_refused(tmp_path: Path, options: list[str], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):

@@ -12,8 +12,8 @@ from typing import Any
 from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.datasets import digits
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.max import MAX
-from clipper.benchmarks.sum import SUM
+from clipper.benchmarks.max import MAX_RULE
+from clipper.benchmarks.sum import SUM_RULE
 from clipper.pruning import Pruning
 from clipper.report import write_inspector
 from clipper.report.inspector import inspector_view
@@ -37,7 +37,7 @@ class Pruned:
 
 
 def pruned_digits(rule: str = "sum", k: int = 1, objective: Any = "exact", samples: int = 20, slots: int = 3) -> Pruned:
-    task = draw(digits(), {"sum": SUM, "max": MAX}[rule], samples=samples, slots=slots)
+    task = draw(digits(), {"sum": SUM_RULE, "max": MAX_RULE}[rule], samples=samples, slots=slots)
     graph = ProximityGraph.from_embeddings(task.inputs.flatten(2), k=k)
     count = 100 if objective == "random" else None
     return Pruned(task, graph, prune(task.candidates, graph, objective, count=count))

@@ -8,7 +8,7 @@ import pytest
 
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import Ledger, Selection, summarise
-from clipper.benchmarks.tables.catalogue import SUM
+from clipper.benchmarks.tables.catalogue import SUM_TABLE
 from clipper.report import write_table
 from clipper.report.claims import verdict
 from clipper.report.table_page import results_table
@@ -23,7 +23,9 @@ pytest.importorskip("matplotlib")
 def written(tmp_path_factory):
     """A small table whose columns carry the paper's names, so that its figures stand beside ours."""
     folder = tmp_path_factory.mktemp("page")
-    chosen = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("SUM-3, n=100",), seeds=2).of(SUM)
+    chosen = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("SUM-3, n=100",), seeds=2).of(
+        SUM_TABLE
+    )
     columns = tuple(
         replace(column, base=replace(column.base, data="digits", samples=20, epochs=3, evaluate_every=1))
         for column in chosen.columns
@@ -67,7 +69,7 @@ def test_a_run_that_is_not_what_the_table_asks_for_says_so(written):
 
 
 def test_a_table_without_runs_has_no_page_and_shows_the_papers_figures(tmp_path):
-    table = Selection(engines=("dolphin",), columns=("SUM-3, n=100",)).of(SUM)
+    table = Selection(engines=("dolphin",), columns=("SUM-3, n=100",)).of(SUM_TABLE)
     entries = summarise(table, Ledger(tmp_path / "records.jsonl"))
     assert "page" not in write_table(table, entries, tmp_path).paths
     assert {row[1] for row in rows_of(table, entries)} == {NOTHING}
@@ -78,7 +80,7 @@ def test_a_table_without_runs_has_no_page_and_shows_the_papers_figures(tmp_path)
 def test_a_browser_shows_the_page_without_errors(written):
     with browser() as window:
         window.open(written[2].paths["page"].resolve().as_uri())
-        assert window.run("return document.querySelector('h1').textContent") == SUM.title
+        assert window.run("return document.querySelector('h1').textContent") == SUM_TABLE.title
         assert window.run("return document.querySelectorAll('.inspector img, .inspector .tile').length") > 0
         assert window.messages() == []
 

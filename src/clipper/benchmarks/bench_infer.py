@@ -10,7 +10,7 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
-from clipper.benchmarks.timing import Progress, Setting, race
+from clipper.benchmarks.timing import OnProgress, Setting, race
 from clipper.candidates import Candidates, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
@@ -23,7 +23,7 @@ _STARTS = 4
 """Starts of a round that is raced."""
 
 
-def measure_inference(config: RunConfig, rounds: int, progress: Progress) -> dict[str, Any]:
+def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> dict[str, Any]:
     """Infer once, with automatic settings, and say what it took and how much of it is right.
 
     Args:

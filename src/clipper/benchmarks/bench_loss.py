@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.mugen.world import ACTIONS
-from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks
+from clipper.benchmarks.timing import WARM_UP, OnProgress, Setting, race, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.rules import SUM, alignment
 from clipper.engines import SemanticLoss
@@ -60,7 +60,7 @@ class SumCircuit:
 
 
 def race_losses(
-    rounds: int, progress: Progress, batch: int = 64, slots: tuple[int, ...] = SLOTS
+    rounds: int, progress: OnProgress, batch: int = 64, slots: tuple[int, ...] = SLOTS
 ) -> list[dict[str, Any]]:
     """Median milliseconds on each sum; every round runs all methods on the same batch, the first of them in turns."""
     turns = [rounds if m <= _LISTED else max(1, rounds // 10) for m in slots]
@@ -113,7 +113,7 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 
 
 def race_alignments(
-    rounds: int, progress: Progress, clips: int = 64, frames: int = 128, actions: int = 12
+    rounds: int, progress: OnProgress, clips: int = 64, frames: int = 128, actions: int = 12
 ) -> dict[str, Any]:
     """Alignments against the same candidates as a state machine's lattice, and against the nearest loss of PyTorch."""
     classes = len(ACTIONS)

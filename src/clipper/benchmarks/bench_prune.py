@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
-from clipper.benchmarks.sum import SUM
-from clipper.benchmarks.timing import WARM_UP, Progress, Setting, race, ticks, time_of
+from clipper.benchmarks.sum import SUM_RULE
+from clipper.benchmarks.timing import WARM_UP, OnProgress, Setting, race, ticks, time_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
@@ -22,11 +22,9 @@ SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
 OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
 CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
 """Slots, neighbours and objective of each race."""
-SIZES = (100, 1_000, 10_000, 100_000)
-SEARCH_ROUNDS = 200
 
 
-def race_solvers(images: Images, rounds: int, progress: Progress, batch: int = 64) -> list[dict[str, Any]]:
+def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:
     """Median milliseconds per method on a batch of SUM-3 and SUM-4.
 
     Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
@@ -49,17 +47,17 @@ def race_solvers(images: Images, rounds: int, progress: Progress, batch: int = 6
 
 
 def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objective, turn: int) -> Setting:
-    task = draw(images, SUM, batch, slots, seed=turn)
+    task = draw(images, SUM_RULE, batch, slots, seed=turn)
     embeddings = task.inputs.flatten(2)  # raw pixels
     graph = ProximityGraph.from_embeddings(embeddings, k=k)
     clip = Clipper(k=k, objective=objective)
     return partial(_fresh, task.candidates), {
         "search and closed-form": lambda drawn: clip(drawn, embeddings),
-        **{solver: partial(_prune, graph=graph, objective=objective, solver=solver) for solver in SOLVERS},
+        **{solver: partial(prune, graph=graph, objective=objective, solver=solver) for solver in SOLVERS},
     }
 
 
-def race_search(progress: Progress, rounds: int = SEARCH_ROUNDS, batch: int = 64) -> dict[str, Any]:
+def race_search(progress: OnProgress, rounds: int = 200, batch: int = 64) -> dict[str, Any]:
     """How many times as long `Clipper(k=1)` takes on a batch of SUM-3 as the product and top-k of a search alone.
 
     The images are MNIST's where that is here; else the embedded digits, enlarged to as many pixels.
@@ -68,7 +66,7 @@ def race_search(progress: Progress, rounds: int = SEARCH_ROUNDS, batch: int = 64
     clip = Clipper(k=1)
 
     def setting_of(turn: int) -> Setting:
-        task = draw(images, SUM, batch, 3, seed=turn % 10)
+        task = draw(images, SUM_RULE, batch, 3, seed=turn % 10)
         pixels = task.inputs.flatten(2)
         return partial(_fresh, task.candidates), {
             "Clipper(k=1)": lambda drawn: clip(drawn, pixels),
@@ -99,7 +97,7 @@ def _nearest(points: Tensor) -> Tensor:
     return distances.topk(2, largest=False).indices
 
 
-def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+def growth(progress: OnProgress, sizes: tuple[int, ...] = (100, 1_000, 10_000, 100_000)) -> list[dict[str, Any]]:
     """Microseconds per sample of SUM-3 with three random edges each, the neighbour search left out."""
     rows = []
     for i, size in enumerate(sizes):
@@ -109,15 +107,11 @@ def growth(progress: Progress, sizes: tuple[int, ...] = SIZES) -> list[dict[str,
         source = torch.arange(3 * size)
         graph = ProximityGraph.from_edges(source, torch.randint(0, 3 * size, source.shape, generator=generator))
         for objective in OBJECTIVES:
-            call = partial(_prune, graph=graph, objective=objective)
+            call = partial(prune, graph=graph, objective=objective)
             seconds = time_of(call, partial(_fresh, candidates), best_of=3)
             rows.append({"samples": size, "objective": objective, "microseconds_per_sample": 1e6 * seconds / size})
         progress("growing", i + 1, len(sizes))
     return rows
-
-
-def _prune(drawn: CandidateSet, graph: ProximityGraph, objective: Objective, solver: Solver = "closed-form") -> object:
-    return prune(drawn, graph, objective, solver)
 
 
 def _fresh(candidates: CandidateSet) -> CandidateSet:

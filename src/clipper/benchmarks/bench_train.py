@@ -10,7 +10,7 @@ from typing import Any
 from clipper.benchmarks.config import RunConfig, TrainObjective
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.benchmarks.runs import clip_of, embeddings_of, engine_of, optimiser_of
-from clipper.benchmarks.timing import Progress, ticks
+from clipper.benchmarks.timing import OnProgress, ticks
 from clipper.training import EpochMetrics, Samples, train
 
 ENCODERS = ("trainable", "pixels")
@@ -19,7 +19,7 @@ RUN = 50
 """Epochs of the run whose share is reported: what is done once, before the first batch, counts once."""
 
 
-def measure_overhead(base: RunConfig, rounds: int, progress: Progress) -> list[dict[str, Any]]:
+def measure_overhead(base: RunConfig, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:
     """Medians over the rounds; every round trains two epochs of every setting, one after the other.
 
     Args:

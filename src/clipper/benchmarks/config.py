@@ -15,8 +15,6 @@ from clipper.training import Record
 
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
-When = Literal["batch", "once"]
-OptimiserName = Literal["adamw", "adam", "sgd"]
 AUTO = "auto"
 """The network, the data set or the encoder that the benchmark chooses."""
 _VERSION = 2
@@ -67,17 +65,15 @@ class RunConfig:
     data: str = _option(AUTO, "The data set; auto for the benchmark's first. The digits are embedded.")
     names: int = _option(50, "With the rule vqar: how many names the objects have, the most frequent ones.")
     network: str = _option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
-    engine: EngineName = field(default="semantic", metadata={"help": "What turns candidates into a loss."})
+    engine: EngineName = _option("semantic", "What turns candidates into a loss.")
     engine_options: Mapping[str, Any] = field(
         default_factory=dict,
         metadata={"help": "NAME=VALUE for the engine; may come twice.", "flags": ("--engine-option",)},
     )
-    objective: TrainObjective = field(
-        default="exact",
-        metadata={
-            "help": "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
-            "none: the baseline. gold: the ceiling, trained on gold labels."
-        },
+    objective: TrainObjective = _option(
+        "exact",
+        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
+        "none: the baseline. gold: the ceiling, trained on gold labels.",
     )
     k: int | None = _option(None, "Neighbours per instance; by default 8 with joint, else 1.", flags=("-k",))
     encoder: str = _option(
@@ -85,14 +81,14 @@ class RunConfig:
         "trainable: the network's own layer; joint takes the benchmark's encoder instead. Frozen: auto, pixels, "
         "blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, other instances' embeddings.",
     )
-    when: When = field(
-        default="batch", metadata={"help": "Prune each batch, or the pool once before training (frozen only)."}
+    when: Literal["batch", "once"] = _option(
+        "batch", "Prune each batch, or the pool once before training (frozen only)."
     )
     passes: int = _option(1, "With joint: infer and train so often, at most.")
     bank: int = _option(0, "Find neighbours among the last embeddings of this many samples too.", least=0)
     epochs: int = _option(50, "Passes over the samples.")
     batch: int = _option(64, "Samples per step.")
-    optimiser: OptimiserName = field(default="adamw", metadata={"help": "How the weights are updated."})
+    optimiser: Literal["adamw", "adam", "sgd"] = _option("adamw", "How the weights are updated.")
     lr: float = _option(1e-3, "Learning rate.", above=0)
     entropy: float = _option(0.0, "Weight of the entropy of the posterior over the candidates.")
     seed: int = _option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.data.hwf import HWF_FILES, Formulas, formulas, hwf
-from clipper.benchmarks.data.images import CIFAR10, MNIST, Images, cifar10, digits, mnist
+from clipper.benchmarks.data.hwf import HWF_FILES, hwf
+from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES, Images, cifar10, digits, mnist
 from clipper.benchmarks.data.sources import Source, State, data_folders, find
-from clipper.benchmarks.mugen.files import MUGEN
-from clipper.benchmarks.vqar.files import VQAR
+from clipper.benchmarks.mugen.files import MUGEN_FILES
+from clipper.benchmarks.vqar.files import VQAR_FILES
 from clipper.errors import FileError, InputError
 
 __all__ = [
-    "NAMES", "SOURCES", "Formulas", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf",
-    "inventory", "mnist", "source_of", "train_and_test",
+    "NAMES", "SOURCES", "Images", "Inventory", "cifar10", "data_folders", "digits", "hwf", "inventory", "mnist",
+    "source_of", "train_and_test",
 ]  # fmt: skip
-SOURCES: dict[str, Source] = {source.name: source for source in (MNIST, CIFAR10, HWF_FILES, MUGEN, VQAR)}
+SOURCES: dict[str, Source] = {
+    source.name: source for source in (MNIST_FILES, CIFAR10_FILES, HWF_FILES, MUGEN_FILES, VQAR_FILES)
+}
 """The data sets that lie in files."""
 NAMES = ("digits", *SOURCES)
 _HALVES: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist, "cifar10": cifar10, "hwf": hwf}

@@ -43,48 +43,47 @@ class ImageRule:
         value: from a tuple of labels, one per slot, to a whole number; arithmetic runs on all combinations at once.
         domains: from the number of slots to the labels that each slot may take; every label if not given.
         machine: the same rule as a state machine; with it, candidates need not be enumerated.
-        highest: from the number of slots and of classes to the rule's largest value, if its values are 0 … highest.
+        counts_from_zero: whether its values are all whole numbers from 0 to its value on the largest labels.
     """
 
     name: str
     value: Callable[..., Any]
     domains: Callable[[int], Sequence[Sequence[int]]] | None = None
     machine: Machine | None = None
-    highest: Callable[[int, int], int] | None = None
+    counts_from_zero: bool = False
 
     def needs_lattice(self, slots: int, classes: int) -> bool:
         """Whether there are too many label combinations to try them all, and a state machine that spares it.
 
         Examples:
-            >>> from clipper.benchmarks.sum import SUM
-            >>> SUM.needs_lattice(slots=4, classes=10), SUM.needs_lattice(slots=30, classes=10)
+            >>> from clipper.benchmarks.sum import SUM_RULE
+            >>> SUM_RULE.needs_lattice(slots=4, classes=10), SUM_RULE.needs_lattice(slots=30, classes=10)
             (False, True)
         """
-        _check_slots(slots)
         domains = self.domains(slots) if self.domains else [range(classes)] * slots
         return self.machine is not None and math.prod(map(len, domains)) > BUDGET
 
-    def lattice(self, targets: Sequence[int], slots: int | Sequence[int], classes: int) -> Lattice:
+    def lattice(self, targets: Sequence[int], slots: int, classes: int) -> Lattice:
         """The lattice of all candidates of samples with these targets.
 
         Examples:
-            >>> from clipper.benchmarks.sum import SUM
-            >>> SUM.lattice([8, 135], [2, 30], classes=10)
-            Lattice(2 samples, 30 slots, 10 classes, 2,056 states)
+            >>> from clipper.benchmarks.sum import SUM_RULE
+            >>> SUM_RULE.lattice([8, 135], slots=30, classes=10)
+            Lattice(2 samples, 30 slots, 10 classes, 2,183 states)
         """
         if self.machine is None:
             raise InputError(
                 f"expected a rule with a state machine, got {self.name!r}; give it machine=, or do without the lattice"
             )
-        longest = slots if isinstance(slots, int) else max(slots)
-        domains = self.domains(longest) if self.domains else None
+        domains = self.domains(slots) if self.domains else None
         return Lattice.from_rule(*self.machine, targets, slots, classes, domains=domains, budget=ARCS)
 
     def outputs(self, slots: int, classes: int) -> Candidates | None:
         """The candidates of every value, a value being its own place; None where they are too many to list."""
-        if self.highest is None or classes**slots > _MOST_OUTPUTS:
+        if not self.counts_from_zero or classes**slots > _MOST_OUTPUTS:
             return None
-        return Candidates.from_rule(self.value, range(self.highest(slots, classes) + 1), slots, classes)
+        highest = self.value((classes - 1,) * slots)
+        return Candidates.from_rule(self.value, range(highest + 1), slots, classes)
 
 
 def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
@@ -98,9 +97,8 @@ def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
     network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
     some = config.per_sample or None
-    lattice = some is None and rule.needs_lattice(config.slots, images.classes)
     return Benchmark(
-        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some, lattice=lattice),
+        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some),
         network(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
@@ -116,14 +114,7 @@ def on_digits(config: RunConfig) -> RunConfig:
 
 
 def draw(
-    images: Images,
-    rule: ImageRule,
-    samples: int,
-    slots: int,
-    seed: int = 0,
-    *,
-    per_sample: int | None = None,
-    lattice: bool = False,
+    images: Images, rule: ImageRule, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None
 ) -> Samples:
     """Draw images into samples of `slots`, and note what the rule gives for each.
 
@@ -131,28 +122,29 @@ def draw(
     and operators in turn, each slot's label is drawn first, and images are reused once every image of that label has
     been drawn.
 
+    Where there are too many candidates to enumerate and the rule has a state machine, they are those of its lattice.
+
     Args:
         images: what to draw from.
         rule: what is known of a sample.
         samples: how many, `n`.
         slots: images per sample, `m`.
         seed: of the draws.
-        per_sample: at most so many candidates of each sample, drawn at random; all if not given. Where there are
-            too many to enumerate and the rule has a state machine, they are drawn from its lattice.
-        lattice: hold the candidates as a lattice instead of a list.
+        per_sample: at most so many candidates of each sample, drawn at random; all if not given.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
-        >>> from clipper.benchmarks.sum import SUM
-        >>> samples = draw(digits(), SUM, samples=100, slots=3)
+        >>> from clipper.benchmarks.sum import SUM_RULE
+        >>> samples = draw(digits(), SUM_RULE, samples=100, slots=3)
         >>> bool(samples.candidates.contains(samples.gold).all())
         True
-        >>> draw(digits(), SUM, samples=10, slots=30, per_sample=50).candidates
+        >>> draw(digits(), SUM_RULE, samples=10, slots=30, per_sample=50).candidates
         Candidates(10 samples, 500 candidates, 30 slots, 10 classes)
-        >>> min(draw(digits(), SUM, samples=10, slots=30, lattice=True).candidates.counts) > 10**20
+        >>> min(draw(digits(), SUM_RULE, samples=10, slots=30).candidates.counts) > 10**20
         True
     """
-    _check_slots(slots)
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
     if samples < 1:
         raise InputError(f"expected at least one sample, got samples={samples}")
     generator = torch.Generator().manual_seed(seed)
@@ -164,11 +156,11 @@ def draw(
     gold = images.labels[chosen]
     targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
     candidates: CandidateSet
-    if lattice or (per_sample is not None and rule.needs_lattice(slots, images.classes)):
+    if rule.needs_lattice(slots, images.classes):
         all_of_them = rule.lattice(targets, slots, images.classes)
         candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:
-        candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
+        candidates = _candidates(rule.value, targets, slots, images.classes, domains, per_sample, seed)
     return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets))
 
 
@@ -177,11 +169,6 @@ def _whole(rule: ImageRule, labels: tuple[int, ...]) -> int:
     if not isinstance(value, int):
         raise InputError(f"expected the rule {rule.name!r} to give whole numbers, got {value!r}; number its outcomes")
     return int(value)
-
-
-def _check_slots(slots: int) -> None:
-    if not 1 <= slots <= MOST_SLOTS:
-        raise InputError(f"expected samples of 1 to {MOST_SLOTS:,} slots, got {slots}")
 
 
 def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:
@@ -208,23 +195,21 @@ def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], gener
     return chosen
 
 
-def candidates_of(
+def _candidates(
     rule: Callable[..., Any],
     targets: Sequence[int],
-    slots: int | Sequence[int],
+    slots: int,
     classes: int,
-    domains: Sequence[Sequence[int]] | None = None,
-    per_sample: int | None = None,
-    seed: int = 0,
+    domains: Sequence[Sequence[int]] | None,
+    per_sample: int | None,
+    seed: int,
 ) -> Candidates:
     """The candidates of each sample, or at most `per_sample` of them, drawn without holding all at once."""
     if per_sample is None:
         return Candidates.from_rule(rule, targets, slots, classes, domains=domains)
-    lengths = [slots] * len(targets) if isinstance(slots, int) else list(slots)
-    kinds = list(dict.fromkeys(zip(lengths, targets, strict=True)))  # samples of one kind share their candidates
-    place = {kind: i for i, kind in enumerate(kinds)}
-    shared = Candidates.from_rule(rule, [t for _, t in kinds], [s for s, _ in kinds], classes, domains=domains)
-    which = torch.tensor([place[kind] for kind in zip(lengths, targets, strict=True)])
+    place = {target: i for i, target in enumerate(dict.fromkeys(targets))}  # samples of one target share theirs
+    shared = Candidates.from_rule(rule, list(place), slots, classes, domains=domains)
+    which = torch.tensor([place[target] for target in targets])
     parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
     counts = torch.cat([part.offsets.diff() for part in parts])
     return Candidates.from_tensors(

@@ -7,16 +7,10 @@ from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_di
 from clipper.benchmarks.registry import Benchmark, register
 from clipper.candidates import rules
 
-
-def _highest(slots: int, classes: int) -> int:
-    del slots
-    return classes - 1
-
-
-MAX = ImageRule("max", max, machine=rules.MAX, highest=_highest)
+MAX_RULE = ImageRule("max", max, machine=rules.MAX, counts_from_zero=True)
 
 
 @register("max", data=DIGITS, quick=on_digits)
 def build(config: RunConfig) -> Benchmark:
     """Samples of M images, and the largest of their labels."""
-    return image_benchmark(config, MAX)
+    return image_benchmark(config, MAX_RULE)

@@ -17,7 +17,6 @@ class Classifier(nn.Module):
     """A network that gives log-probabilities and, from the same pass, the embedding they were computed from.
 
     Examples:
-        >>> import torch
         >>> classifier = Classifier(features=nn.Flatten(), head=nn.Linear(64, 10), shape=(1, 8, 8))
         >>> log_probs, embedding = classifier(torch.rand(5, 1, 8, 8))
         >>> log_probs.shape, embedding.shape
@@ -68,7 +67,6 @@ class MnistCnn(Classifier):
     Its embedding is the 1024 activations before the dropout: what the head sees, without the dropout's noise.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = MnistCnn()(torch.rand(5, 1, 28, 28))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 10]), torch.Size([5, 1024]))
@@ -93,7 +91,6 @@ class HwfCnn(Classifier):
     """The paper's network for 45×45 handwritten symbols of formulas; thirteen of them without the zero.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = HwfCnn(symbols=13)(torch.rand(5, 1, 45, 45))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 13]), torch.Size([5, 128]))
@@ -117,7 +114,6 @@ class CifarResNet18(Classifier):
     """ResNet-18, untrained, for 32×32 photographs.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = CifarResNet18()(torch.rand(5, 3, 32, 32))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 10]), torch.Size([5, 512]))
@@ -131,7 +127,6 @@ class ClipCnn(Classifier):
     """A small video encoder: 256 numbers from a 32×32 frame's colours and its motion, and a classifier on them.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = ClipCnn()(torch.rand(5, 4, 32, 32))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 8]), torch.Size([5, 256]))
@@ -156,7 +151,6 @@ class NameMlp(Classifier):
     """The paper's network for the names of VQAR's objects, from their features.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = NameMlp(50)(torch.rand(5, 2048))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 50]), torch.Size([5, 1024]))
@@ -173,7 +167,6 @@ class RelationMlp(Classifier):
     """The paper's network for the relations of VQAR's objects, from the features and boxes of both.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = RelationMlp(20)(torch.rand(5, 2 * (2048 + 4)))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 20]), torch.Size([5, 1024]))
@@ -191,7 +184,6 @@ class DigitsMlp(Classifier):
     """A small network for the embedded 8×8 digits, fast on any machine.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = DigitsMlp()(torch.rand(5, 1, 8, 8))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 10]), torch.Size([5, 64]))
@@ -206,7 +198,6 @@ class DigitsCnn(Classifier):
     """A convolutional network for the embedded 8×8 digits: four times as slow as `DigitsMlp`, and more accurate.
 
     Examples:
-        >>> import torch
         >>> log_probs, embedding = DigitsCnn()(torch.rand(5, 1, 8, 8))
         >>> log_probs.shape, embedding.shape
         (torch.Size([5, 10]), torch.Size([5, 64]))

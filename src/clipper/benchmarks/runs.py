@@ -21,7 +21,7 @@ from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, pretrained
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.pruning import Clipper
-from clipper.training import Callback, History, Inspector, Record, Samples, train, train_iterated
+from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -41,7 +41,6 @@ _LOADED = 256
 def run(
     config: RunConfig,
     *,
-    data_root: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_steps: int | None = None,
     watch: Callback | None = None,
@@ -52,7 +51,6 @@ def run(
 
     Args:
         config: everything that decides how the run ends.
-        data_root: the folder with the data sets, if not in the usual places.
         checkpoint: where the run's state is kept, and taken up again if it is there.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
@@ -66,10 +64,10 @@ def run(
     """
     if checkpoint is not None:
         check_whole(checkpoint)
-    benchmark = benchmark_named(config.rule)(replace(config, data_root=data_root or config.data_root))
+    benchmark = benchmark_named(config.rule)(config)
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
-    samples = samples_of(config, benchmark)
+    samples = learned_samples(config, benchmark)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
     options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
@@ -85,20 +83,13 @@ def run(
         )
     if config.passes > 1 and embeddings is not None:
         make = partial(optimiser_of, config)
-        passes = train_iterated(
+        history = train_iterated(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
-        )
-        return _recorded(config, benchmark, passes[-1].history, inspection)
-    once = clip is not None and (config.when == "once" or config.objective == "joint")
-    bank, optimiser = config.bank if clip else 0, optimiser_of(config, network)
-    history = train(
-        network, samples, engine, clip=clip, embeddings=embeddings, once=once, bank=bank, optimiser=optimiser, **options
-    )
-    return _recorded(config, benchmark, history, inspection)
-
-
-def _recorded(config: RunConfig, benchmark: Benchmark, history: History, inspection: str | Path | None) -> Record:
-    """The run's record; what the inspector shows of it is written where it is asked for."""
+        )[-1].history
+    else:
+        options |= {"once": clip is not None and (config.when == "once" or config.objective == "joint")}
+        options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
+        history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
     seen = history.inspection
     if inspection is not None and seen is not None:
         make_folder(Path(inspection).parent)
@@ -106,7 +97,7 @@ def _recorded(config: RunConfig, benchmark: Benchmark, history: History, inspect
     return Record(config.as_dict(), history)
 
 
-def samples_of(config: RunConfig, benchmark: Benchmark) -> Samples:
+def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
     """What the run starts from: the benchmark's samples or, for the ceiling, these with the gold labels alone."""
     samples = benchmark.samples
     if config.objective != "gold":

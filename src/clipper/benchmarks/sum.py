@@ -7,15 +7,10 @@ from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_di
 from clipper.benchmarks.registry import Benchmark, register
 from clipper.candidates import rules
 
-
-def _highest(slots: int, classes: int) -> int:
-    return slots * (classes - 1)
-
-
-SUM = ImageRule("sum", sum, machine=rules.SUM, highest=_highest)
+SUM_RULE = ImageRule("sum", sum, machine=rules.SUM, counts_from_zero=True)
 
 
 @register("sum", data=DIGITS, quick=on_digits)
 def build(config: RunConfig) -> Benchmark:
     """Samples of M images, and the sum of their labels."""
-    return image_benchmark(config, SUM)
+    return image_benchmark(config, SUM_RULE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, what is done of it, and all there is to do."""
 Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
 """One round of a race: what makes the input of a call, and the contestants, each a function of that input."""
@@ -16,10 +17,11 @@ WARM_UP = 3
 """Rounds before the clock starts."""
 
 
+@dataclass(frozen=True)
 class Times:
     """What a race has measured.
 
-    Args:
+    Attributes:
         seconds: of each contestant, its time in each round.
 
     Examples:
@@ -30,8 +32,7 @@ class Times:
         2.0
     """
 
-    def __init__(self, seconds: Mapping[str, list[float]]) -> None:
-        self.seconds = seconds
+    seconds: Mapping[str, list[float]]
 
     @property
     def rounds(self) -> int:
@@ -80,7 +81,7 @@ def race(
     return Times(seconds)
 
 
-def ticks(progress: Progress, stage: str, total: int) -> Callable[[], None]:
+def ticks(progress: OnProgress, stage: str, total: int) -> Callable[[], None]:
     """What tells of one step more whenever it is called."""
     done = count(1)
     return lambda: progress(stage, next(done), total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -46,13 +47,10 @@ def prune(
         return
     slow = {"highs": "HiGHS", "cp-sat": "CP-SAT"}
     solvers = {"search and closed-form": "with search", "closed-form": "closed form", **slow}
-    rows = [
-        [row["task"], str(row["k"]), row["objective"], *(f"{row['milliseconds'][name]:.2f}" for name in solvers),
-         *(f"{row['times_slower_than_closed_form'][name]:.0f}" for name in slow)]
-        for row in document["race"]
-    ]  # fmt: skip
-    heads = ["task", "k", "objective", *solvers.values(), *(f"{name} ×" for name in slow.values())]
-    output.print(table(f"median milliseconds per batch of 64 ({data}, {document['threads']} threads)", heads, rows))
+    columns = {"task": "{task}", "k": "{k}", "objective": "{objective}"}
+    columns |= {head: f"{{milliseconds[{name}]:.2f}}" for name, head in solvers.items()}
+    columns |= {f"{head} ×": f"{{times_slower_than_closed_form[{name}]:.0f}}" for name, head in slow.items()}
+    _print(f"median milliseconds per batch of 64 ({data}, {document['threads']} threads)", columns, document["race"])
     search = document["search"]
     times, spent = search["times_slower_than_product_and_top_k"], search["milliseconds"]
     output.print(
@@ -60,9 +58,8 @@ def prune(
         f"{spent['Clipper(k=1)']:.2f} against {spent['product and top-k']:.2f} ms (SUM-3, pixels of {search['data']})",
         soft_wrap=True,
     )
-    rows = [[f"{r['samples']:,}", r["objective"], f"{r['microseconds_per_sample']:.1f}"] for r in document["growth"]]
-    title = "growth (SUM-3, three edges per sample, search left out)"
-    output.print(table(title, ["samples", "objective", "µs per sample"], rows))
+    columns = {"samples": "{samples:,}", "objective": "{objective}", "µs per sample": "{microseconds_per_sample:.1f}"}
+    _print("growth (SUM-3, three edges per sample, search left out)", columns, document["growth"])
 
 
 @bench.command(name="train")
@@ -83,20 +80,17 @@ def train(
     if json:
         print_json({"data": data, "engine": engine, "k": k, "batch": 64, "threads": threads, "rows": measured})
         return
-    rows = [
-        [
-            row["objective"],
-            "–" if row["objective"] == "none" else row["encoder"],
-            f"{row['milliseconds_per_batch']:.1f}",
-            f"{row['pruning_milliseconds_per_batch']:.2f}",
-            f"{row['pruning_milliseconds_before_training']:.1f}",
-            f"{row['pruning_share']:.2%}",
-            f"{row['pruning_share_highest']:.2%}",
-        ]
-        for row in measured
-    ]
-    heads = ["objective", "encoder", "ms per batch", "of which pruning", "ms before training", "share", "highest"]
-    output.print(table(f"SUM-3 on {data}, batches of 64, medians ({threads} threads)", heads, rows))
+    columns = {
+        "objective": "{objective}",
+        "encoder": "{encoder}",
+        "ms per batch": "{milliseconds_per_batch:.1f}",
+        "of which pruning": "{pruning_milliseconds_per_batch:.2f}",
+        "ms before training": "{pruning_milliseconds_before_training:.1f}",
+        "share": "{pruning_share:.2%}",
+        "highest": "{pruning_share_highest:.2%}",
+    }
+    measured[0]["encoder"] = "–"  # the first row prunes nothing
+    _print(f"SUM-3 on {data}, batches of 64, medians ({threads} threads)", columns, measured)
 
 
 @bench.command(name="loss")
@@ -173,27 +167,19 @@ def infer(
     if json:
         print_json({"data": data, "threads": threads, "rows": measured})
         return
-    names = [f"{row['task']}, n={row['samples']:,}" for row in measured]
-    costs = [
-        [
-            pool,
-            f"{row['candidates']:,}",
-            f"{row['neighbours_seconds']:.1f} s",
-            f"{row['inference_seconds']:.1f} s",
-            "–" if row["peak_gigabytes"] is None else f"{row['peak_gigabytes']:.1f} GB",
-            f"{row['right']:.1%}",
-            f"{row['gold_kept']:.1%}",
-        ]
-        for pool, row in zip(names, measured, strict=True)
-    ]
-    heads = ["pool", "candidates", "graph", "inference", "peak", "right", "gold kept"]
-    output.print(table(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", heads, costs))
-    races = [
-        [pool, *(f"{row['round'][what]:.1f}" for what in ("list_milliseconds", "lattice_milliseconds", "times"))]
-        for pool, row in zip(names, measured, strict=True)
-    ]
-    heads = ["pool", "list, ms", "lattice, ms", "list ÷ lattice"]
-    output.print(table("what the formulas say in a round of four starts", heads, races))
+    pool = {"pool": "{task}, n={samples:,}"}
+    costs = pool | {
+        "candidates": "{candidates:,}",
+        "graph": "{neighbours_seconds:.1f} s",
+        "inference": "{inference_seconds:.1f} s",
+        "peak": "–" if measured[0]["peak_gigabytes"] is None else "{peak_gigabytes:.1f} GB",
+        "right": "{right:.1%}",
+        "gold kept": "{gold_kept:.1%}",
+    }
+    _print(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", costs, measured)
+    races = {"list, ms": "list_milliseconds", "lattice, ms": "lattice_milliseconds", "list ÷ lattice": "times"}
+    columns = pool | {head: f"{{round[{name}]:.1f}}" for head, name in races.items()}
+    _print("what the formulas say in a round of four starts", columns, measured)
 
 
 @bench.command(name="ceiling")
@@ -223,6 +209,11 @@ def ceiling(
     )
     rows = [[str(row["seed"]), *_identified(row), *_identified(row["distinct"])] for row in measured["rows"]]
     output.print(table(title, ["seed", "identified", "left open", "if names are distinct", "left open"], rows))
+
+
+def _print(title: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table: `columns` goes from each head to how a row's figures are written below it."""
+    output.print(table(title, list(columns), [[text.format(**row) for text in columns.values()] for row in rows]))
 
 
 def _identified(row: dict[str, Any]) -> list[str]:

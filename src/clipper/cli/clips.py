@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from clipper.arguments import real_number
 from clipper.benchmarks.mugen.benchmark import HELD_OUT
 from clipper.benchmarks.mugen.clips import contact_sheet, draw_clips, moving_preview
 from clipper.benchmarks.mugen.files import ANNOTATIONS, write_clips
 from clipper.benchmarks.mugen.world import art_from, own_art
 from clipper.cli.console import errors, output, print_json
-from clipper.cli.options import LAST_SEED, MOST, Json, writable
+from clipper.cli.options import LAST_SEED, Json, counted, writable
 from clipper.errors import InputError
 
 
 def clips(
     folder: Annotated[Path, typer.Argument(help="Where to; called mugen, `clipper train --data mugen` finds it.")],
-    train: Annotated[int, typer.Option(max=MOST, help="Clips to learn from.")] = 500,
-    test: Annotated[int, typer.Option(max=MOST, help="Clips to be measured on.")] = HELD_OUT,
+    train: Annotated[int, counted("Clips to learn from.")] = 500,
+    test: Annotated[int, counted("Clips to be measured on.")] = HELD_OUT,
     frames: Annotated[str, typer.Option(help="The fewest and the most of a clip.")] = "16-64",
     actions: Annotated[str, typer.Option(help="The fewest and the most of a text.")] = "3-6",
     distractors: Annotated[float, typer.Option(help="Things on a screen's width that play no part.")] = 2.0,
     noise: Annotated[float, typer.Option(help="Deviation of the pixels' noise, of their range.")] = 0.03,
     sprites: Annotated[Path | None, typer.Option(help="Draw with MUGEN's sprites from this folder.")] = None,
-    scale: Annotated[int, typer.Option(max=64, help="Frames are 32 times this many pixels high.")] = 1,
+    scale: Annotated[int, counted("Frames are 32 times this many pixels high.", most=64)] = 1,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED // 4, help="Of all that is random.")] = 0,
     json: Json = False,
 ) -> None:
@@ -35,11 +35,8 @@ def clips(
 
     The same seed gives the same files. preview.png shows some clips frame by frame, preview.gif plays them.
     """
-    if train < 1 or test < 1 or scale < 1 or not (0 <= distractors < math.inf and 0 <= noise < math.inf):
-        raise InputError(
-            "expected at least one clip of each split, a scale of 1 or more, and finite numbers from 0 on for the "
-            f"others, got --train {train} --test {test} --scale {scale} --distractors {distractors} --noise {noise}"
-        )
+    real_number(distractors, "--distractors", least=0)
+    real_number(noise, "--noise", least=0)
     art = art_from(sprites, scale) if sprites else own_art(scale)
     options: dict[str, Any] = {"frames": _ends(frames), "actions": _ends(actions)}
     options |= {"distractors": distractors, "noise": noise, "art": art}

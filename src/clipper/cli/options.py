@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from clipper.arguments import MOST
 from clipper.errors import ClipperError, FileError
 
-MOST = 2**31 - 1
-"""The largest number that a command counts to; the tensors behind it would be larger than any memory."""
 LAST_SEED = 2**62
 """Seeds are 64-bit numbers, and some are counted on from."""
 

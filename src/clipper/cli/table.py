@@ -22,12 +22,12 @@ from clipper.benchmarks.tables import (
     table_named,
     table_shown,
 )
-from clipper.benchmarks.tables.grid import Failure, inspections_of, run_cells
+from clipper.benchmarks.tables.grid import inspections_of, run_cells
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.cli.options import MOST, DataRoot, writable
-from clipper.errors import InputError, require
+from clipper.cli.options import DataRoot, Json, counted, writable
+from clipper.errors import require
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
@@ -41,22 +41,20 @@ def table(
     engine: Annotated[list[str] | None, typer.Option(help="Only this engine; may come twice.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help="Only none, frozen, trainable, exact, …; twice.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Only columns with this in their name; twice.")] = None,
-    seeds: Annotated[int | None, typer.Option(max=MOST, help="Runs for each place of the table.")] = None,
-    epochs: Annotated[int | None, typer.Option(max=MOST, help="Epochs of each run; the paper has 50.")] = None,
-    samples: Annotated[int | None, typer.Option(max=MOST, help="Samples of each run instead of the column's.")] = None,
+    seeds: Annotated[int | None, counted("Runs for each place of the table.")] = None,
+    epochs: Annotated[int | None, counted("Epochs of each run; the paper has 50.")] = None,
+    samples: Annotated[int | None, counted("Samples of each run instead of the column's.")] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Frozen encoder: pixels, outlines, mobilenet-v2, resnet18 …; default mobilenet-v2."),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(max=MOST, help="Processes, of one thread each; default: one per core.")
-    ] = None,
+    jobs: Annotated[int | None, counted("Processes, of one thread each; default: one per core.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(
         "results"
     ),
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
     data_root: DataRoot = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
 
@@ -64,15 +62,13 @@ def table(
     same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
-    if jobs is not None and jobs < 1:
-        raise InputError(f"expected --jobs of at least 1, got {jobs}")
     require("matplotlib", extra="report")
     ledger = opened(out)
     chosen = selection.of(table_shown(name, ledger) if show else table_named(name, data_root))
     for place in chosen.places():
         benchmark_named(place.config.rule).check(place.config)
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), ledger.path):
-        failed = [] if show else run_missing(chosen, ledger, jobs, data_root)
+        failed = [] if show else run_missing(chosen, ledger, jobs)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
             written = write_table(chosen, entries, out, inspections_of(chosen, out))
@@ -93,7 +89,7 @@ def opened(folder: Path) -> Ledger:
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_root: Path | None = None) -> list[Failure]:
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None) -> list[str]:
     """Run what the ledger does not have, below a bar; return what could not be run."""
     cells = list(chosen.cells())
     done = count(sum(ledger.find(cell.config) is not None for cell in cells))
@@ -104,8 +100,8 @@ def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, data_roo
 
         tick()
         try:
-            processes, inspected = jobs or os.cpu_count() or 1, chosen.inspected()
-            return run_cells(cells, ledger, jobs=processes, data_root=data_root, tick=tick, inspected=inspected)
+            processes = jobs or os.cpu_count() or 1
+            return run_cells(cells, ledger, jobs=processes, tick=tick, inspected=chosen.inspected())
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
@@ -123,9 +119,9 @@ def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
         output.print("\n".join(verdict(entries)), soft_wrap=True)
 
 
-def report_failed(failed: Sequence[Failure]) -> None:
+def report_failed(failed: Sequence[str]) -> None:
     """Say what could not be run; then the command fails."""
-    for problem in sorted({f"{failure.place.row.name}: {failure.problem}" for failure in failed}):
+    for problem in sorted(set(failed)):
         errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)

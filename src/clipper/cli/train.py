@@ -15,7 +15,7 @@ import typer
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import DataRoot, writable
+from clipper.cli.options import DataRoot, Json, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
 from clipper.training import Callback, Inspection, Progress, Record, tensorboard
@@ -49,7 +49,7 @@ def train(
         Path | None, typer.Option(help="Write a page there, PATH.html: curves, configuration, pruning inspector.")
     ] = None,
     data_root: DataRoot = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the record as JSON and nothing else.")] = False,
+    json: Json = False,
     **options: Any,
 ) -> None:
     """Train a classifier on samples of which only a function of the labels, such as their sum, is known.

@@ -51,7 +51,7 @@ def claims_of(table: Table, entries: Sequence[Entry]) -> list[Claim]:
 
 def _gain(entry: Entry, base: Entry) -> list[Claim]:
     """What the pruning adds to the engine, seed for seed."""
-    paper, without = entry.paper("accuracy"), base.paper("accuracy")
+    paper, without = entry.published.get("accuracy"), base.published.get("accuracy")
     pairs = _paired(entry, base)
     if paper is None or without is None or len(pairs) < 2 or deviations(entry) != deviations(base) + _encoder(entry):
         return []
@@ -92,7 +92,7 @@ def _paired(entry: Entry, base: Entry) -> list[float]:
 
 
 def _kept(entry: Entry, measure: Measure) -> list[Claim]:
-    paper, values = entry.paper(measure), entry.values(measure)
+    paper, values = entry.published.get(measure), entry.values(measure)
     if paper is None or not values:
         return []
     mean = statistics.mean(values)

@@ -130,7 +130,7 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
     lines = list(zip(ours(entry, measure), ("", "ours"), strict=False))
     if lines and deviations(entry):
         lines.append((deviations(entry), "ours"))
-    if entry.paper(measure) is not None:
+    if entry.published.get(measure) is not None:
         lines.append((f"paper {papers(entry, measure)}", "paper"))
     return [{"text": text, "kind": kind} for text, kind in lines]
 
@@ -146,7 +146,7 @@ def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
     run = [entry for entry in entries if entry.place.column.name == column and entry.records]
     if not run:
         return None
-    published = {e.place.row.name: paper for e in run if (paper := e.paper("accuracy")) is not None}
+    published = {e.place.row.name: paper for e in run if (paper := e.published.get("accuracy")) is not None}
     ceiling = [entry for entry in run if entry.place.config.objective == "gold"]
     curves = {}
     for engine in dict.fromkeys(entry.place.row.engine for entry in run if entry not in ceiling):

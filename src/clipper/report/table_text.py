@@ -43,7 +43,7 @@ def digits_of(measure: Measure) -> int:
 
 def papers(entry: Entry, measure: Measure) -> str:
     """The paper's mean ± deviation; without one where it ran once."""
-    figure = entry.paper(measure)
+    figure = entry.published.get(measure)
     if figure is None:
         return NOTHING
     return f"{figure[0]:.1f} ± {figure[1]:.1f}" if figure[1] else f"{figure[0]:.1f}"

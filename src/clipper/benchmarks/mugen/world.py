@@ -99,7 +99,11 @@ def write_script(random: np.random.Generator, frames: tuple[int, int], actions: 
         >>> [ACTIONS[action] for action in script.text], len(script.action)
         (['coin', 'jump', 'fall', 'walk', 'jump'], 57)
     """
-    _check(frames, actions)
+    if not SHORTEST <= frames[0] <= frames[1] or not 1 <= actions[0] <= actions[1]:
+        raise InputError(
+            f"expected clips of {SHORTEST} frames or more and of one action or more, the smaller number first, "
+            f"got frames {tuple(frames)} and actions {tuple(actions)}"
+        )
     length = int(random.integers(frames[0], frames[1] + 1))
     most = min(actions[1], length // SHORTEST)
     text = _text(random, int(random.integers(min(actions[0], most), most + 1)))
@@ -130,14 +134,6 @@ def _text(random: np.random.Generator, length: int) -> list[int]:
         text.append(int(random.choice(able)))
         height = int(np.clip(height + _RISE.get(ACTIONS[text[-1]], 0), 0, HIGHEST))
     return text
-
-
-def _check(frames: Sequence[int], actions: Sequence[int]) -> None:
-    if not SHORTEST <= frames[0] <= frames[1] or not 1 <= actions[0] <= actions[1]:
-        raise InputError(
-            f"expected clips of {SHORTEST} frames or more and of one action or more, the smaller number first, "
-            f"got frames {tuple(frames)} and actions {tuple(actions)}"
-        )
 
 
 _ART = Path(__file__).with_name("art.json")

@@ -40,7 +40,7 @@ _SUM_3 = replace(
     options={"scallop": {"k": None}, "scallop + random": {"k": 10}},
 )
 _SUM_4 = replace(_sums(4, "mnist", "n=100", 100, evaluate_every=25), options={"scallop": {"k": 10}})
-SUM = Table(
+SUM_TABLE = Table(
     "sum",
     "Table 1: accuracy on SUM-M",
     (
@@ -67,7 +67,7 @@ def _long(data: str, images: int, rule: str, slots: int) -> Column:
     return Column(f"{_DATA[data]} {rule.upper()}-{slots}", base)
 
 
-SCALE = Table(
+SCALE_TABLE = Table(
     "scale",
     "Table 2: accuracy on long SUM-M and MAX-M",
     (*rows_of(["dolphin"]), EXACT_LOSS, CEILING),
@@ -84,7 +84,7 @@ def _formulas(name: str, slots: int, samples: int, **changes: Any) -> Column:
 
 
 _SAMPLED: dict[str, Any] = {"per_sample": PER_SAMPLE, "batch": 16, "lr": 1e-4}
-HWF = Table(
+HWF_TABLE = Table(
     "hwf",
     "Table 3: accuracy on HWF-M",
     (
@@ -112,7 +112,7 @@ def _clip_rows(engine: str) -> list[Row]:
 
 
 # Of how many choices the paper's retrieval is, it does not say; its figures are one run each, on MUGEN's own videos.
-MUGEN = Table(
+MUGEN_TABLE = Table(
     "mugen",
     "Table 4: aligning drawn clips with texts (MUGEN)",
     (*_clip_rows("semantic"), *_clip_rows("dolphin"), *_clip_rows("scallop"), CEILING),
@@ -136,7 +136,7 @@ def _scene_rows(engine: str) -> list[Row]:
 
 
 _NEAR = "neighbours by features and boxes, in the whole pool, before training"
-VQAR = Table(
+VQAR_TABLE = Table(
     "vqar",
     "Table 6: name and relation accuracy on VQAR, or on generated scenes in its form",
     (*_scene_rows("semantic"), *_scene_rows("scallop"), CEILING),
@@ -160,7 +160,7 @@ def _encoder_rows(engine: str) -> list[Row]:
     return [*rows_of([engine], ["none"]), *frozen, *rows_of([engine], ["trainable", "exact", "random"])]
 
 
-ABLATION = Table(
+ABLATION_TABLE = Table(
     "ablation",
     "Tables 5 and 8: encoders and batch sizes, MNIST SUM-3, n=100",
     (*_encoder_rows("dolphin"), *_encoder_rows("scallop")),
@@ -178,7 +178,7 @@ def _thousand(rule: str, slots: int) -> Column:
 
 # Few epochs of many small steps; the longer a formula is, the smaller, as for the exact loss on long sums.
 _LONGEST = _formulas("HWF-15, n=1,000", 15, 1_000, epochs=6, batch=8, lr=3e-4, evaluate_every=3)
-JOINT = Table(
+JOINT_TABLE = Table(
     "joint",
     "Beyond the paper: joint inference over the pool",
     (*rows_of(["semantic"], ["none", "joint", "shuffled"]), CEILING),
@@ -193,14 +193,15 @@ JOINT = Table(
     ),
     absent=frozenset({("semantic + joint", _LONGEST.name), ("semantic + shuffled", _LONGEST.name)}),  # too large
 )
-DEMO = Table(
+DEMO_TABLE = Table(
     "demo",
     "Learning digits from sums: 100 samples of SUM-3, of which only the sum is known",
     (*rows_of(["semantic"], ["none", "trainable", "exact", "random"]), CEILING),
     (Column("digits SUM-3, n=100", RunConfig()),),
     ("accuracy", "retained", "gold"),
 )
-TABLES = {table.name: table for table in (SUM, SCALE, HWF, MUGEN, VQAR, ABLATION, JOINT, DEMO)}
+_ALL = (SUM_TABLE, SCALE_TABLE, HWF_TABLE, MUGEN_TABLE, VQAR_TABLE, ABLATION_TABLE, JOINT_TABLE, DEMO_TABLE)
+TABLES = {table.name: table for table in _ALL}
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:
@@ -210,7 +211,9 @@ def table_named(name: str, data_root: str | Path | None = None) -> Table:
         >>> table_named("hwf").title
         'Table 3: accuracy on HWF-M'
     """
-    return _on({"vqar" if own_folder(data_root) else "scenes"}, name)
+    table = _on({"vqar" if own_folder(data_root) else "scenes"}, name)
+    columns = [replace(column, base=replace(column.base, data_root=data_root)) for column in table.columns]
+    return replace(table, columns=tuple(columns))
 
 
 def table_shown(name: str, ledger: Ledger) -> Table:
@@ -226,7 +229,7 @@ def table_shown(name: str, ledger: Ledger) -> Table:
 
 def tables_of(ledger: Ledger) -> list[Table]:
     """All tables of results; the demo is to be looked at, and is none."""
-    return [table_shown(name, ledger) for name in TABLES if name != DEMO.name]
+    return [table_shown(name, ledger) for name in TABLES if name != DEMO_TABLE.name]
 
 
 def _on(scenes: set[str], name: str) -> Table:

@@ -35,41 +35,26 @@ PATIENCE = 0.5
 """Seconds between two looks at the runs that other processes have claimed."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run of a table that could not be done.
-
-    Attributes:
-        place: which.
-        problem: why.
-    """
-
-    place: Place
-    problem: str
-
-
 def run_cells(
     cells: Iterable[Place],
     ledger: Ledger,
     *,
     jobs: int,
-    data_root: str | Path | None = None,
     tick: Callable[[], None] = lambda: None,
     inspected: Iterable[Place] = (),
-) -> list[Failure]:
-    """Run the cells that the ledger does not have, several at a time; return those that could not be run.
+) -> list[str]:
+    """Run the cells that the ledger does not have, several at a time; say which could not be run, and why.
 
     Args:
         cells: the runs of a table; the same configuration is run once.
         ledger: where finished runs are noted.
         jobs: processes; each computes with one thread.
-        data_root: the folder with the data sets, if not in the usual places.
         tick: called whenever a cell ends.
         inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
     """
     ledger.refresh()
     waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
-    grid = _Grid(ledger, jobs, data_root, tick, {repr(cell.config) for cell in inspected}, waiting)
+    grid = _Grid(ledger, jobs, tick, {repr(cell.config) for cell in inspected}, waiting)
     try:
         while grid.waiting or grid.running:
             grid.begin_what_can_be()
@@ -98,12 +83,11 @@ class _Grid:
 
     ledger: Ledger
     jobs: int
-    data_root: str | Path | None
     tick: Callable[[], None]
     inspected: set[str]
     waiting: dict[str, Place]
     workers: list[_Worker] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     @property
     def running(self) -> list[_Worker]:
@@ -145,7 +129,7 @@ class _Grid:
     def _hired(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.data_root, self.ledger.path.parent), daemon=True)
+        process = context.Process(target=_work, args=(theirs, self.ledger.path.parent), daemon=True)
         process.start()
         theirs.close()
         self.workers.append(_Worker(process, ours))
@@ -161,13 +145,13 @@ class _Grid:
             worker.process.join()
             result = f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
         if isinstance(result, str):
-            self.failed.append(Failure(worker.place, result))
+            self.failed.append(f"{worker.place.row.name}: {result}")
         else:
             self.ledger.add(result)
             checkpoint_of(worker.place.config, self.ledger.path.parent).unlink(missing_ok=True)
 
 
-def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> None:
+def _work(answers: Connection, folder: Path) -> None:
     """Do the runs that are asked for, with one thread, until whoever started this ends, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the table, which stops its processes
     torch.set_num_threads(1)
@@ -176,10 +160,10 @@ def _work(answers: Connection, data_root: str | Path | None, folder: Path) -> No
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
     while True:
         config, inspect = answers.recv()
-        answers.send(_run(config, inspect, data_root, folder))
+        answers.send(_run(config, inspect, folder))
 
 
-def _run(config: RunConfig, inspect: bool, data_root: str | Path | None, folder: Path) -> Record | str:
+def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:
     """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
@@ -187,7 +171,7 @@ def _run(config: RunConfig, inspect: bool, data_root: str | Path | None, folder:
         if checkpoint is not None:
             make_folder(checkpoint.parent)
         inspection = inspection_of(config, folder) if inspect else None
-        return run(config, data_root=data_root, checkpoint=checkpoint, inspection=inspection)
+        return run(config, checkpoint=checkpoint, inspection=inspection)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

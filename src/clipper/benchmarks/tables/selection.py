@@ -28,9 +28,9 @@ class Selection:
         quick: a smaller grid on the embedded digits, where the task allows it.
 
     Examples:
-        >>> from clipper.benchmarks.tables.catalogue import SUM
+        >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
         >>> small = Selection(engines=("dolphin",), variants=("none", "exact"), columns=("SUM-3, n=100",), seeds=2)
-        >>> len(list(small.of(SUM).cells()))
+        >>> len(list(small.of(SUM_TABLE).cells()))
         4
     """
 
@@ -104,7 +104,3 @@ def _check(selection: Selection, table: Table, rows: Sequence[Row], columns: Seq
     if not rows or not columns:
         names = "; ".join(column.name for column in table.columns)
         raise InputError(f"nothing of the table {table.name} is left; its columns are: {names}")
-    for name in ("seeds", "epochs", "samples"):
-        value = getattr(selection, name)
-        if value is not None and value < 1:
-            raise InputError(f"expected --{name} of at least 1, got {value}")

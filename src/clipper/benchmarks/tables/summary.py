@@ -70,10 +70,6 @@ class Entry:
             found = [OF_PRUNING[measure](record) for record in self.records]
         return [value for value in found if value is not None]
 
-    def paper(self, measure: Measure) -> tuple[float, float] | None:
-        """The paper's mean and deviation."""
-        return self.published.get(measure)
-
     def as_dict(self, measures: Sequence[Measure]) -> dict[str, Any]:
         """For JSON: the figures, every seed's among them."""
         config = {name: value for name, value in self.place.config.as_dict().items() if name != "seed"}
@@ -86,7 +82,7 @@ class Entry:
         }
 
     def _figures(self, measure: Measure) -> dict[str, Any]:
-        values, paper = self.values(measure), self.paper(measure)
+        values, paper = self.values(measure), self.published.get(measure)
         figures: dict[str, Any] = {"paper": None if paper is None else {"mean": paper[0], "deviation": paper[1]}}
         if not values:
             return {**figures, "mean": None}
@@ -135,8 +131,8 @@ def deviations(entry: Entry) -> str:
 
     Examples:
         >>> from dataclasses import replace
-        >>> from clipper.benchmarks.tables.catalogue import SUM
-        >>> place = next(SUM.places())
+        >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
+        >>> place = next(SUM_TABLE.places())
         >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), []),)))
         '3 epochs'
     """

@@ -22,7 +22,7 @@ RELATIONS = 50
 """The most frequent relations, as in the paper."""
 OVERLAP = 0.8
 """Of the generated names: a nearest neighbour among a thousand objects has the same name nine times in ten."""
-PATIENCE = 600.0
+_TIME_LIMIT = 600.0
 """Seconds that the candidates may take; those of a thousand samples take well below a minute."""
 SIDE = 28
 """Pixels of a picture's side."""
@@ -62,7 +62,7 @@ def _drawn(
 def candidates_of(knowledge: Knowledge, known: Sentences, names: int) -> Candidates:
     """What the theory allows: the first slot is the subject's name, the others its relations to what is around it."""
     labels = {"name": knowledge.names[:names], "rel": knowledge.relations[:RELATIONS]}
-    return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=PATIENCE)
+    return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=_TIME_LIMIT)
 
 
 def scene_benchmark(
@@ -89,9 +89,6 @@ def scene_benchmark(
         """How the boxes of both objects lie to one another; each box stands behind its object's features."""
         return geometry(pairs[:, features : features + 4], pairs[:, -4:])
 
-    def pictures(ids: Tensor) -> Tensor:
-        return drawings(train, known.subject[ids], known.objects[ids])
-
     return Benchmark(
         Samples(packing.pack(tables, candidates.kind), candidates, gold=gold),
         Classifiers(networks, packing),
@@ -100,7 +97,7 @@ def scene_benchmark(
         label_names=[*knowledge.names[:names], *knowledge.relations[:RELATIONS]],
         target_names=[sentence.text for sentence in known.sentences],
         slot="object or pair",
-        pictures=pictures,
+        pictures=lambda ids: drawings(train, known.subject[ids], known.objects[ids]),
         note="These scenes are generated." if train.generated else "These are VQAR's own scenes.",
     )
 
@@ -126,17 +123,13 @@ def _held_out(test: Scenes, names: int, packing: Packing) -> tuple[Tensor, Tenso
             f"no held-out scene has a relation of an object with one of {names} names; ask for more names, or scenes"
         )
     subject = torch.unique(test.subject[pairs])
-    tables = {"name": test.features[subject], "rel": test.pair_inputs(test.subject[pairs], test.object[pairs])}
-    labels = {"name": test.name[subject], "rel": test.relation[pairs] + names}
-    rows = []
-    for number, (name, values) in enumerate(tables.items()):
-        kind = torch.full((len(values), 1), number)
-        blank = {
-            other: values.new_zeros(len(values), 1, *shape)
-            for (other, shape) in zip(tables, packing.shapes, strict=True)
-        }
-        rows.append(packing.pack({**blank, name: values[:, None]}, kind)[:, 0])
-    return torch.cat(rows), torch.cat(list(labels.values()))
+    features, both = test.features[subject], test.pair_inputs(test.subject[pairs], test.object[pairs])
+    tables = {  # the names first, then the relations; each table is blank where the other one counts
+        "name": torch.nn.functional.pad(features, (0, 0, 0, len(pairs)))[:, None],
+        "rel": torch.nn.functional.pad(both, (0, 0, len(subject), 0))[:, None],
+    }
+    kind = (torch.arange(len(subject) + len(pairs)) >= len(subject)).long()[:, None]
+    return packing.pack(tables, kind)[:, 0], torch.cat([test.name[subject], test.relation[pairs] + names])
 
 
 def drawings(scenes: Scenes, subject: Tensor, objects: Tensor) -> Tensor:

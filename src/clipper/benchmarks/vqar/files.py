@@ -26,7 +26,7 @@ from clipper.errors import FileError
 from clipper.files import written_whole
 
 GRAPHS, FEATURES, PLAIN_FEATURES = "gqa_formatted_scene_graph.pkl", "features.npy", "features.npz"
-VQAR = Source(
+VQAR_FILES = Source(
     "vqar",
     (
         Form("VQAR's scene graphs and features", {GRAPHS: "", FEATURES: ""}),
@@ -43,7 +43,7 @@ _EVERY = 5
 
 def own_folder(root: str | Path | None = None) -> Path | None:
     """The folder with VQAR's own scenes, if there is one."""
-    place = find(VQAR, root)
+    place = find(VQAR_FILES, root)
     return place.folder if place is not None and "missing" not in place.states().values() else None
 
 
@@ -51,7 +51,7 @@ def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
     """VQAR's scenes to learn from and to be measured on."""
     folder = own_folder(root)
     if folder is None:
-        raise not_found(VQAR, root)
+        raise not_found(VQAR_FILES, root)
     objects, pairs = convert(folder, cache_folder() / "vqar")
     return _scenes(objects, pairs, held_out=False), _scenes(objects, pairs, held_out=True)
 
@@ -63,7 +63,7 @@ def convert(folder: Path, into: Path) -> tuple[Path, Path]:
     paths = into / OBJECTS, into / PAIRS
     if all(_state(path) == state for path in paths):
         return paths
-    graphs = read_arrays(read_bytes(folder / GRAPHS, VQAR.remedy), str(folder / GRAPHS))
+    graphs = read_arrays(read_bytes(folder / GRAPHS, VQAR_FILES.remedy), str(folder / GRAPHS))
     features = _features(vectors) if vectors.name == FEATURES else _plain_features(vectors)
     tables = _tables(graphs, features, folder)
     try:
@@ -89,7 +89,7 @@ def _state(path: Path) -> str:
 
 def _features(path: Path) -> Mapping[Any, Any]:
     """The dictionary in a .npy file that holds one Python object: a header, then a pickle of an array of it."""
-    content = read_bytes(path, VQAR.remedy)
+    content = read_bytes(path, VQAR_FILES.remedy)
     lengths = {b"\x93NUMPY\x01": "<H", b"\x93NUMPY\x02": "<I", b"\x93NUMPY\x03": "<I"}
     layout = lengths.get(content[:7])
     if layout is None or len(content) < _NPY_START + struct.calcsize(layout):
@@ -103,7 +103,7 @@ def _features(path: Path) -> Mapping[Any, Any]:
 
 
 def _plain_features(path: Path) -> Mapping[Any, Any]:
-    ids, vectors = read_npz(path, {"object": ("iu", 1), "feature": ("f", 2)}, VQAR.remedy)
+    ids, vectors = read_npz(path, {"object": ("iu", 1), "feature": ("f", 2)}, VQAR_FILES.remedy)
     if len(ids) != len(vectors):
         raise FileError(f"expected as many features as objects in {path}, got {len(vectors)} and {len(ids)}")
     return dict(zip(ids.tolist(), vectors, strict=True))

@@ -67,6 +67,10 @@ def geometry(subject: Tensor, object_: Tensor) -> Tensor:
 
 LATENT = 24
 """Directions in which names differ."""
+_FEATURES = 32
+"""Numbers that describe an object."""
+_SCATTER = 0.25
+"""How far boxes scatter around their relation's place."""
 _WORLD = 20_260_207
 """Seed of what all scenes share: how names look and where relations lie."""
 _ANGLES = (0, 180, 108, 288, 36, 216, 72, 252, 144, 324)
@@ -89,17 +93,7 @@ def placements(relations: int) -> Tensor:
     return torch.cat([offset, size[:, None].expand(-1, 2)], 1)
 
 
-def generate(
-    scenes: int,
-    names: int,
-    relations: int,
-    seed: int = 0,
-    *,
-    others: tuple[int, ...] = (1, 2),
-    overlap: float = 1.0,
-    scatter: float = 0.25,
-    features: int = 32,
-) -> Scenes:
+def generate(scenes: int, names: int, relations: int, seed: int = 0, *, overlap: float = 1.0) -> Scenes:
     """Scenes of a subject and a few others around it; how each lies to the subject says its relation.
 
     A name is a point in `LATENT` directions, an object a draw around it; the features are a fixed linear image of that,
@@ -111,19 +105,16 @@ def generate(
         names: of the vocabulary, the first ones, all equally frequent.
         relations: likewise.
         seed: of the draws; how names look and where relations lie is the same for all seeds.
-        others: how many objects besides the subject, one of these numbers at random.
         overlap: how far objects of one name scatter, in units of the distance between names.
-        scatter: how far boxes scatter around their relation's place.
-        features: how many numbers describe an object.
 
     Examples:
         >>> generate(100, names=50, relations=20)
         Scenes(100 generated scenes, 256 objects, 156 relations)
     """
-    if scenes < 1 or not others or min(others) < 1 or overlap < 0:
-        raise InputError(f"expected scenes with other objects and an overlap of at least 0, got {scenes}, {others}")
+    if scenes < 1 or overlap < 0:
+        raise InputError(f"expected at least one scene and an overlap of at least 0, got {scenes} and {overlap}")
     generator = torch.Generator().manual_seed(seed)
-    count = 1 + torch.tensor(others)[torch.randint(len(others), (scenes,), generator=generator)]  # (scenes,)
+    count = 2 + torch.randint(2, (scenes,), generator=generator)  # (scenes,): a subject and one or two others
     scene = torch.repeat_interleave(torch.arange(scenes), count)
     first = count.cumsum(0) - count
     subject = first[scene]
@@ -131,8 +122,8 @@ def generate(
     name = torch.randint(names, (len(scene),), generator=generator)
     boxes = _subjects(len(scene), generator)
     wanted = torch.randint(relations, (len(other),), generator=generator)
-    boxes[other], relation = _placed(boxes[subject[other]], wanted, relations, scatter, generator)
-    looks = _features(name, names, overlap, features, generator)
+    boxes[other], relation = _placed(boxes[subject[other]], wanted, relations, generator)
+    looks = _features(name, names, overlap, generator)
     return Scenes(looks, boxes, name, scene, subject[other], other, relation, generated=True)
 
 
@@ -143,21 +134,19 @@ def _subjects(count: int, generator: torch.Generator) -> Tensor:
     return torch.cat([corner, size], 1)
 
 
-def _placed(
-    subject: Tensor, wanted: Tensor, relations: int, scatter: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def _placed(subject: Tensor, wanted: Tensor, relations: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A box for each relation wanted of a subject's box, and the relation that came out."""
     places = placements(relations)
-    lies = places[wanted] + scatter * torch.randn(len(wanted), 4, generator=generator)
+    lies = places[wanted] + _SCATTER * torch.randn(len(wanted), 4, generator=generator)
     size = subject[:, 2:] * lies[:, 2:].exp()
     centre = subject[:, :2] + subject[:, 2:] / 2 + lies[:, :2] * subject[:, 2:].prod(1, keepdim=True).sqrt()
     boxes = torch.cat([centre - size / 2, size], 1)
     return boxes, torch.cdist(geometry(subject, boxes), places).argmin(1)
 
 
-def _features(name: Tensor, names: int, overlap: float, features: int, generator: torch.Generator) -> Tensor:
+def _features(name: Tensor, names: int, overlap: float, generator: torch.Generator) -> Tensor:
     world = torch.Generator().manual_seed(_WORLD)
     looks = torch.randn(1000, LATENT, generator=world)[:names]  # so that a name looks the same among 50 and 100
-    image = torch.randn(LATENT, features, generator=world) / math.sqrt(LATENT)
+    image = torch.randn(LATENT, _FEATURES, generator=world) / math.sqrt(LATENT)
     latent = looks[name] + overlap * torch.randn(len(name), LATENT, generator=generator)
-    return latent @ image + 0.1 * torch.randn(len(name), features, generator=generator)
+    return latent @ image + 0.1 * torch.randn(len(name), _FEATURES, generator=generator)
