@@ -107,9 +107,8 @@ class Alignments(Lattice):
         weights, shift = centred(self.graph, self.template, weights.double())
         return (chain_log_sum(weights, self.lengths, self.places) + shift).to(log_probs.dtype)
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
+    def _template_outputs(self, _: Tensor) -> Tensor:
         """Not for alignments: a text may be read in clips of any length."""
-        del log_probs
         raise InputError(
             "expected the outputs' lattice of a rule, got alignments; build the pairs of clips and texts to compare "
             "with Alignments.from_texts, and ask for their log_probability"

@@ -125,11 +125,8 @@ class CandidateSet(ABC):
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
 
     @abstractmethod
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`; differentiable.
-
-        For a set with one sample for each output of a program. Not for a restricted set.
-        """
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        """As `output_probabilities`, of arguments that were checked."""
 
     @abstractmethod
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
@@ -207,6 +204,21 @@ class CandidateSet(ABC):
             logs = log_probs.detach().clone().requires_grad_()
             return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
 
+    def output_probabilities(self, log_probs: Tensor, k: int | None = None) -> Tensor:
+        """How probable each sample's formula is under *any* samples' log-probabilities.
+
+        For a set with one sample for each output of a program. Not for a restricted set.
+
+        Args:
+            log_probs: of any number of samples, `(b, m, c)`.
+            k: add up the `k` most probable candidates of each formula instead of all of them.
+
+        Returns:
+            `(b, n)`, differentiable.
+        """
+        check_log_probs(log_probs, self, any_samples=True)
+        return self._outputs(log_probs, None if k is None else whole_number(k, "k"))
+
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
         check_log_probs(log_probs, self)
@@ -263,7 +275,9 @@ class CandidateSet(ABC):
         from clipper.candidates.table import Candidates, offsets_of
 
         offsets = offsets_of(torch.bincount(sample, minlength=self.samples))
-        return Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+        rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+        rows.__dict__["sample"] = sample
+        return rows
 
     def _nothing(self) -> Candidates:
         """The candidates of no sample at all."""
@@ -438,6 +452,19 @@ class TemplateSet(CandidateSet):
         Returns:
             `labels (rows, m)` and `sample (rows,)`, ascending.
         """
+
+    @abstractmethod
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        """How probable every template is, `(b, templates)`, in one pass."""
+
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        if k is not None:
+            every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
+            repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
+            return self.batch(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
+        if self.allowed is not None:
+            raise InputError("expected the outputs' candidates as they were built, got restricted ones; pass them unpruned")
+        return self._template_outputs(log_probs).index_select(1, self.template).to(log_probs.dtype)
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is not None:

@@ -24,7 +24,7 @@ from clipper.candidates.base import (
 )
 from clipper.candidates.circuits import Compiled
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
-from clipper.candidates.packed import chosen, first_of_equals, ranked
+from clipper.candidates.packed import chosen, equal_rows, ranked
 from clipper.candidates.propositions import Clauses, Proposition, from_clauses, read_dimacs
 from clipper.candidates.rules import domains_of_slots, targets_and_lengths
 from clipper.candidates.table import Candidates
@@ -267,16 +267,8 @@ class Formula(TemplateSet):
         whole = torch.ones(self.samples, self.slots, self.classes, dtype=torch.bool, device=self.device)
         return whole if self.allowed is None else self.allowed
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """The probability of each of the samples' formulas under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
-
-        One pass serves all formulas; differentiable. Not for restricted ones.
-        """
-        if self.allowed is not None:
-            raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        check_log_probs(log_probs, self, any_samples=True)
-        values = self.compiled.values(log_probs.double(), "log").exp()
-        return values.index_select(1, self.template).to(log_probs.dtype)
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        return self.compiled.values(log_probs.double(), "log").exp()
 
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
@@ -326,7 +318,7 @@ class Formula(TemplateSet):
             label = torch.nn.functional.one_hot(chosen(share, noise), self.classes).bool()
             allowed[:, slot] = torch.where(own.kind[:, slot, None] >= 0, label, allowed[:, slot])
         labels = allowed.long().argmax(2)
-        keep = first_of_equals(labels, sample)
+        keep = equal_rows(labels, sample)[1].sort().values
         return labels[keep], sample[keep]
 
     def _all(self) -> Candidates:

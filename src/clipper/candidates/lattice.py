@@ -251,16 +251,9 @@ class Lattice(TemplateSet):
             return log_probability(self.graph, self.template, log_probs, self._mask)
         return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """The probability of each of this lattice's targets under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
-
-        One forward pass serves all targets; differentiable. Not for a restricted lattice.
-        """
-        if self.allowed is not None:
-            raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        check_log_probs(log_probs, self, any_samples=True)
-        parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
-        return torch.cat(parts).index_select(1, self.template)
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        pieces = self.graph.pieces(len(log_probs))
+        return torch.cat([output_probabilities(self.graph, log_probs[part]) for part in pieces])
 
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""

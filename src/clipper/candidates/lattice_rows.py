@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipper.candidates.base import check_nonempty
 from clipper.candidates.lattice_sums import centred, log_behind
-from clipper.candidates.packed import chosen, first_of_equals
+from clipper.candidates.packed import chosen, equal_rows
 from clipper.candidates.state_graph import StateGraph, viable
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def drawn(lattice: Lattice, draws: int, generator: torch.Generator, logs: Tensor
     for ids in torch.split(torch.arange(lattice.samples, device=lattice.device), largest):
         for part in lattice.graph.pieces(len(ids)):
             labels, sample = _piece(lattice, ids[part], draws, generator, logs)
-            keep = first_of_equals(labels, sample)
+            keep = equal_rows(labels, sample)[1].sort().values
             parts.append((labels[keep], sample[keep]))
     return torch.cat([labels for labels, _ in parts]), torch.cat([sample for _, sample in parts])
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from clipper.candidates.program import Labels, Sentence
 
 
-_FEW = 16
-"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
+_FEW, _SORTED = 16, 4096
+"""Up to so many candidates of a sample are found faster one after the other than by sorting so many rows."""
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 _CELLS = 1 << 26
@@ -347,6 +347,12 @@ class Candidates(CandidateSet):
 
     @cached_property
     @outside_inference_mode
+    def cells(self) -> Tensor:
+        """Where the labels lie in a table of log-probabilities, see `packed.table_cells`."""
+        return packed.table_cells(self)
+
+    @cached_property
+    @outside_inference_mode
     def label_zero(self) -> Tensor:
         """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
@@ -414,7 +420,9 @@ class Candidates(CandidateSet):
         found = torch.zeros(self.samples, dtype=torch.bool, device=self.labels.device)
         for start in range(0, len(self), _CHUNK):
             labels, sample = self.labels[start : start + _CHUNK], self.sample[start : start + _CHUNK]
-            hit = ((labels == gold[sample]) | (labels < 0)).all(1)
+            hit = torch.ones_like(sample, dtype=torch.bool)
+            for own, wanted in zip(labels.unbind(1), gold.unbind(1), strict=True):  # a slot at a time is faster
+                hit &= (own == wanted.index_select(0, sample)) | (own < 0)
             found[sample[hit]] = True
         return found
 
@@ -432,14 +440,17 @@ class Candidates(CandidateSet):
         check_log_probs(log_probs, self)
         return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
-        check_log_probs(log_probs, self, any_samples=True)
-        return packed.segment_sum(packed.cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        products = packed.cross_log_probs(log_probs, self).exp()  # (Ω, b)
+        if k is None:
+            return packed.segment_sum(products, self).T.to(log_probs.dtype)
+        rows, found = packed.segment_top(products, self, k)  # (k, n, b)
+        best = products.gather(0, rows.flatten(0, 1)).view_as(found)
+        return torch.where(found, best, 0).sum(0).T.to(log_probs.dtype)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
-        if k <= _FEW:
+        if k <= _FEW and len(self) > _SORTED:
             rows, found = packed.segment_top(values, self, k)  # (k, n)
             return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
         order = values.argsort(descending=True, stable=True)

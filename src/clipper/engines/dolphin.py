@@ -69,6 +69,4 @@ class DolphinLoss(OutputEngine):
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """P of every output for every sample, `(n, outputs)`."""
-        if self.provenance == "damp":
-            return outputs.output_probabilities(log_probs)
-        return super().output_probabilities(log_probs, outputs)
+        return outputs.output_probabilities(log_probs, None if self.provenance == "damp" else self.k)

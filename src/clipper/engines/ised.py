@@ -12,6 +12,7 @@ from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.abduction import run_on_columns, run_on_row
 from clipper.candidates.kinds import kind_of_label
+from clipper.candidates.packed import equal_rows
 from clipper.engines.base import Context, RandomEngine, checked_log_probs
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
 from clipper.errors import InputError
@@ -126,15 +127,15 @@ class IsedLoss(RandomEngine):
         n, samples, _ = labels.shape
         sample = torch.arange(n, device=labels.device).repeat_interleave(samples)
         rows = labels.flatten(0, 1)
-        _, group = torch.unique(row_numbers(rows) * n + sample, return_inverse=True)  # the same labels of one sample
-        place = torch.arange(len(group), device=group.device)
-        first = torch.full_like(group, len(group)).scatter_reduce_(0, group, place, "amin")[group] == place
+        group, first = equal_rows(rows, sample)
         right = (drawn == targets[:, None]).flatten()
-        asked = (first & right).nonzero()[:, 0]  # only what gives the target can have been pruned
-        pruned = torch.zeros(len(group), dtype=torch.bool, device=group.device)
-        pruned[group[asked]] = ~candidates.batch(sample[asked]).contains(rows[asked])
-        counts = (drawn.flatten() >= 0) & ~pruned[group]
-        return (counts & first if self.distinct else counts).view(n, samples)
+        pruned = right.index_select(0, first)  # only what gives the target can have been pruned
+        asked = first[pruned]
+        pruned[pruned.clone()] = ~candidates.batch(sample[asked]).contains(rows[asked])
+        counts = (drawn.flatten() >= 0) & ~pruned.index_select(0, group)
+        if self.distinct:
+            counts &= torch.zeros_like(counts).index_fill_(0, first, True)
+        return counts.view(n, samples)
 
 
 def _check_targets(targets: Tensor) -> None:

@@ -41,9 +41,7 @@ class OutputEngine(Engine):
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """P of every output for every sample, `(n, outputs)`."""
-        every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
-        repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
-        return self.log_any(repeated, outputs.batch(every), Context()).exp().view(len(log_probs), -1)
+        raise NotImplementedError
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
         """As in `Engine.losses`."""
