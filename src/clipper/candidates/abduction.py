@@ -175,10 +175,7 @@ def _binary(op: Callable[[Any, Any], Any], bound: Callable[[int, int], int], *, 
         (a, a_bound), (b, b_bound) = _values_and_bound(self), _values_and_bound(other)
         if swap:
             a, b, a_bound, b_bound = b, a, b_bound, a_bound
-        limit = bound(a_bound, b_bound)
-        if limit > _LARGEST:
-            raise NotVectorisableError("results may overflow 64 bits")
-        return LabelColumn(op(a, b).long(), limit)
+        return LabelColumn(op(a, b).long(), bound(a_bound, b_bound))  # which refuses what may have overflowed
 
     return method
 
@@ -193,20 +190,8 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {  # operator -> bound of it
 for _name, _bound in _ARITHMETIC.items():
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), _bound, swap=False))
     setattr(LabelColumn, f"__r{_name}__", _binary(getattr(operator, _name), _bound, swap=True))
-for _name in (
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-):  # a comparison's column holds 0 and 1, as Python's bool does
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # a comparison's column holds 0 and 1, as Python's bool does
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), lambda *_: 1, swap=False))
-
-_REDUCTIONS: tuple[tuple[Any, Callable[[Tensor], Tensor]], ...] = (
-    (max, lambda labels: labels.amax(1)),
-    (min, lambda labels: labels.amin(1)),
-)
 
 
 def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
@@ -222,9 +207,8 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
         >>> run_on_columns(lambda t: len(set(t)), pairs) is None
         True
     """
-    for builtin, reduction in _REDUCTIONS:
-        if rule is builtin:
-            return reduction(labels)
+    if rule is max or rule is min:
+        return labels.amax(1) if rule is max else labels.amin(1)
     bound = int(labels.abs().max()) if labels.numel() else 0
     columns = tuple(LabelColumn(column, bound) for column in labels.unbind(1))
     try:

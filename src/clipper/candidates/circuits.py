@@ -96,9 +96,9 @@ class Compiled:
         support[:, slot, label] = variables
         return support
 
-    def count(self, template: int, allowed: Tensor | None) -> int:
+    def count(self, template: int, allowed: Tensor) -> int:
         """How many candidates a proposition has with labels in `allowed (m, c)` bool, however many."""
-        fine = torch.ones(len(self.pairs), dtype=torch.bool) if allowed is None else allowed.cpu()[*self.pairs.cpu().T]
+        fine = allowed.cpu()[*self.pairs.cpu().T]
         values = np.ones(2 * len(fine) + 2, dtype=object)
         values[0], values[2::2] = 0, [int(yes) for yes in fine.tolist()]
         for number, layer in enumerate(self._modules["log"].layers):
@@ -113,12 +113,9 @@ class Compiled:
 
     def _followed(self, logs: Tensor, template: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
         """The variables that are true in a best candidate, or in `every` possible one, `(b, variables)`; its value."""
-        module = self._modules["log"].to(logs.device)
-        found, place = [], 0
-        for part in self._split(logs):
-            roots = template[place : place + len(part)]
-            found.append(_followed(module, part, roots, every))
-            place += len(part)
+        module, parts = self._modules["log"].to(logs.device), self._split(logs)
+        roots = torch.split(template, len(parts[0]))
+        found = [_followed(module, part, own, every) for part, own in zip(parts, roots, strict=True)]
         return torch.cat([variables for variables, _ in found]), torch.cat([value for _, value in found])
 
 

@@ -53,7 +53,6 @@ class Reader:
     def __init__(self, clingo: Any) -> None:
         self._clingo = clingo
         self._ast = importlib.import_module("clingo.ast")
-        self._kinds: dict[Any, str] = {}
         self._messages: list[str] = []
 
     def theory(self, path: str, folder: str | None) -> list[str]:
@@ -64,13 +63,12 @@ class Reader:
         except RuntimeError as error:
             raise RefusedError(self._said(error)) from error
         for file in {node.location.begin.filename for node in nodes} - {path}:
-            inside = folder is not None and os.path.realpath(file).startswith(os.path.join(folder, ""))
-            if not inside:
+            if folder is None or not os.path.realpath(file).startswith(os.path.join(folder, "")):
                 raise RefusedError(
                     f"it includes {file!r}; only files in the folder of a theory's own file can be included"
                 )
         self._statements(nodes)
-        return [node.name for node in nodes if self._kind(node) == "Definition"]
+        return [node.name for node in nodes if node.ast_type.name == "Definition"]
 
     def atoms(self, slots: Sequence[dict[str, Any]], renamed: Sequence[str]) -> list[list[str]]:
         """The label atoms of each slot, as clingo writes them."""
@@ -88,7 +86,7 @@ class Reader:
         """A sample's facts and rules in one line."""
         nodes = self._parsed(text, line)
         self._statements(nodes, line)
-        return " ".join(str(node) for node in nodes if self._kind(node) == "Rule").replace("\n", " ")
+        return " ".join(str(node) for node in nodes if node.ast_type.name == "Rule").replace("\n", " ")
 
     def sentence(self, text: str, number: int, line: int) -> str:
         """The rule by which a sentence holds: its text must be one body, whole."""
@@ -96,9 +94,9 @@ class Reader:
         if text in ("", "."):
             return f"{head} :- {asked}."
         nodes = self._parsed(f"{head} :- {asked}, {text}" + ("" if text.endswith(".") else "\n."), line)
-        rules = [node for node in nodes[1:] if self._kind(node) != "Comment"]  # the first one says: part base
+        rules = [node for node in nodes[1:] if node.ast_type.name != "Comment"]  # the first one says: part base
         written = str(rules[0]).replace("\n", " ") if rules else ""
-        if len(rules) != 1 or self._kind(rules[0]) != "Rule":
+        if len(rules) != 1 or rules[0].ast_type.name != "Rule":
             raise RefusedError("expected one rule body, got more than that; rules belong into facts=", line)
         if len(_RESERVED.findall(_STRING.sub(" ", written))) != 2:
             raise RefusedError(_reserved(), line)
@@ -125,7 +123,7 @@ class Reader:
 
     def _statements(self, nodes: Sequence[Any], line: int = 0) -> None:
         for node in nodes:
-            kind = self._kind(node)
+            kind = node.ast_type.name
             if kind == "Comment":
                 continue
             place = node.location.begin
@@ -138,12 +136,6 @@ class Reader:
                 raise RefusedError(f"expected facts and rules, got {node}; it belongs into the theory", line)
             if _RESERVED.search(_STRING.sub(" ", str(node))):
                 raise RefusedError(at + _reserved(), line)
-
-    def _kind(self, node: Any) -> str:
-        kind = node.ast_type
-        if kind not in self._kinds:
-            self._kinds[kind] = kind.name
-        return self._kinds[kind]
 
     def _heard(self, _: Any, message: str) -> None:
         if len(self._messages) < _MESSAGES:

@@ -213,11 +213,9 @@ class Formula(TemplateSet):
         """How many candidates each sample has, exactly, however many."""
         with torch.no_grad():
             about = self.compiled.evaluate(self.mask.double(), self.template, "real")
-        words = zip(about.tolist(), self.template.tolist(), strict=True)
-        few = [value < _EXACT for value in about.tolist()]
+        found = zip(about.tolist(), self.template.tolist(), self.mask, strict=True)
         return [
-            round(value) if few[i] else self.compiled.count(template, None if self.allowed is None else self.mask[i])
-            for i, (value, template) in enumerate(words)
+            round(value) if value < _EXACT else self.compiled.count(template, mask) for value, template, mask in found
         ]
 
     @cached_property
@@ -233,15 +231,6 @@ class Formula(TemplateSet):
         check_log_probs(log_probs, self)
         logs = torch.where(self.mask, log_probs.double(), -torch.inf)
         return self.compiled.evaluate(logs, self.template, "log").to(log_probs.dtype)
-
-    def marginals(self, log_probs: Tensor) -> Tensor:
-        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
-        check_log_probs(log_probs, self)
-        with torch.inference_mode(False), torch.enable_grad():  # whoever prunes may be in inference mode
-            own = replace(self, template=self.template.clone(), allowed=self.mask.clone())
-            logs = log_probs.detach().clone().double().requires_grad_()
-            total = own.log_probability(logs)
-            return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -49,11 +50,7 @@ def _same(state: Hashable) -> Hashable:
     return state
 
 
-def _add(total: int, label: int) -> int:
-    return total + label
-
-
-SUM = Machine(0, _add, _same)
+SUM = Machine(0, operator.add, _same)
 """The sum of the labels."""
 MAX = Machine(0, max, _same)
 """The largest label."""

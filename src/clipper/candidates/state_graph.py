@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -92,7 +92,11 @@ class StateGraph:
     @cached_property
     def counts(self) -> Tensor:
         """How many candidates each template has, `(templates, words)`, in words as from `count_ways`."""
-        return count_templates(self)
+        columns = torch.ones(self.slots, self.classes, 1, dtype=torch.bool, device=self.lengths.device)
+        total = self.lengths.new_zeros(len(self.targets) + 1, words_for(self))
+        for depth, ways in _ways_to(self, columns):  # one walk serves all templates
+            total.index_add_(0, self.ends[depth] % len(total), ways[:, 0])  # what ends nowhere goes last
+        return _carried(total[:-1])
 
     def ending(self, depth: int, template: Tensor) -> Tensor:
         """The states at a depth in which samples of the given `template (n,)` end, `(states, n)` bool."""
@@ -195,33 +199,23 @@ def count_ways(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
         template: which target and length each sample has, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
-    words = words_for(graph)
-    samples = columns.shape[2]
-    ways = torch.zeros(1, samples, words, dtype=torch.long, device=columns.device)
-    ways[..., 0] = 1
-    total = torch.zeros(samples, words, dtype=torch.long, device=columns.device)
-    weights = weights_of(graph.layers, columns.long())
-    for depth, (layer, weight) in enumerate(zip(graph.layers, weights, strict=True), start=1):
-        arcs = (ways[:, None] * weight[..., None]).flatten(0, 1)  # (states * a, n, words)
-        reached = ways.new_zeros(graph.sizes[depth] + 1, samples, words)
-        ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
+    total = torch.zeros(columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
+    for depth, ways in _ways_to(graph, columns):
         if depth in graph.depths:
             total += (ways * graph.ending(depth, template)[..., None]).sum(0)
     return _carried(total)
 
 
-def count_templates(graph: StateGraph) -> Tensor:
-    """How many candidates each template has without any restriction, `(templates, words)`, as from `count_ways`."""
-    words = words_for(graph)
-    ways = torch.zeros(1, words, dtype=torch.long, device=graph.lengths.device)
-    ways[:, 0] = 1
-    total = ways.new_zeros(len(graph.targets) + 1, words)
-    for depth, layer in enumerate(graph.layers, start=1):
-        reached = ways.new_zeros(graph.sizes[depth] + 1, words)
-        arcs = ways.repeat_interleave(layer.next.shape[1], 0)
+def _ways_to(graph: StateGraph, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Each depth, and how many ways lead to its states, `(states, n, words)`; `columns (m, c, n)` as for `viable`."""
+    ways = torch.zeros(1, columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
+    ways[..., 0] = 1
+    weights = weights_of(graph.layers, columns.long())
+    for depth, (layer, weight) in enumerate(zip(graph.layers, weights, strict=True), start=1):
+        arcs = (ways[:, None] * weight[..., None]).flatten(0, 1)  # (states * a, n, words)
+        reached = ways.new_zeros(graph.sizes[depth] + 1, *ways.shape[1:])
         ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
-        total.index_add_(0, graph.ends[depth] % len(total), ways)  # what ends nowhere goes last
-    return _carried(total[:-1])
+        yield depth, ways
 
 
 def words_for(graph: StateGraph) -> int:

@@ -296,11 +296,6 @@ class Candidates(CandidateSet):
         return self.labels, self.offsets
 
     @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return len(self) > 0 and int(self.labels.min()) < 0
-
-    @property
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots."""
         return self.labels[self.offsets[:-1]].long()

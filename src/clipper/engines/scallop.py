@@ -71,9 +71,8 @@ class ScallopLoss(OutputEngine):
         budget: int = BUDGET,
         entropy: float = 0.0,
     ) -> None:
-        super().__init__(entropy=entropy)
+        super().__init__(outputs, entropy=entropy)
         self.k = None if k is None else whole_number(k, "k (None for all proofs)", 1, LARGEST_K)
-        self.set_outputs(outputs)
         self._budget = whole_number(budget, "budget")
         self._warned = False
 
