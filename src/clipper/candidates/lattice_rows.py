@@ -20,7 +20,7 @@ _CELLS = 1 << 23
 
 
 def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The labels of each sample's `k` best candidates, `(n, k, m)`, best first, and which there are, `(n, k)` bool.
+    """The labels of each sample's `k` best candidates, `(rows, m)`, best first, and whose they are, `(rows,)`.
 
     Args:
         graph: the states of the rule.
@@ -30,7 +30,7 @@ def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Ten
     """
     scores, choices = _ways(graph, template, logs.permute(1, 2, 0), k)
     found = (scores[0] > -torch.inf).T  # (n, k)
-    return _traced(graph, template, choices, found.shape[1]), found
+    return _traced(graph, template, choices, found.shape[1])[found], found.nonzero()[:, 0]
 
 
 def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:

@@ -31,14 +31,12 @@ def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask
         log_probs: the classifier's output.
         mask: the labels that each slot may take, `(n, m, c)` bool; None for all.
     """
-    result: Tensor = _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-untyped-call]
-    return result
+    return _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
     """The probability of every template for every sample, `(n, templates)`; differentiable in `log_probs`."""
-    result: Tensor = _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-untyped-call]
-    return result
+    return _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:

@@ -40,10 +40,8 @@ def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
-    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets, _many(candidates)
-    )
-    return result
+    parts = candidates.sample, candidates.offsets, _many(candidates)
+    return _SegmentLogSumExp.apply(values, *parts)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
@@ -81,10 +79,8 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
 
 def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
     """−Σ q log q over each sample's candidates, `(n,)`, for q ∝ exp of `values (Ω,)`; 0 where all of them are -inf."""
-    result: Tensor = _SegmentEntropy.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets, _many(candidates)
-    )
-    return result
+    parts = candidates.sample, candidates.offsets, _many(candidates)
+    return _SegmentEntropy.apply(values, *parts)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def ranked(log_probs: Tensor) -> Tensor:
@@ -178,7 +174,7 @@ class _GatherSum(torch.autograd.Function):
 
 
 def _softmax_parts(values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Each sample's largest value, `(n,)`, exp of what the others are below it, `(Ω,)`, and the sums of these, `(n,)`."""
+    """Each sample's largest value, `(n,)`, exp of the distances to it, `(Ω,)`, and the sums of these, `(n,)`."""
     peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
     peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
     weight = (values - peak.index_select(0, sample)).exp_()

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 BITS = 38
 """Per word; so 2^25 of them can be added before a carry."""
@@ -27,10 +28,6 @@ class Layer:
 
     labels: Tensor
     next: Tensor
-
-    def to(self, device: torch.device | str) -> Layer:
-        """The same arcs on another device."""
-        return Layer(self.labels.to(device), self.next.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +138,7 @@ class StateGraph:
         """The same graph on another device."""
         return replace(
             self,
-            layers=tuple(layer.to(device) for layer in self.layers),
+            layers=tuple(Layer(layer.labels.to(device), layer.next.to(device)) for layer in self.layers),
             ends=tuple(ends.to(device) for ends in self.ends),
             lengths=self.lengths.to(device),
         )
@@ -155,12 +152,12 @@ def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]
         template: which target and length each sample has, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
-    result = [_padded(graph.ending(graph.slots, template))]
+    result = [pad(graph.ending(graph.slots, template), (0, 0, 0, 1))]
     for depth in reversed(range(graph.slots)):
         states = (graph.at_next(depth, result[0]) & graph.at_labels(depth, columns)).any(1)
         if depth in graph.depths:
             states = states | graph.ending(depth, template)
-        result.insert(0, _padded(states))
+        result.insert(0, pad(states, (0, 0, 0, 1)))
     return result
 
 
@@ -176,10 +173,6 @@ def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Te
         ways.index_add_(0, layer.next.view(-1), arcs.view(-1, columns.shape[2]).to(ways.dtype))
         reached = ways[:size] > 0
     return result.permute(2, 0, 1)
-
-
-def _padded(states: Tensor) -> Tensor:
-    return torch.nn.functional.pad(states, (0, 0, 0, 1))
 
 
 def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
@@ -248,14 +241,14 @@ def trimmed(
 
     Args:
         labels: those of each slot, `(a,)`.
-        tables: for each slot, where each label leads from each state, `(states, a)`; -1 for nowhere.
+        tables: for each slot, where each label leads from each state, `(states, a)`; -1, or their number, for nowhere.
         ends: for each depth 0 … m, the template that ends in a state, `(states,)`; -1 for none.
     """
     alive = ends[-1] >= 0
     kept, layers = [ends[-1][alive]], []
     for table, own_ends, own_labels in zip(reversed(tables), reversed(ends[:-1]), reversed(labels), strict=True):
         number = torch.where(alive, alive.cumsum(0) - 1, alive.sum())
-        number = torch.cat([number, alive.sum()[None]])  # for -1, nowhere
+        number = torch.cat([number, alive.sum()[None]])  # for nowhere
         following = number[table]  # (states, a)
         alive = (own_ends >= 0) | (following < number[-1]).any(1)
         layers.append(Layer(own_labels, following[alive].contiguous()))
@@ -275,11 +268,8 @@ def only(graph: StateGraph, templates: Tensor) -> StateGraph:
     """
     place = torch.full((len(graph.targets) + 1,), -1, device=templates.device)  # the last for -1, none
     place[templates] = torch.arange(len(templates), device=templates.device)
-    tables = [
-        torch.where(layer.next < behind, layer.next, -1)
-        for layer, behind in zip(graph.layers, graph.sizes[1:], strict=True)
-    ]
-    layers, ends = trimmed([layer.labels for layer in graph.layers], tables, [place[own] for own in graph.ends])
+    labels, tables = zip(*((layer.labels, layer.next) for layer in graph.layers), strict=True)
+    layers, ends = trimmed(labels, tables, [place[own] for own in graph.ends])
     return replace(
         graph,
         layers=tuple(layers),

@@ -30,7 +30,6 @@ from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.base import (
     CandidateSet,
     allowed_by_slot,
-    check_log_probs,
     check_nonempty,
     gold_labels,
     known_samples,
@@ -421,27 +420,19 @@ class Candidates(CandidateSet):
             found[sample[hit]] = True
         return found
 
-    def log_probability(self, log_probs: Tensor) -> Tensor:
-        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
+        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self)
 
-        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where the classifier rules out every
-        candidate. Candidates that come twice count twice.
-        """
-        check_log_probs(log_probs, self)
-        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
-
-    def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
-        check_log_probs(log_probs, self)
-        return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+    def _entropy(self, log_probs: Tensor) -> Tensor:
+        return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self)
 
     def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
         products = packed.cross_log_probs(log_probs, self).exp()  # (Ω, b)
         if k is None:
-            return packed.segment_sum(products, self).T.to(log_probs.dtype)
+            return packed.segment_sum(products, self).T
         rows, found = packed.segment_top(products, self, k)  # (k, n, b)
         best = products.gather(0, rows.flatten(0, 1)).view_as(found)
-        return torch.where(found, best, 0).sum(0).T.to(log_probs.dtype)
+        return torch.where(found, best, 0).sum(0).T
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
@@ -552,18 +543,17 @@ def check_sample_ids(sample: Tensor, rows: int) -> None:
     """`sample (Ω,)` must be one number per candidate, ascending from 0 without gaps."""
     if sample.shape != (rows,):
         raise InputError(f"expected one sample id per candidate, shape ({rows},), got {tuple(sample.shape)}")
-    step = sample.diff()
+    step = sample.diff(prepend=sample.new_full((1,), -1))
     if int(sample[0]) < 0 or bool((step < 0).any()):
         raise InputError(
             "expected sample ids from 0 in ascending order, got unsorted or negative ones; "
             "sort the rows by sample first (torch.sort with stable=True keeps their order)"
         )
     gaps = (step > 1).nonzero().flatten()
-    if int(sample[0]) > 0 or len(gaps):
-        before = -1 if int(sample[0]) > 0 else int(sample[gaps[0]])
-        after = int(sample[0]) if before < 0 else int(sample[gaps[0] + 1])
+    if len(gaps):
+        after, missing = int(sample[gaps[0]]), int(sample[gaps[0]] - step[gaps[0]]) + 1
         raise InputError(
-            f"expected at least one candidate per sample, but sample {before + 1} has no candidates: the next sample "
+            f"expected at least one candidate per sample, but sample {missing} has no candidates: the next sample "
             f"id is {after}. Nothing satisfies its formula: correct it, or leave it out and number the rest anew"
         )
 
