@@ -94,8 +94,7 @@ def satisfying(
 
 def _combinations(domains: Sequence[Sequence[int]]) -> Iterator[Tensor]:
     """The product of the domains in lexicographic order, `(combinations, slots)` at a time."""
-    sizes = [len(domain) for domain in domains]
-    values = [torch.tensor(list(domain)) for domain in domains]
+    values, sizes = [torch.tensor(list(domain)) for domain in domains], [len(domain) for domain in domains]
     total = math.prod(sizes)
     for start in range(0, total, _CHUNK):
         places = torch.unravel_index(torch.arange(start, min(start + _CHUNK, total)), sizes)

@@ -378,8 +378,7 @@ def _explained(messages: Sequence[str], shape: Shape, path: Path, own: str) -> s
 
 def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Sequence[Shape], time_limit: float) -> str:
     last = frames[-1][0] if frames else {"group": 0, "begins": True}
-    shape = shapes[last["group"]]
-    first = shape.samples[0]
+    first = shapes[last["group"]].samples[0]
     if last.get("begins"):
         return (
             f"grounding the theory for sample {first} took longer than the time limit of {time_limit:g} s; bind the "

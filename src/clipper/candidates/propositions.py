@@ -125,15 +125,14 @@ class Proposition:
         row, found = as_list(labels, "the labels of a sample"), dict[int, bool]()
         for part in self.steps():
             inner = [found[id(p)] for p in part.parts]
-            match part.kind:
-                case "label":
-                    if part.slot >= len(row):
-                        raise InputError(f"expected a label for slot {part.slot}, got {len(row)} labels")
-                    found[id(part)] = bool(row[part.slot] == part.value)
-                case "not":
-                    found[id(part)] = not inner[0]
-                case _:
-                    found[id(part)] = all(inner) if part.kind == "and" else any(inner)
+            if part.kind == "label":
+                if part.slot >= len(row):
+                    raise InputError(f"expected a label for slot {part.slot}, got {len(row)} labels")
+                found[id(part)] = bool(row[part.slot] == part.value)
+            elif part.kind == "not":
+                found[id(part)] = not inner[0]
+            else:
+                found[id(part)] = all(inner) if part.kind == "and" else any(inner)
         return found[id(self)]
 
     def conjuncts(self) -> list[Proposition]:

@@ -212,7 +212,10 @@ def called(function: Callable[..., Any], *arguments: object, what: str, returns:
         InputError: if it fails or gives anything else; the error says that `what` failed, and on which arguments.
     """
     try:
-        value: Hashable = as_python(function(*arguments))
+        value: Hashable = function(*arguments)
+        if type(value) is int:  # as most are, and a large machine takes many steps
+            return value
+        value = as_python(value)
         if isinstance(value, Tensor):
             raise TypeError("it returned a tensor; use tolist() or tuples")
         hash(value)

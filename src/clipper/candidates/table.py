@@ -438,7 +438,7 @@ class Candidates(CandidateSet):
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
         if k <= _FEW and len(self) > _SORTED:
             rows, found = packed.segment_top(values, self, k)  # (k, n)
-            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0].contiguous())
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
