@@ -51,6 +51,20 @@ def test_a_listed_set_answers_as_plain_python_does(problem: Problem, seed: int) 
         assert torch.allclose(marginals[i], expected)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 100])
+def test_outputs_add_up_their_most_probable_candidates(k: int) -> None:
+    listed, log_probs = Candidates.from_rule(sum, range(10), 3, 4), torch.randn(5, 3, 4).double().log_softmax(-1)
+    expected = []
+    for logs in log_probs:
+        weights = [_weights(listed.labels[listed.sample == i].tolist(), logs) for i in range(10)]
+        expected.append([sum(sorted(own)[-k:]) for own in weights])
+    for outputs in (listed, Lattice.from_rule(*SUM, range(10), 3, 4)):
+        got = outputs.output_probabilities(log_probs.requires_grad_(), k)
+        assert torch.allclose(got, torch.tensor(expected).double())
+        got.sum().backward()
+        assert bool(log_probs.grad.isfinite().all())
+
+
 @settings(max_examples=60, deadline=None)
 @given(problems(kinds=True), st.integers(1, 5), st.integers(0, 100))
 def test_the_best_of_a_listed_set_come_first(problem: Problem, k: int, seed: int) -> None:

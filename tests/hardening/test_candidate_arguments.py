@@ -537,7 +537,7 @@ def _methods(name: str) -> list[tuple[str, dict[str, Any]]]:
         ("log_probability", {"log_probs": logs}),
         ("marginals", {"log_probs": logs}),
         ("entropy", {"log_probs": logs}),
-        ("output_probabilities", {"log_probs": logs}),
+        ("output_probabilities", {"log_probs": logs, "k": 2}),
     ]
     return [*shared, ("subset", {"keep": torch.ones(10, dtype=torch.bool)})] if name == "listed" else shared
 

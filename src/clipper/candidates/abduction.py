@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import number_in_words, shown, whole_number
-from clipper.candidates.rules import called, check_longest, domains_of_slots, targets_and_lengths
+from clipper.arguments import number_in_words, shown
+from clipper.candidates.rules import called, read_task
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 20_000_000
@@ -36,10 +36,8 @@ def templates(
     Returns:
         `labels (rows, m)` of all templates, padded with -1; `counts (templates,)`; each sample's template.
     """
-    wanted, lengths = targets_and_lengths(targets, slots)
-    longest, budget = max(lengths), whole_number(budget, "budget", least=0)
-    check_longest(longest, budget)
-    domain = domains_of_slots(domains, longest, classes)
+    wanted, lengths, domain = read_task(targets, slots, domains, classes, budget)
+    longest = max(lengths)
     place: dict[tuple[int, Hashable], int] = {}
     labels, counts = [], []
     for length in sorted(set(lengths)):
@@ -78,7 +76,13 @@ def satisfying(
         >>> labels.tolist(), counts.tolist()
         ([[0, 1], [1, 0], [0, 2], [1, 1], [2, 0]], [2, 3])
     """
-    _check_budget(domains, budget)
+    tries = math.prod(len(domain) for domain in domains)
+    if tries > budget:
+        raise BudgetError(
+            f"{len(domains)} slots with {max(map(len, domains))} labels each make {number_in_words(tries)} "
+            f"combinations, more than the budget of {budget:,}. Narrow the slots with domains=, list the candidates "
+            f"you know with Candidates.from_lists or from_tensors, or raise budget= if memory and time allow"
+        )
     labels, which = [], []
     for chunk in _combinations(domains):
         target_of = _target_of(rule, chunk, targets)  # (combinations,), -1 where it gives another value
@@ -88,28 +92,13 @@ def satisfying(
     return torch.cat(labels)[order], torch.bincount(grouped, minlength=len(targets))
 
 
-def _check_budget(domains: Sequence[Sequence[int]], budget: int) -> None:
-    tries = math.prod(len(domain) for domain in domains)
-    if tries > budget:
-        raise BudgetError(
-            f"{len(domains)} slots with {max(map(len, domains))} labels each make {number_in_words(tries)} "
-            f"combinations, more than the budget of {budget:,}. Narrow the slots with domains=, list the candidates "
-            f"you know with Candidates.from_lists or from_tensors, or raise budget= if memory and time allow"
-        )
-
-
 def _combinations(domains: Sequence[Sequence[int]]) -> Iterator[Tensor]:
     """The product of the domains in lexicographic order, `(combinations, slots)` at a time."""
-    sizes = [len(domain) for domain in domains]
-    values = [torch.tensor(list(domain)) for domain in domains]
+    values, sizes = [torch.tensor(list(domain)) for domain in domains], [len(domain) for domain in domains]
     total = math.prod(sizes)
     for start in range(0, total, _CHUNK):
-        number = torch.arange(start, min(start + _CHUNK, total))
-        columns = []
-        for size, value in zip(reversed(sizes), reversed(values), strict=True):
-            columns.append(value[number % size])
-            number = number // size
-        yield torch.stack(columns[::-1], dim=1)
+        places = torch.unravel_index(torch.arange(start, min(start + _CHUNK, total)), sizes)
+        yield torch.stack([value[place] for value, place in zip(values, places, strict=True)], dim=1)
 
 
 def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tensor:
@@ -175,10 +164,7 @@ def _binary(op: Callable[[Any, Any], Any], bound: Callable[[int, int], int], *, 
         (a, a_bound), (b, b_bound) = _values_and_bound(self), _values_and_bound(other)
         if swap:
             a, b, a_bound, b_bound = b, a, b_bound, a_bound
-        limit = bound(a_bound, b_bound)
-        if limit > _LARGEST:
-            raise NotVectorisableError("results may overflow 64 bits")
-        return LabelColumn(op(a, b).long(), limit)
+        return LabelColumn(op(a, b).long(), bound(a_bound, b_bound))  # which refuses what may have overflowed
 
     return method
 
@@ -193,20 +179,8 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {  # operator -> bound of it
 for _name, _bound in _ARITHMETIC.items():
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), _bound, swap=False))
     setattr(LabelColumn, f"__r{_name}__", _binary(getattr(operator, _name), _bound, swap=True))
-for _name in (
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-):  # a comparison's column holds 0 and 1, as Python's bool does
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # a comparison's column holds 0 and 1, as Python's bool does
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), lambda *_: 1, swap=False))
-
-_REDUCTIONS: tuple[tuple[Any, Callable[[Tensor], Tensor]], ...] = (
-    (max, lambda labels: labels.amax(1)),
-    (min, lambda labels: labels.amin(1)),
-)
 
 
 def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
@@ -222,9 +196,8 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
         >>> run_on_columns(lambda t: len(set(t)), pairs) is None
         True
     """
-    for builtin, reduction in _REDUCTIONS:
-        if rule is builtin:
-            return reduction(labels)
+    if rule is max or rule is min:
+        return labels.amax(1) if rule is max else labels.amin(1)
     bound = int(labels.abs().max()) if labels.numel() else 0
     columns = tuple(LabelColumn(column, bound) for column in labels.unbind(1))
     try:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers
-from clipper.candidates.base import check_log_probs, gold_labels, outside_inference_mode
+from clipper.candidates.base import gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, graph_of
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
@@ -73,11 +73,17 @@ class Alignments(Lattice):
         actions = kinds_of(classes)
         if len(actions) > 1:
             raise InputError(f"expected one number of actions as classes, got {shown(classes)}")
-        told = _read_texts(texts, actions[0].stop)
+        clips = enumerate(as_list(texts, "a list of actions for each clip"))
+        told = [_read_text(text, i, actions[0].stop) for i, text in clips]
         if isinstance(frames, Sequence) and len(frames) != len(told):
             raise InputError(f"expected a text and a number of frames for each clip, got {len(told)} and {len(frames)}")
         places, lengths = targets_and_lengths([len(text) for text in told], frames)
-        _check_frames(told, lengths)
+        for i, (text, length) in enumerate(zip(told, lengths, strict=True)):
+            if length < len(text):
+                raise InputError(
+                    f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "
+                    "shorten the text, or leave the clip out"
+                )
         longest = max(map(len, told))
         graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
         rows = [[*text, *[-1] * (longest - len(text))] for text in told]
@@ -98,18 +104,16 @@ class Alignments(Lattice):
         """The tensors that tell this lattice from others."""
         return *super().contents, self.actions
 
-    def log_probability(self, log_probs: Tensor) -> Tensor:
-        """As for any lattice; exact in logarithms, however long the clips."""
-        check_log_probs(log_probs, self)
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
+        """In logarithms, however long the clips."""
         weights = self._inward(log_probs)
         if self.allowed is not None:
             weights = torch.where(self._mask, weights, -torch.inf)
         weights, shift = centred(self.graph, self.template, weights.double())
-        return (chain_log_sum(weights, self.lengths, self.places) + shift).to(log_probs.dtype)
+        return chain_log_sum(weights, self.lengths, self.places) + shift
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
+    def _template_outputs(self, _: Tensor) -> Tensor:
         """Not for alignments: a text may be read in clips of any length."""
-        del log_probs
         raise InputError(
             "expected the outputs' lattice of a rule, got alignments; build the pairs of clips and texts to compare "
             "with Alignments.from_texts, and ask for their log_probability"
@@ -174,11 +178,6 @@ class Alignments(Lattice):
         return used & self._inward(self.allowed)
 
 
-def _read_texts(texts: Sequence[Sequence[int]], classes: int) -> list[list[int]]:
-    listed = as_list(texts, "a list of actions for each clip")
-    return [_read_text(text, i, classes) for i, text in enumerate(listed)]
-
-
 def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:
     row = whole_numbers(text, f"the actions of text {number}")
     actions: list[int] = row.tolist() if row.ndim == 1 else []
@@ -188,15 +187,6 @@ def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:
             f"{shown(text)}; a frame does not say where an action ends and the same one begins: merge repetitions"
         )
     return actions
-
-
-def _check_frames(texts: list[list[int]], frames: list[int]) -> None:
-    for i, (text, length) in enumerate(zip(texts, frames, strict=True)):
-        if length < len(text):
-            raise InputError(
-                f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "
-                "shorten the text, or leave the clip out"
-            )
 
 
 MOST_PLACES = 62
@@ -211,8 +201,7 @@ def chain_log_sum(weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
         slots: of each sample, `(n,)`.
         places: through which each sample goes, `(n,)`.
     """
-    result: Tensor = _LogSum.apply(weights, slots, places)  # type: ignore[no-untyped-call]
-    return result
+    return _LogSum.apply(weights, slots, places)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def chain_possible(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:

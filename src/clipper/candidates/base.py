@@ -107,6 +107,13 @@ class CandidateSet(ABC):
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
 
     @abstractmethod
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
+        """As `log_probability`, of an argument that was checked; in any precision."""
+
+    @abstractmethod
+    def _entropy(self, log_probs: Tensor) -> Tensor:
+        """As `entropy`, of an argument that was checked; in any precision."""
+
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula.
 
@@ -114,22 +121,23 @@ class CandidateSet(ABC):
             log_probs: the classifier's output, `(n, m, c)`.
 
         Returns:
-            `(n,)`, differentiable; -inf, with zero gradient, where the classifier rules out every candidate.
+            `(n,)`, differentiable; -inf, with zero gradient, where the classifier rules out every candidate. A listed
+            candidate that comes twice counts twice.
 
         Raises:
             InputError: if `log_probs` has another shape or device.
         """
+        check_log_probs(log_probs, self)
+        return self._log_probability(log_probs).to(log_probs.dtype)
 
-    @abstractmethod
     def entropy(self, log_probs: Tensor) -> Tensor:
         """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
+        check_log_probs(log_probs, self)
+        return self._entropy(log_probs).to(log_probs.dtype)
 
     @abstractmethod
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`; differentiable.
-
-        For a set with one sample for each output of a program. Not for a restricted set.
-        """
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        """As `output_probabilities`, of arguments that were checked."""
 
     @abstractmethod
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
@@ -207,12 +215,25 @@ class CandidateSet(ABC):
             logs = log_probs.detach().clone().requires_grad_()
             return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
 
+    def output_probabilities(self, log_probs: Tensor, k: int | None = None) -> Tensor:
+        """How probable each sample's formula is under *any* samples' log-probabilities.
+
+        For a set with one sample for each output of a program. Not for a restricted set.
+
+        Args:
+            log_probs: of any number of samples, `(b, m, c)`.
+            k: add up the `k` most probable candidates of each formula instead of all of them.
+
+        Returns:
+            `(b, n)`, differentiable.
+        """
+        check_log_probs(log_probs, self, any_samples=True)
+        return self._outputs(log_probs, None if k is None else whole_number(k, "k")).to(log_probs.dtype)
+
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
-        check_log_probs(log_probs, self)
-        check_choosable(log_probs, self.kind)
-        k = self._affordable(whole_number(k, "k"))
-        return self._best(log_probs.detach(), k) if self.samples else self._nothing()
+        log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
+        return self._best(log_probs, k) if self.samples else self._nothing()
 
     def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
         """At most `per_sample` different candidates of each sample, drawn at random.
@@ -238,10 +259,9 @@ class CandidateSet(ABC):
             return self._nothing()
         if log_probs is None:
             return self._drawn(self._affordable(per_sample), generator, None)
-        check_log_probs(log_probs, self)
-        check_choosable(log_probs, self.kind)
+        log_probs = self._choosable(log_probs)
         self._check_rows(per_sample * self.samples)
-        return self._drawn(per_sample, generator, log_probs.detach())
+        return self._drawn(per_sample, generator, log_probs)
 
     def to_candidates(self, budget: int | None = None) -> Candidates:
         """Every candidate as a row, in the order of `Candidates.from_rule`.
@@ -263,7 +283,14 @@ class CandidateSet(ABC):
         from clipper.candidates.table import Candidates, offsets_of
 
         offsets = offsets_of(torch.bincount(sample, minlength=self.samples))
-        return Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+        rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+        rows.__dict__["sample"] = sample
+        return rows
+
+    def _choosable(self, log_probs: Tensor) -> Tensor:
+        check_log_probs(log_probs, self)
+        check_choosable(log_probs, self.kind)
+        return log_probs.detach()
 
     def _nothing(self) -> Candidates:
         """The candidates of no sample at all."""
@@ -438,6 +465,21 @@ class TemplateSet(CandidateSet):
         Returns:
             `labels (rows, m)` and `sample (rows,)`, ascending.
         """
+
+    @abstractmethod
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        """How probable every template is, `(b, templates)`, in one pass."""
+
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        if k is not None:
+            every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
+            repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
+            return self.batch(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
+        if self.allowed is not None:
+            raise InputError(
+                "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"
+            )
+        return self._template_outputs(log_probs).index_select(1, self.template)
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is not None:

@@ -12,7 +12,7 @@ from clipper.candidates.base import check_choosable, check_shape
 from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
-from clipper.candidates.rules import Machine, accepted, check_longest, domains_of_slots, stepped, targets_and_lengths
+from clipper.candidates.rules import Machine, checked_machine, read_task
 from clipper.candidates.table import Candidates, offsets_of
 from clipper.errors import BudgetError, InputError
 
@@ -64,15 +64,11 @@ def beam_search(
         {14}
     """
     kinds = kinds_of(classes)
-    wanted, lengths = targets_and_lengths(targets, slots)
-    check_longest(max(lengths), BUDGET)
-    machine = _checked_machine(machine)
+    wanted, lengths, taken = read_task(targets, slots, domains, kinds[-1].stop, BUDGET)
+    machine = checked_machine(machine)
     width, ways = (min(whole_number(number, "width and ways"), 2**62) for number in (width, ways))
     _check(log_probs, (len(wanted), max(lengths), kinds[-1].stop), known)
-    labels, sample = _search(
-        machine, wanted, torch.tensor(lengths), domains_of_slots(domains, max(lengths), kinds[-1].stop),
-        ranked(log_probs), width, ways,
-    )  # fmt: skip
+    labels, sample = _search(machine, wanted, torch.tensor(lengths), taken, ranked(log_probs), width, ways)
     if known is not None:
         labels = torch.cat([known.labels.long().to(labels.device), labels])
         sample = torch.cat([known.sample.to(sample.device), sample])
@@ -163,31 +159,18 @@ class _States:
         """Whether samples that end in `state (n, beam)` have their target, bool; -1 is no state."""
         distinct, place = torch.unique(state.cpu(), return_inverse=True)
         goals = {target: i for i, target in enumerate(dict.fromkeys(targets))}
-        given = [
-            goals.get(accepted(self._machine.accept, self._states[i]), -1) if i >= 0 else -1 for i in distinct.tolist()
-        ]
+        given = [goals.get(self._machine.accept(self._states[i]), -1) if i >= 0 else -1 for i in distinct.tolist()]
         wanted = torch.tensor([goals[target] for target in targets])
         return (torch.tensor(given)[place] == wanted[:, None]).to(state.device)
 
     def _step(self, state: Hashable, label: int) -> int:
-        after = stepped(self._machine.step, state, label)
+        after = self._machine.step(state, label)
         if after is None:
             return _NOWHERE
         if after not in self._number:
             self._number[after] = len(self._states)
             self._states.append(after)
         return self._number[after]
-
-
-def _checked_machine(machine: Machine) -> Machine:
-    try:
-        result = Machine(*machine)
-        hash(result.start)
-    except TypeError as error:
-        raise InputError(
-            f"expected a machine of start, step and accept, the start hashable, got {shown(machine)}"
-        ) from error
-    return result
 
 
 def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
@@ -197,6 +180,6 @@ def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates 
         return
     if not isinstance(known, Candidates):
         raise InputError(f"expected known as Candidates, got {shown(known)}")
-    if (known.samples, known.slots, known.classes) != expected:
-        got = (known.samples, known.slots, known.classes)
+    got = (known.samples, known.slots, known.classes)
+    if got != expected:
         raise InputError(f"expected known candidates of (samples, slots, classes) = {expected}, got {got}")

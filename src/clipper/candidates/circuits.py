@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,25 +81,16 @@ class Compiled:
             logs: what each label weighs, `(b, m, c)`; -inf forbids it.
             template: which root is whose, `(b,)`.
         """
-        variables, value = self._followed(logs, template, every=False)  # (b, variables)
-        slot, label = self.pairs.to(logs.device).unbind(1)
-        labels = torch.zeros(logs.shape[:2], dtype=torch.long, device=logs.device)
-        row, variable = variables.nonzero(as_tuple=True)
-        labels[row, slot[variable]] = label[variable]
-        return value, labels
+        taken, value = self._followed(logs, template, every=False)
+        return value, taken.int().argmax(2)
 
     def support(self, allowed: Tensor, template: Tensor) -> Tensor:
         """The labels in some candidate of each sample's own root, `(b, m, c)` bool, among those `allowed (b, m, c)`."""
-        logs = torch.where(allowed, 0.0, -torch.inf).double()
-        variables, _ = self._followed(logs, template, every=True)
-        slot, label = self.pairs.to(logs.device).unbind(1)
-        support = torch.zeros_like(allowed)
-        support[:, slot, label] = variables
-        return support
+        return self._followed(torch.where(allowed, 0.0, -torch.inf).double(), template, every=True)[0]
 
-    def count(self, template: int, allowed: Tensor | None) -> int:
+    def count(self, template: int, allowed: Tensor) -> int:
         """How many candidates a proposition has with labels in `allowed (m, c)` bool, however many."""
-        fine = torch.ones(len(self.pairs), dtype=torch.bool) if allowed is None else allowed.cpu()[*self.pairs.cpu().T]
+        fine = allowed.cpu()[*self.pairs.cpu().T]
         values = np.ones(2 * len(fine) + 2, dtype=object)
         values[0], values[2::2] = 0, [int(yes) for yes in fine.tolist()]
         for number, layer in enumerate(self._modules["log"].layers):
@@ -112,14 +104,14 @@ class Compiled:
         return [part[:, slot, label] for part in torch.split(weights, max(1, _CELLS // self.size))]
 
     def _followed(self, logs: Tensor, template: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
-        """The variables that are true in a best candidate, or in `every` possible one, `(b, variables)`; its value."""
-        module = self._modules["log"].to(logs.device)
-        found, place = [], 0
-        for part in self._split(logs):
-            roots = template[place : place + len(part)]
-            found.append(_followed(module, part, roots, every))
-            place += len(part)
-        return torch.cat([variables for variables, _ in found]), torch.cat([value for _, value in found])
+        """The labels of a best candidate, or of `every` possible one, `(b, m, c)` bool, and the best value, `(b,)`."""
+        module, parts = self._modules["log"].to(logs.device), self._split(logs)
+        roots = torch.split(template, len(parts[0]))
+        found = [_followed(module, part, own, every) for part, own in zip(parts, roots, strict=True)]
+        slot, label = self.pairs.to(logs.device).unbind(1)
+        labels = torch.zeros(logs.shape, dtype=torch.bool, device=logs.device)
+        labels[:, slot, label] = torch.cat([variables for variables, _ in found])
+        return labels, torch.cat([value for _, value in found])
 
 
 class _Diagrams:
@@ -127,11 +119,8 @@ class _Diagrams:
 
     def __init__(self, labels: Sequence[Sequence[int]], budget: int) -> None:
         sdd = require("pysdd.sdd", extra="circuits")
-        self._number: list[dict[int, int]] = []
-        first = 1
-        for own in labels:
-            self._number.append({label: first + i for i, label in enumerate(own)})
-            first += len(own)
+        numbers = count(1)
+        self._number = [{label: next(numbers) for label in own} for own in labels]
         self._manager = sdd.SddManager.from_vtree(_vtree(sdd, [len(own) for own in labels]))
         self._budget = budget
 
@@ -139,27 +128,16 @@ class _Diagrams:
         """The diagram of a proposition and of one label for each slot."""
         whole = self._manager.true()
         for slot, labels in enumerate(domains):
-            whole = self._kept(whole, whole & self._one_of(slot, labels))
+            whole = kept(self._manager, whole, whole & self._one_of(slot, labels))
         conjuncts = proposition.conjuncts()
         for done, part in enumerate(conjuncts, start=1):
-            whole = self._kept(whole, whole & self._diagram(part))
-            self._check_size(f"after {done} of {len(conjuncts)} parts of a formula")
+            whole, size = kept(self._manager, whole, whole & self._diagram(part)), self._manager.live_size()
+            if size > self._budget:
+                raise BudgetError(
+                    f"a diagram of size {size:,} after {done} of {len(conjuncts)} parts of a formula, more than the "
+                    f"budget of {self._budget:,}; raise budget= if memory and time allow"
+                )
         return whole
-
-    def _check_size(self, when: str) -> None:
-        if self._manager.live_size() > self._budget:
-            raise BudgetError(
-                f"a diagram of size {self._manager.live_size():,} {when}, more than the budget of {self._budget:,}; "
-                "raise budget= if memory and time allow"
-            )
-
-    def _kept(self, before: Any, after: Any) -> Any:
-        """Hold on to a diagram, and let go of the one that it replaces."""
-        after.ref()
-        before.deref()
-        if self._manager.dead_count() > 2 * self._manager.live_count():
-            self._manager.garbage_collect()
-        return after
 
     def _one_of(self, slot: int, labels: Sequence[int]) -> Any:
         """Exactly one of these labels, and none of the slot's others."""
@@ -188,6 +166,15 @@ class _Diagrams:
                     whole = whole & other if part.kind == "and" else whole | other
             found[id(part)] = whole
         return found[id(proposition)]
+
+
+def kept(manager: Any, before: Any, after: Any) -> Any:
+    """Hold on to a diagram, and let go of the one that it replaces."""
+    after.ref()
+    before.deref()
+    if manager.dead_count() > 2 * manager.live_count():
+        manager.garbage_collect()
+    return after
 
 
 def _entropy(module: Any, positive: Tensor) -> Tensor:

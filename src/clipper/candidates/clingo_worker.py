@@ -14,7 +14,7 @@ import re
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO
 
 LABEL, HOLDS, ASKED = "__label", "__holds", "__asked"
@@ -22,6 +22,7 @@ LABEL, HOLDS, ASKED = "__label", "__holds", "__asked"
 HEAD = struct.Struct("<QQ")
 """How a frame begins: the bytes of its document, and of its codes."""
 _RESERVED = re.compile(rf"(?<![\w'])(?:{LABEL}|{HOLDS}|{ASKED})(?![\w'])")
+_TAKEN = f"the names {LABEL}, {HOLDS} and {ASKED} are reserved; choose others"
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _CONSTANT = re.compile(r"(?<![\w'])_*[a-z][\w']*")
 _MESSAGES = 1000
@@ -53,24 +54,18 @@ class Reader:
     def __init__(self, clingo: Any) -> None:
         self._clingo = clingo
         self._ast = importlib.import_module("clingo.ast")
-        self._kinds: dict[Any, str] = {}
         self._messages: list[str] = []
 
     def theory(self, path: str, folder: str | None) -> list[str]:
         """Check a theory's file and those that it includes, all below `folder`; the constants that it renames."""
-        nodes: list[Any] = []
-        try:
-            self._ast.parse_files([path], nodes.append, logger=self._heard)
-        except RuntimeError as error:
-            raise RefusedError(self._said(error)) from error
+        nodes = self._parsed(self._ast.parse_files, [path])
         for file in {node.location.begin.filename for node in nodes} - {path}:
-            inside = folder is not None and os.path.realpath(file).startswith(os.path.join(folder, ""))
-            if not inside:
+            if folder is None or not os.path.realpath(file).startswith(os.path.join(folder, "")):
                 raise RefusedError(
                     f"it includes {file!r}; only files in the folder of a theory's own file can be included"
                 )
         self._statements(nodes)
-        return [node.name for node in nodes if self._kind(node) == "Definition"]
+        return [node.name for node in nodes if node.ast_type.name == "Definition"]
 
     def atoms(self, slots: Sequence[dict[str, Any]], renamed: Sequence[str]) -> list[list[str]]:
         """The label atoms of each slot, as clingo writes them."""
@@ -86,22 +81,23 @@ class Reader:
 
     def facts(self, text: str, line: int) -> str:
         """A sample's facts and rules in one line."""
-        nodes = self._parsed(text, line)
+        nodes = self._parsed(self._ast.parse_string, text, line)
         self._statements(nodes, line)
-        return " ".join(str(node) for node in nodes if self._kind(node) == "Rule").replace("\n", " ")
+        return " ".join(str(node) for node in nodes if node.ast_type.name == "Rule").replace("\n", " ")
 
     def sentence(self, text: str, number: int, line: int) -> str:
         """The rule by which a sentence holds: its text must be one body, whole."""
         head, asked = f"{HOLDS}({number})", f"{ASKED}({number})"
         if text in ("", "."):
             return f"{head} :- {asked}."
-        nodes = self._parsed(f"{head} :- {asked}, {text}" + ("" if text.endswith(".") else "\n."), line)
-        rules = [node for node in nodes[1:] if self._kind(node) != "Comment"]  # the first one says: part base
+        whole = f"{head} :- {asked}, {text}" + ("" if text.endswith(".") else "\n.")
+        nodes = self._parsed(self._ast.parse_string, whole, line)
+        rules = [node for node in nodes[1:] if node.ast_type.name != "Comment"]  # the first one says: part base
         written = str(rules[0]).replace("\n", " ") if rules else ""
-        if len(rules) != 1 or self._kind(rules[0]) != "Rule":
+        if len(rules) != 1 or rules[0].ast_type.name != "Rule":
             raise RefusedError("expected one rule body, got more than that; rules belong into facts=", line)
         if len(_RESERVED.findall(_STRING.sub(" ", written))) != 2:
-            raise RefusedError(_reserved(), line)
+            raise RefusedError(_TAKEN, line)
         return written
 
     def _atom(self, text: str, line: int) -> str:
@@ -112,20 +108,20 @@ class Reader:
             raise RefusedError(f"expected a label atom without variables, got {text} ({why})", line) from error
         found = str(symbol)
         if _RESERVED.search(_STRING.sub(" ", found)):
-            raise RefusedError(_reserved(), line)
+            raise RefusedError(_TAKEN, line)
         return found
 
-    def _parsed(self, text: str, line: int) -> list[Any]:
+    def _parsed(self, parse: Callable[..., None], text: str | list[str], line: int = 0) -> list[Any]:
         nodes: list[Any] = []
         try:
-            self._ast.parse_string(text, nodes.append, logger=self._heard)
+            parse(text, nodes.append, logger=self._heard)
         except RuntimeError as error:
             raise RefusedError(self._said(error), line) from error
         return nodes
 
     def _statements(self, nodes: Sequence[Any], line: int = 0) -> None:
         for node in nodes:
-            kind = self._kind(node)
+            kind = node.ast_type.name
             if kind == "Comment":
                 continue
             place = node.location.begin
@@ -137,13 +133,7 @@ class Reader:
             if line and kind not in ("Rule", "Program"):
                 raise RefusedError(f"expected facts and rules, got {node}; it belongs into the theory", line)
             if _RESERVED.search(_STRING.sub(" ", str(node))):
-                raise RefusedError(at + _reserved(), line)
-
-    def _kind(self, node: Any) -> str:
-        kind = node.ast_type
-        if kind not in self._kinds:
-            self._kinds[kind] = kind.name
-        return self._kinds[kind]
+                raise RefusedError(at + _TAKEN, line)
 
     def _heard(self, _: Any, message: str) -> None:
         if len(self._messages) < _MESSAGES:
@@ -153,10 +143,6 @@ class Reader:
         """clingo's own words on an error, without the place in a text that only Clipper knows."""
         said = [message for message in self._messages if "error" in message][:5] or [" ".join(str(error).split())]
         return re.sub(r"<string>:\d+:[\d-]+: ", "", "; ".join(said))
-
-
-def _reserved() -> str:
-    return f"the names {LABEL}, {HOLDS} and {ASKED} are reserved; choose others"
 
 
 class Group:
@@ -177,10 +163,6 @@ class Group:
             for a in atoms.by_signature(LABEL, 2)
         }
 
-    def ask(self, sentence: int, wanted: bool) -> None:
-        """Turn a sentence on or off."""
-        self.control.assign_external(self.asked[sentence], wanted)
-
     def possible(self, literals: list[int]) -> bool:
         """Whether an answer set has these literals."""
         return bool(self.control.solve(assumptions=literals).satisfiable)
@@ -188,9 +170,6 @@ class Group:
     def rows(self, sentence: int, most: int) -> tuple[list[list[int]], bool]:
         """The codes of each slot's label in all answer sets where the sentence holds, and whether there are more."""
         found: list[list[int]] = []
-        if sentence not in self.holds:
-            return found, False
-        self.control.configuration.solve.enum_mode = "auto"
         with self.control.solve(assumptions=[self.holds[sentence]], yield_=True) as models:
             for model in models:
                 if len(found) == most:
@@ -201,8 +180,6 @@ class Group:
     def brave(self, sentence: int) -> list[int]:
         """The codes in some answer set where the sentence holds, without listing the answer sets."""
         codes: list[int] = []
-        if sentence not in self.holds:
-            return codes
         self.control.configuration.solve.enum_mode = "brave"
         with self.control.solve(assumptions=[self.holds[sentence]], yield_=True) as models:
             for model in models:
@@ -248,15 +225,9 @@ class AnswerWriter:
 
     def answer(self, group: Group, here: dict[str, Any], job: dict[str, Any], slots: int) -> None:
         """Say what the rows of one sentence are."""
-        sentence = here["sentence"]
-        group.ask(sentence, True)
-        try:
-            self._answer(group, here, job, slots)
-        finally:
-            group.ask(sentence, False)
-
-    def _answer(self, group: Group, here: dict[str, Any], job: dict[str, Any], slots: int) -> None:
         sentence, per_sample = here["sentence"], job["per_sample"]
+        if sentence not in group.holds:
+            return self._found(here, [], group)
         if job["mode"] == "brave":
             return self._found(here, [[code] for code in group.brave(sentence)], group)
         most = min(_FEW * per_sample, job["budget"]) if per_sample else job["budget"]
@@ -319,7 +290,9 @@ def main() -> None:
             group = Group(clingo, job["theory"], text, job["classes"], messages)
             answers.say({"group": number, "grounded": True, "messages": messages})
             for sentence in range(len(work["sentences"])):
+                group.control.assign_external(group.asked[sentence], True)
                 answers.answer(group, {"group": number, "sentence": sentence}, job, len(work["slots"]))
+                group.control.assign_external(group.asked[sentence], False)
     except RefusedError as error:
         return answers.say({"group": number, "refused": str(error), "line": error.line})
     except (RuntimeError, MemoryError) as error:

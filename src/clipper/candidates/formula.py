@@ -15,18 +15,13 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, shown, whole_number
-from clipper.candidates.base import (
-    TemplateSet,
-    check_log_probs,
-    check_nonempty,
-    gold_labels,
-    outside_inference_mode,
-)
+from clipper.candidates.base import TemplateSet, check_nonempty, gold_labels, outside_inference_mode
 from clipper.candidates.circuits import Compiled
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
-from clipper.candidates.packed import chosen, first_of_equals, ranked
+from clipper.candidates.lattice_sums import masked
+from clipper.candidates.packed import chosen, equal_rows, ranked
 from clipper.candidates.propositions import Clauses, Proposition, from_clauses, read_dimacs
-from clipper.candidates.rules import domains_of_slots, targets_and_lengths
+from clipper.candidates.rules import domains_of_slots, numbered, targets_and_lengths
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
 
@@ -98,20 +93,17 @@ class Formula(TemplateSet):
             BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
-        budget = whole_number(budget, "budget", least=1)
         told = as_list(propositions, "propositions, one for each sample,")
         for wrong in (p for p in told if not isinstance(p, Proposition)):
             raise InputError(f"expected propositions such as has_label(0, 3) | has_label(1, 3), got {shown(wrong)}")
         _, lengths = targets_and_lengths(range(len(told)), slots)
         pairs = list(zip(told, lengths, strict=True))
-        _check_size(max(lengths), classes, budget)
-        distinct = list(dict.fromkeys(pairs))
+        budget = _check_size(max(lengths), classes, budget)
+        distinct, template = numbered(pairs)
         taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
         _check_kinds(taken, kinds)
         _check(distinct, kinds)
         compiled = Compiled([p for p, _ in distinct], [taken[:length] for _, length in distinct], budget)
-        place = {pair: i for i, pair in enumerate(distinct)}
-        template = torch.tensor([place[pair] for pair in pairs])
         lengths_of = torch.tensor([length for _, length in distinct])
         made = cls(template, kinds, compiled=compiled, lengths_of=lengths_of)
         missing = (~made.possible()).nonzero()
@@ -213,11 +205,9 @@ class Formula(TemplateSet):
         """How many candidates each sample has, exactly, however many."""
         with torch.no_grad():
             about = self.compiled.evaluate(self.mask.double(), self.template, "real")
-        words = zip(about.tolist(), self.template.tolist(), strict=True)
-        few = [value < _EXACT for value in about.tolist()]
+        found = zip(about.tolist(), self.template.tolist(), self.mask, strict=True)
         return [
-            round(value) if few[i] else self.compiled.count(template, None if self.allowed is None else self.mask[i])
-            for i, (value, template) in enumerate(words)
+            round(value) if value < _EXACT else self.compiled.count(template, mask) for value, template, mask in found
         ]
 
     @cached_property
@@ -225,23 +215,8 @@ class Formula(TemplateSet):
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.compiled.support(self.mask, self.template).flatten(0, 1)
 
-    def log_probability(self, log_probs: Tensor) -> Tensor:
-        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
-
-        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where every candidate is ruled out.
-        """
-        check_log_probs(log_probs, self)
-        logs = torch.where(self.mask, log_probs.double(), -torch.inf)
-        return self.compiled.evaluate(logs, self.template, "log").to(log_probs.dtype)
-
-    def marginals(self, log_probs: Tensor) -> Tensor:
-        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
-        check_log_probs(log_probs, self)
-        with torch.inference_mode(False), torch.enable_grad():  # whoever prunes may be in inference mode
-            own = replace(self, template=self.template.clone(), allowed=self.mask.clone())
-            logs = log_probs.detach().clone().double().requires_grad_()
-            total = own.log_probability(logs)
-            return torch.autograd.grad(total[total > -torch.inf].sum(), logs)[0].to(log_probs.dtype)
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
+        return self.compiled.evaluate(masked(log_probs, self.mask), self.template, "log")
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
@@ -267,22 +242,11 @@ class Formula(TemplateSet):
         whole = torch.ones(self.samples, self.slots, self.classes, dtype=torch.bool, device=self.device)
         return whole if self.allowed is None else self.allowed
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """The probability of each of the samples' formulas under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        return self.compiled.values(log_probs.double(), "log").exp()
 
-        One pass serves all formulas; differentiable. Not for restricted ones.
-        """
-        if self.allowed is not None:
-            raise InputError("expected the outputs' formulas as they were built, got restricted ones")
-        check_log_probs(log_probs, self, any_samples=True)
-        values = self.compiled.values(log_probs.double(), "log").exp()
-        return values.index_select(1, self.template).to(log_probs.dtype)
-
-    def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
-        check_log_probs(log_probs, self)
-        logs = torch.where(self.mask, log_probs.double(), -torch.inf)
-        return self.compiled.entropy(logs, self.template).to(log_probs.dtype)
+    def _entropy(self, log_probs: Tensor) -> Tensor:
+        return self.compiled.entropy(masked(log_probs, self.mask), self.template)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         """By splitting what is left around each candidate found.
@@ -326,7 +290,7 @@ class Formula(TemplateSet):
             label = torch.nn.functional.one_hot(chosen(share, noise), self.classes).bool()
             allowed[:, slot] = torch.where(own.kind[:, slot, None] >= 0, label, allowed[:, slot])
         labels = allowed.long().argmax(2)
-        keep = first_of_equals(labels, sample)
+        keep = equal_rows(labels, sample)[1].sort().values
         return labels[keep], sample[keep]
 
     def _all(self) -> Candidates:
@@ -357,13 +321,15 @@ class Formula(TemplateSet):
         )
 
 
-def _check_size(slots: int, classes: Classes, budget: Any) -> None:
+def _check_size(slots: int, classes: Classes, budget: Any) -> int:
+    """The budget, if a diagram of so many labels can fit it."""
     size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
     if size > most:
         raise BudgetError(
             f"{slots:,} slots have {size:,} labels, which take a diagram of more than the budget of {most:,}; correct "
             "the number of slots or variables, or raise budget= if memory and time allow"
         )
+    return most
 
 
 def _check_kinds(domains: Sequence[Sequence[int]], kinds: tuple[Kind, ...]) -> None:
@@ -388,12 +354,10 @@ def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...])
 
 def _literals(cnf: Any) -> list[list[int]]:
     """Clauses given as lists of literals."""
-    clauses = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
-    for clause in clauses:
-        for i, literal in enumerate(clause):
-            clause[i] = whole_number(literal, "a literal", -_LITERAL, _LITERAL)
-            if not clause[i]:
-                raise InputError("expected literals as variables from 1, negated if negative, got 0")
+    given = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
+    clauses = [[whole_number(literal, "a literal", -_LITERAL, _LITERAL) for literal in clause] for clause in given]
+    if any(0 in clause for clause in clauses):
+        raise InputError("expected literals as variables from 1, negated if negative, got 0")
     return clauses
 
 

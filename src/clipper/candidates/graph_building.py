@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from clipper.arguments import shown, whole_number
+from clipper.arguments import shown
 from clipper.candidates.kinds import Kind, kind_of_label
-from clipper.candidates.rules import (
-    Machine,
-    Step,
-    accepted,
-    check_longest,
-    domains_of_slots,
-    stepped,
-    targets_and_lengths,
-)
+from clipper.candidates.rules import Machine, Step, numbered, read_task
 from clipper.candidates.state_graph import StateGraph, trimmed
 from clipper.candidates.table import Candidates
 from clipper.errors import BudgetError, InputError
@@ -36,14 +30,10 @@ def graph_of(
     budget: int,
 ) -> tuple[StateGraph, Tensor]:
     """The graph of all distinct pairs of length and target, and which of them each sample has, `(n,)`."""
-    wanted, lengths = targets_and_lengths(targets, slots)
-    check_longest(max(lengths), whole_number(budget, "budget", least=0))
+    wanted, lengths, taken = read_task(targets, slots, domains, kinds[-1].stop, budget)
     pairs = list(zip(lengths, wanted, strict=True))
-    templates = list(dict.fromkeys(pairs))
-    taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
+    templates, template = numbered(pairs)
     graph = expand(machine, templates, taken, kinds[-1].stop, budget)
-    place = {template: i for i, template in enumerate(templates)}
-    template = torch.tensor([place[pair] for pair in pairs])
     _check_attained(graph, pairs, template)
     return graph, template
 
@@ -102,9 +92,14 @@ def expand(
     ends = [torch.full((1,), -1)]
     for depth, domain in enumerate(domains, start=1):
         arcs += len(states) * len(domain)
-        _check_budget(arcs, depth, deepest, budget)
+        if arcs > budget:
+            raise BudgetError(
+                f"the state machine has more than {arcs:,} arcs after {depth} of {deepest} slots, over the budget of "
+                f"{budget:,}. Let states that behave alike be equal, narrow the slots with domains=, raise budget= if "
+                "memory and time allow, or search with clipper.candidates.beam_search, which needs no lattice"
+            )
         table, states = _one_slot(states, machine.step, domain)
-        ending = [place.get((depth, accepted(machine.accept, state)), -1) for state in states]
+        ending = [place.get((depth, machine.accept(state)), -1) for state in states]
         if depth == deepest:  # nothing follows: states that end alike are one
             table, states, ending = _merged_ends(table, states, ending)
         tables.append(table)
@@ -120,7 +115,7 @@ def _one_slot(states: list[Hashable], step: Step, domain: Sequence[int]) -> tupl
     place: dict[Hashable, int] = {}
     rows = []
     for state in states:
-        reached = [stepped(step, state, label) for label in domain]
+        reached = [step(state, label) for label in domain]
         rows.append([-1 if after is None else place.setdefault(after, len(place)) for after in reached])
     return torch.tensor(rows, dtype=torch.long).reshape(len(states), len(domain)), list(place)
 
@@ -130,15 +125,6 @@ def _merged_ends(table: Tensor, states: list[Hashable], ending: list[int]) -> tu
     place = {end: i for i, end in enumerate(used)}
     number = torch.tensor([*(place.get(end, -1) for end in ending), -1])  # the last for what leads nowhere
     return number[table], [states[ending.index(end)] for end in used], used
-
-
-def _check_budget(arcs: int, depth: int, deepest: int, budget: int) -> None:
-    if arcs > budget:
-        raise BudgetError(
-            f"the state machine has more than {arcs:,} arcs after {depth} of {deepest} slots, over the budget of "
-            f"{budget:,}. Let states that behave alike be equal, narrow the slots with domains=, raise budget= if "
-            "memory and time allow, or search with clipper.candidates.beam_search, which needs no lattice"
-        )
 
 
 def templates_of(candidates: Candidates) -> tuple[Tensor, Tensor]:
@@ -151,32 +137,10 @@ def templates_of(candidates: Candidates) -> tuple[Tensor, Tensor]:
         >>> [part.tolist() for part in templates_of(candidates)]
         [[0, 1, 0, 2], [0, 1, 3]]
     """
-    row = torch.arange(len(candidates), device=candidates.device) - candidates.offsets[candidates.sample]
-    alike = torch.unique(_digest(candidates, row), dim=0, return_inverse=True)[1]
-    every = torch.arange(candidates.samples, device=alike.device)
-    first = torch.full_like(every, len(every)).scatter_reduce_(0, alike, every, "amin")[alike]
-    same = candidates.labels == candidates.labels[candidates.offsets[first[candidates.sample]] + row]
-    differs = torch.zeros_like(every).index_add_(0, candidates.sample, (~same).any(1).long())
-    first = torch.where(differs == 0, first, every)  # digests of different lists may agree, once in a long while
-    firsts, template = torch.unique(first, return_inverse=True)
-    return template, firsts
-
-
-def _digest(candidates: Candidates, row: Tensor) -> Tensor:
-    """Numbers that are equal for equal lists of candidates, and hardly ever otherwise, `(n, 2)`: how many, and a hash.
-
-    Args:
-        candidates: the lists.
-        row: each candidate's place in its list, `(Ω,)`.
-    """
-    counts = candidates.offsets.diff()
-    factors = torch.randint(1, 2**40, (candidates.slots,), generator=torch.Generator().manual_seed(0)).tolist()
-    code = torch.zeros_like(row)  # (Ω,), modulo 2⁶⁴, as all that follows
-    for slot, factor in enumerate(factors):  # one after the other, so that memory stays bounded
-        code.add_(candidates.labels[:, slot] + 2, alpha=factor)
-    code = code * (2 * row + 3) ^ (code >> 7) * (row + 1)
-    total = torch.zeros_like(counts).index_add_(0, candidates.sample, code)
-    return torch.stack([counts, total], dim=1)
+    rows, bounds = candidates.labels.cpu().numpy(), candidates.offsets.tolist()
+    _, template = numbered(rows[first:last].tobytes() for first, last in pairwise(bounds))
+    firsts = np.unique(template.numpy(), return_index=True)[1]
+    return template.to(candidates.device), torch.from_numpy(firsts).to(candidates.device)
 
 
 def condensed(listed: Candidates) -> StateGraph | None:

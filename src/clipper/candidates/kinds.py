@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_index, number_in_words, shown
+from clipper.arguments import number_in_words, shown, whole_number
 from clipper.errors import InputError
 
 Classes = int | Mapping[str, int]
@@ -53,9 +53,7 @@ def kinds_of(classes: Classes) -> tuple[Kind, ...]:
     for name, size in sizes.items():
         if not isinstance(name, str):
             raise InputError(f"expected the names of kinds as strings, got {shown(name)}")
-        number = as_index(size)
-        if number is None or number < 1:
-            raise InputError(f"expected a positive number of classes for kind {name!r}, got {shown(size)}")
+        number = whole_number(size, f"a positive number of classes for kind {name!r}")
         start = kinds[-1].stop if kinds else 0
         kinds.append(Kind(name, start, start + number))
     if not kinds:

@@ -14,18 +14,13 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
-from clipper.candidates.base import (
-    TemplateSet,
-    check_log_probs,
-    gold_labels,
-    outside_inference_mode,
-)
+from clipper.candidates.base import TemplateSet, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, condensed, graph_of, kind_of_slots, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
 from clipper.candidates.lattice_sums import log_entropy, log_probability, masked, output_probabilities
 from clipper.candidates.packed import ranked
-from clipper.candidates.rules import Accept, Machine, Step
+from clipper.candidates.rules import Accept, Step, checked_machine
 from clipper.candidates.state_graph import (
     StateGraph,
     count_ways,
@@ -104,9 +99,8 @@ class Lattice(TemplateSet):
             BudgetError: if the machine has more arcs than the budget.
         """
         kinds = kinds_of(classes)
-        if isinstance(start, Tensor) or not isinstance(start, Hashable):
-            raise InputError(f"expected a hashable start state, and no tensor, got {shown(start)}")
-        graph, template = graph_of(Machine(start, step, accept), targets, slots, kinds, domains, budget)
+        machine = checked_machine((start, step, accept))
+        graph, template = graph_of(machine, targets, slots, kinds, domains, budget)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         return cls(template, kinds, graph=graph)
 
@@ -196,16 +190,13 @@ class Lattice(TemplateSet):
 
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
-        return super().batch(samples)._trimmed()
-
-    def _trimmed(self) -> Self:
-        """The same samples, on the part of a large graph that leads to their targets."""
+        batch = super().batch(samples)
         if self.graph.widest < _LARGE or self.graph.ragged:
-            return self
-        wanted, template = torch.unique(self.template, return_inverse=True)
+            return batch
+        wanted, template = torch.unique(batch.template, return_inverse=True)
         if 2 * len(wanted) > len(self.graph.targets):
-            return self
-        return replace(self, graph=only(self.graph, wanted), template=template)
+            return batch
+        return replace(batch, graph=only(self.graph, wanted), template=template)
 
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
@@ -237,13 +228,7 @@ class Lattice(TemplateSet):
         """How many states the rule has."""
         return self.graph.states
 
-    def log_probability(self, log_probs: Tensor) -> Tensor:
-        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
-
-        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where the classifier rules out every
-        candidate; any finite log-probability is no trouble.
-        """
-        check_log_probs(log_probs, self)
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
         if not self.samples:
             return log_probs.sum((1, 2))
         pieces = self.graph.pieces(self.samples)
@@ -251,51 +236,36 @@ class Lattice(TemplateSet):
             return log_probability(self.graph, self.template, log_probs, self._mask)
         return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """The probability of each of this lattice's targets under *any* samples' `log_probs (b, m, c)`, `(b, n)`.
+    def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        pieces = self.graph.pieces(len(log_probs))
+        return torch.cat([output_probabilities(self.graph, log_probs[part]) for part in pieces])
 
-        One forward pass serves all targets; differentiable. Not for a restricted lattice.
-        """
-        if self.allowed is not None:
-            raise InputError("expected the outputs' lattice as it was built, got a restricted one; pass it unpruned")
-        check_log_probs(log_probs, self, any_samples=True)
-        parts = [output_probabilities(self.graph, log_probs[part]) for part in self.graph.pieces(len(log_probs))]
-        return torch.cat(parts).index_select(1, self.template)
-
-    def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
-        check_log_probs(log_probs, self)
+    def _entropy(self, log_probs: Tensor) -> Tensor:
         logs = masked(self._inward(log_probs), self._mask)
-        parts = [log_entropy(self.graph, self.template[part], logs[part]) for part in self.graph.pieces(self.samples)]
-        return torch.cat(parts).to(log_probs.dtype)
+        pieces = self.graph.pieces(self.samples)
+        return torch.cat([log_entropy(self.graph, self.template[part], logs[part]) for part in pieces])
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         logs = masked(ranked(self._inward(log_probs)), self._mask)
-        rows, owner = [], []
-        for part in self.graph.pieces(self.samples, each=k):
-            labels, found = best(self.graph, self.template[part], logs[part], k)
-            rows.append(labels[found])
-            owner.append(part.start + found.nonzero()[:, 0])
-        return self._rows(self.outward(torch.cat(rows), torch.cat(owner)), torch.cat(owner))
+        pieces = self.graph.pieces(self.samples, each=k)
+        return self._joined(pieces, [best(self.graph, self.template[part], logs[part], k) for part in pieces])
 
     def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
         return drawn(self, draws, generator, log_probs)
 
     def _all(self) -> Candidates:
-        columns, rows, owner = self._columns, [], []
-        for part in self.graph.pieces(self.samples):
-            labels, sample = listed(self.graph, self.template[part], columns[..., part])
-            rows.append(labels)
-            owner.append(part.start + sample)
-        return self._rows(self.outward(torch.cat(rows), torch.cat(owner)), torch.cat(owner))
+        columns, pieces = self._columns, self.graph.pieces(self.samples)
+        return self._joined(pieces, [listed(self.graph, self.template[part], columns[..., part]) for part in pieces])
+
+    def _joined(self, pieces: list[slice], found: list[tuple[Tensor, Tensor]]) -> Candidates:
+        """The rows of labels that were found for each piece, and whose they are, counted from the piece's start."""
+        labels = torch.cat([labels for labels, _ in found])
+        sample = torch.cat([piece.start + own for piece, (_, own) in zip(pieces, found, strict=True)])
+        return self._rows(self.outward(labels, sample), sample)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
-        shape = (len(samples), self.slots, self.graph.classes)
-        if log_probs is None:
-            logs = torch.zeros(shape, device=self.device)
-        else:
-            logs = self._inward(log_probs).index_select(0, samples)
+        logs = self._inward(self.zeros() if log_probs is None else log_probs).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipper.candidates.base import check_nonempty
 from clipper.candidates.lattice_sums import centred, log_behind
-from clipper.candidates.packed import chosen, first_of_equals
+from clipper.candidates.packed import chosen, equal_rows
 from clipper.candidates.state_graph import StateGraph, viable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _CELLS = 1 << 23
 
 
 def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The labels of each sample's `k` best candidates, `(n, k, m)`, best first, and which there are, `(n, k)` bool.
+    """The labels of each sample's `k` best candidates, `(rows, m)`, best first, and whose they are, `(rows,)`.
 
     Args:
         graph: the states of the rule.
@@ -30,7 +30,7 @@ def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Ten
     """
     scores, choices = _ways(graph, template, logs.permute(1, 2, 0), k)
     found = (scores[0] > -torch.inf).T  # (n, k)
-    return _traced(graph, template, choices, found.shape[1]), found
+    return _traced(graph, template, choices, found.shape[1])[found], found.nonzero()[:, 0]
 
 
 def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
@@ -102,7 +102,7 @@ def drawn(lattice: Lattice, draws: int, generator: torch.Generator, logs: Tensor
     for ids in torch.split(torch.arange(lattice.samples, device=lattice.device), largest):
         for part in lattice.graph.pieces(len(ids)):
             labels, sample = _piece(lattice, ids[part], draws, generator, logs)
-            keep = first_of_equals(labels, sample)
+            keep = equal_rows(labels, sample)[1].sort().values
             parts.append((labels[keep], sample[keep]))
     return torch.cat([labels for labels, _ in parts]), torch.cat([sample for _, sample in parts])
 

@@ -31,14 +31,12 @@ def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask
         log_probs: the classifier's output.
         mask: the labels that each slot may take, `(n, m, c)` bool; None for all.
     """
-    result: Tensor = _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-untyped-call]
-    return result
+    return _LogProbability.apply(log_probs, graph, template, mask)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
     """The probability of every template for every sample, `(n, templates)`; differentiable in `log_probs`."""
-    result: Tensor = _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-untyped-call]
-    return result
+    return _OutputProbabilities.apply(log_probs, graph)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
@@ -143,9 +141,9 @@ class _LogProbability(torch.autograd.Function):
         result = total.log() if scale is None else total.log() + scale
         ctx.exactly = None
         if not bool(total.min() > SMALLEST):
-            ctx.exactly = _in_logarithms(graph, template, logs, total <= SMALLEST)
-            small, value, _ = ctx.exactly
-            result[small] = value
+            small = (total <= SMALLEST).nonzero()[:, 0]
+            result[small], posterior = log_posterior(graph, template[small], logs[small])
+            ctx.exactly = small, posterior
         if ctx.needs_input_grad[0]:
             ctx.kept = graph, template, weights, sums, total, log_probs.dtype
         return result.to(log_probs.dtype)
@@ -156,19 +154,12 @@ class _LogProbability(torch.autograd.Function):
         graph, template, weights, sums, total, dtype = ctx.kept
         seed = grad / total
         if ctx.exactly is not None:
-            small, _, posterior = ctx.exactly
+            small, posterior = ctx.exactly
             seed[small] = 0
         flow = backward(graph, weights, sums, seeds_of(graph, template, seed)).permute(2, 0, 1)
         if ctx.exactly is not None:
             flow[small] = posterior * grad[small, None, None]
         return flow.to(dtype), None, None, None
-
-
-def _in_logarithms(graph: StateGraph, template: Tensor, logs: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ids of the samples where `small (n,)` holds, their log-probabilities and posteriors."""
-    ids = small.nonzero()[:, 0]
-    value, posterior = log_posterior(graph, template[ids], logs[ids])
-    return ids, value, posterior
 
 
 class _OutputProbabilities(torch.autograd.Function):

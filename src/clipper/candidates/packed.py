@@ -25,27 +25,23 @@ def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
     Half precision becomes single precision: a sum over candidates would come to a halt at some hundred of them.
     """
     table = torch.nn.functional.pad(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
-    labels = candidates.labels
-    if candidates.samples * (candidates.slots + 1) // 2 * table.shape[2] ** 2 < len(candidates):
-        table, labels = _paired(table, labels)
-    cells = _cells(labels, candidates.sample, table.shape)
-    return _GatherSum.apply(table.flatten(), cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
+    if _in_pairs(candidates):
+        table = torch.nn.functional.pad(table, (0, 0, 0, table.shape[1] % 2))
+        table = table[:, 0::2, :, None] + table[:, 1::2, None, :]  # (n, m/2, c+1, c+1)
+    return _GatherSum.apply(table.flatten(), candidates.cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under *every* sample's `log_probs (n, m, c)`, `(Ω, n)`."""
     padded = torch.nn.functional.pad(_at_least_single(log_probs), (1, 0)).permute(1, 2, 0)  # (m, c+1, n)
     cells = _cells(outputs.labels, torch.zeros_like(outputs.sample), (1, *padded.shape[:2]))
-    table = padded.flatten(0, 1)
-    return _GatherSum.apply(table, cells, _many(outputs))  # type: ignore[no-any-return, no-untyped-call]
+    return _GatherSum.apply(padded.flatten(0, 1), cells, _many(outputs))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
     """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
-    result: Tensor = _SegmentLogSumExp.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets, _many(candidates)
-    )
-    return result
+    parts = candidates.sample, candidates.offsets, _many(candidates)
+    return _SegmentLogSumExp.apply(values, *parts)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
@@ -83,10 +79,8 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
 
 def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
     """−Σ q log q over each sample's candidates, `(n,)`, for q ∝ exp of `values (Ω,)`; 0 where all of them are -inf."""
-    result: Tensor = _SegmentEntropy.apply(  # type: ignore[no-untyped-call]
-        values, candidates.sample, candidates.offsets, _many(candidates)
-    )
-    return result
+    parts = candidates.sample, candidates.offsets, _many(candidates)
+    return _SegmentEntropy.apply(values, *parts)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def ranked(log_probs: Tensor) -> Tensor:
@@ -108,15 +102,18 @@ def chosen(share: Tensor, noise: Tensor) -> Tensor:
     return torch.minimum(below, last)
 
 
-def first_of_equals(labels: Tensor, sample: Tensor) -> Tensor:
-    """The rows that are not drawn again, as ascending row numbers; two rows are taken as equal if their codes are."""
+def equal_rows(labels: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of `labels (rows, m)` of a `sample (rows,)` are the same; rows are taken as equal if their codes are.
+
+    Returns:
+        The group of each row, `(rows,)`, and the first row of each group, `(groups,)`.
+    """
     generator = torch.Generator().manual_seed(0)
     factor = torch.randint(-(2**62), 2**62, (labels.shape[1] + 1,), generator=generator) * 2 + 1
     codes = (torch.cat([labels, sample[:, None]], dim=1) * factor.to(labels.device)).sum(1)  # modulo 2^64
     _, group = torch.unique(codes, return_inverse=True)
     row = torch.arange(len(codes), device=codes.device)
-    first = torch.full_like(row, len(row)).scatter_reduce_(0, group, row, "amin")
-    return first[first < len(row)].sort().values
+    return group, row.new_full((int(group.max()) + 1,), len(row)).scatter_reduce_(0, group, row, "amin")
 
 
 def _at_least_single(values: Tensor) -> Tensor:
@@ -128,18 +125,19 @@ def _many(candidates: Candidates) -> bool:
     return len(candidates) > _LONG and candidates.most > _LONG
 
 
-def _paired(table: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Two slots as one: half the look-ups per candidate, for a table that is larger but small beside the candidates.
+def _in_pairs(candidates: Candidates) -> bool:
+    """Whether two slots are looked up as one: the table of pairs is larger, but small beside the candidates."""
+    return candidates.samples * (candidates.slots + 1) // 2 * (candidates.classes + 1) ** 2 < len(candidates)
 
-    `table (n, m, w)` and `labels (Ω, m)` become `(n, m/2, w*w)` and `(Ω, m/2)`; -1 is still column 0.
-    """
-    if table.shape[1] % 2:
-        table = torch.nn.functional.pad(table, (0, 0, 0, 1))
-        labels = torch.nn.functional.pad(labels, (0, 1), value=-1)
-    width = table.shape[2]
-    labels = labels.to(torch.int32)
-    pairs = torch.add(labels[:, 1::2], labels[:, 0::2], alpha=width).add_(width)
-    return (table[:, 0::2, :, None] + table[:, 1::2, None, :]).flatten(2), pairs
+
+def table_cells(candidates: Candidates) -> Tensor:
+    """Where the labels lie in the flat table of `candidate_log_probs`, slot by slot or pair by pair, `(m, Ω)`."""
+    labels, width = candidates.labels, candidates.classes + 1
+    if not _in_pairs(candidates):
+        return _cells(labels, candidates.sample, (candidates.samples, candidates.slots, width))
+    labels = torch.nn.functional.pad(labels, (0, candidates.slots % 2), value=-1).to(torch.int32)
+    pairs = torch.add(labels[:, 1::2], labels[:, 0::2], alpha=width).add_(width)  # -1 and -1 are column 0
+    return _cells(pairs, candidates.sample, (candidates.samples, pairs.shape[1], width**2))
 
 
 def _cells(labels: Tensor, sample: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -175,47 +173,47 @@ class _GatherSum(torch.autograd.Function):
         return result.to(grad.dtype) if ctx.many else result, None, None
 
 
+def _softmax_parts(values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Each sample's largest value, `(n,)`, exp of the distances to it, `(Ω,)`, and the sums of these, `(n,)`."""
+    peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
+    peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
+    weight = (values - peak.index_select(0, sample)).exp_()
+    weight = weight.double() if many else weight
+    return peak, weight, torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
+
+
 class _SegmentLogSumExp(torch.autograd.Function):
     """Softmax weights serve the value and the gradient, so they are computed once."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
-        peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
-        peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
-        weight = (values - peak.index_select(0, sample)).exp_()  # (Ω,)
-        terms = weight.double() if many else weight
-        total = torch.segment_reduce(terms, "sum", offsets=offsets, unsafe=True)
+        peak, weight, total = _softmax_parts(values, sample, offsets, many)
         ctx.save_for_backward(weight, total, sample)
-        result = total.log() + peak
-        return result.to(values.dtype) if many else result
+        return (total.log() + peak).to(values.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weight, total, sample = ctx.saved_tensors
-        share = (grad / total.clamp(min=1)).to(weight.dtype)  # 0 where a sample is impossible: it teaches nothing
-        return share.index_select(0, sample).mul_(weight), None, None, None
+        share = grad / total.clamp(min=1)  # 0 where a sample is impossible: it teaches nothing
+        return share.index_select(0, sample).mul_(weight).to(grad.dtype), None, None, None
 
 
 class _SegmentEntropy(torch.autograd.Function):
-    """The gradient is -q (log q + H), of numbers that the value needs as well."""
+    """log T - Σ w log w / T of the softmax weights w and their sum T: no large numbers cancel."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
-        peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
-        logs = values - peak.clamp_(min=torch.finfo(peak.dtype).min).index_select(0, sample)  # low ones lose digits
-        logs = logs.double() if many else logs
-        never = logs == -torch.inf
-        total = torch.segment_reduce(logs.exp(), "sum", offsets=offsets, unsafe=True)
-        logs = logs.sub_(total.log_().index_select(0, sample)).masked_fill_(never, 0)  # log q; 0 · -inf would be NaN
-        share = logs.exp().masked_fill_(never, 0)
-        entropy = torch.segment_reduce(share * logs, "sum", offsets=offsets, unsafe=True).neg_()
-        ctx.save_for_backward(share, logs, entropy, sample)
-        return entropy.to(values.dtype)
+        _, weight, total = _softmax_parts(values, sample, offsets, many)
+        total.clamp_(min=1)  # below 1 only where a sample is impossible: its entropy is 0
+        spread = torch.special.entr(weight)  # -w log w
+        mean = torch.segment_reduce(spread, "sum", offsets=offsets, unsafe=True).div_(total)
+        ctx.save_for_backward(weight, spread, total, mean, sample)
+        return (total.log() + mean).to(values.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        share, logs, entropy, sample = ctx.saved_tensors
-        slope = (logs + entropy.index_select(0, sample)).mul_(share)
-        return slope.mul_(-grad.index_select(0, sample)).to(grad.dtype), None, None, None
+        weight, spread, total, mean, sample = ctx.saved_tensors
+        slope = torch.addcmul(spread, weight, mean.index_select(0, sample), value=-1)
+        return slope.mul_((grad / total).index_select(0, sample)).to(grad.dtype), None, None, None

@@ -258,6 +258,7 @@ Answers = dict[tuple[int, int], np.ndarray]
 def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
     """Run the job; errors of the theory are told with clingo's own line and message."""
     require("clingo", extra="logic")
+    own = str(theory) if isinstance(theory, Path) else "theory"
     with tempfile.TemporaryDirectory() as folder:
         path, inside = _file_of(theory, Path(folder).resolve())
         job = {**job, "theory": str(path), "folder": inside, "memory": MEMORY}
@@ -267,9 +268,9 @@ def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], ti
         for frame, _ in frames:
             shape = shapes[frame["group"]]
             if "refused" in frame:
-                raise InputError(_refusal(frame, shape, path, theory))
+                raise InputError(_refusal(frame, shape, path, own))
             if frame.get("messages"):
-                notes[frame["group"]] = _explained(frame["messages"], shape, path, theory)
+                notes[frame["group"]] = _explained(frame["messages"], shape, path, own)
             _check(frame, shape, notes.get(frame["group"], ""))
         if late:
             raise BudgetError(_too_late(frames, shapes, time_limit))
@@ -323,10 +324,9 @@ def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.nd
         yield json.loads(output[begin : begin + words]), np.frombuffer(output, np.int32, codes // 4, begin + words)
 
 
-def _refusal(frame: dict[str, Any], shape: Shape, path: Path, theory: str | Path) -> str:
+def _refusal(frame: dict[str, Any], shape: Shape, path: Path, own: str) -> str:
     if frame["line"]:
         return f"{shape.where(frame['line']) or 'the program'}: {frame['refused']}"
-    own = str(theory) if isinstance(theory, Path) else "theory"
     reason = frame["refused"].replace(str(path), own)
     return reason if reason.startswith(own) else f"{own}: {reason}"
 
@@ -363,13 +363,11 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
         raise InputError(f"{whose}: {why}{hint}; correct it, or leave the sample out")
 
 
-def _explained(messages: Sequence[str], shape: Shape, path: Path, theory: str | Path) -> str:
-    """clingo's messages, with the sample's name for the lines that were written for it."""
+def _explained(messages: Sequence[str], shape: Shape, path: Path, own: str) -> str:
+    """clingo's messages, with the sample's name for its lines, and the theory's `own` name."""
     told = []
     for message in messages[:_TOLD]:
-        text = re.sub(r"\[#inc_base\];?", "", " ".join(message.split())).replace(
-            str(path), str(theory) if isinstance(theory, Path) else "theory"
-        )
+        text = re.sub(r"\[#inc_base\];?", "", " ".join(message.split())).replace(str(path), own)
         for line in dict.fromkeys(re.findall(r"<block>:(\d+)", text)):
             owner = shape.where(int(line))
             text = re.sub(rf"<block>:{line}:[\d-]+", owner or "the program", text)
@@ -380,8 +378,7 @@ def _explained(messages: Sequence[str], shape: Shape, path: Path, theory: str | 
 
 def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Sequence[Shape], time_limit: float) -> str:
     last = frames[-1][0] if frames else {"group": 0, "begins": True}
-    shape = shapes[last["group"]]
-    first = shape.samples[0]
+    first = shapes[last["group"]].samples[0]
     if last.get("begins"):
         return (
             f"grounding the theory for sample {first} took longer than the time limit of {time_limit:g} s; bind the "

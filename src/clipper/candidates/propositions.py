@@ -40,7 +40,9 @@ class Proposition:
     def __post_init__(self) -> None:
         if self.kind not in ("label", "not", "and", "or"):
             raise InputError(f'expected a proposition of kind "label", "not", "and" or "or", got {shown(self.kind)}')
-        parts = tuple(_proposition(part) for part in as_list(self.parts, "the parts of a proposition"))
+        parts = tuple(as_list(self.parts, "the parts of a proposition"))
+        for wrong in (part for part in parts if not isinstance(part, Proposition)):
+            raise _mixed(wrong)
         if self.kind == "label":
             object.__setattr__(self, "slot", whole_number(self.slot, "the slot of a proposition", least=0))
             object.__setattr__(self, "value", whole_number(self.value, "the label of a proposition", least=0))
@@ -123,15 +125,14 @@ class Proposition:
         row, found = as_list(labels, "the labels of a sample"), dict[int, bool]()
         for part in self.steps():
             inner = [found[id(p)] for p in part.parts]
-            match part.kind:
-                case "label":
-                    if part.slot >= len(row):
-                        raise InputError(f"expected a label for slot {part.slot}, got {len(row)} labels")
-                    found[id(part)] = bool(row[part.slot] == part.value)
-                case "not":
-                    found[id(part)] = not inner[0]
-                case _:
-                    found[id(part)] = all(inner) if part.kind == "and" else any(inner)
+            if part.kind == "label":
+                if part.slot >= len(row):
+                    raise InputError(f"expected a label for slot {part.slot}, got {len(row)} labels")
+                found[id(part)] = bool(row[part.slot] == part.value)
+            elif part.kind == "not":
+                found[id(part)] = not inner[0]
+            else:
+                found[id(part)] = all(inner) if part.kind == "and" else any(inner)
         return found[id(self)]
 
     def conjuncts(self) -> list[Proposition]:
@@ -156,12 +157,6 @@ def _rebuilt(rows: Sequence[tuple[Any, tuple[int, ...], int, int]]) -> Propositi
     for kind, parts, slot, value in rows:
         made.append(Proposition(kind, tuple(made[part] for part in parts), slot, value))
     return made[-1]
-
-
-def _proposition(value: Any) -> Proposition:
-    if not isinstance(value, Proposition):
-        raise _mixed(value)
-    return value
 
 
 def _mixed(value: object) -> InputError:

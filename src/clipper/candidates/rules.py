@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from clipper.arguments import as_list, number_in_words, shown, whole_number, whole_numbers
@@ -49,11 +52,7 @@ def _same(state: Hashable) -> Hashable:
     return state
 
 
-def _add(total: int, label: int) -> int:
-    return total + label
-
-
-SUM = Machine(0, _add, _same)
+SUM = Machine(0, operator.add, _same)
 """The sum of the labels."""
 MAX = Machine(0, max, _same)
 """The largest label."""
@@ -128,21 +127,16 @@ def targets_and_lengths(targets: object, slots: object) -> tuple[list[Hashable],
     """One target and one number of slots for each sample, of which there must be one."""
     wanted = _targets(targets)
     one = not hasattr(slots, "__len__") or getattr(slots, "ndim", 1) == 0
-    lengths = [whole_number(slots, "slots")] * len(wanted) if one else _lengths(slots)
+    numbers = whole_numbers([whole_number(slots, "slots")] * len(wanted) if one else slots, "slots")
+    if numbers.ndim != 1:
+        raise InputError(f"expected slots as one number or as a list with one for each sample, got {shown(slots)}")
+    lengths: list[int] = numbers.tolist()
     if len(lengths) != len(wanted) or not wanted or min(lengths) < 1:
         raise InputError(
             f"expected one positive number of slots per target and at least one target, "
             f"got {len(lengths)} slot numbers {shown(lengths[:5])} for {len(wanted)} targets"
         )
     return wanted, lengths
-
-
-def _lengths(slots: object) -> list[int]:
-    lengths = whole_numbers(slots, "slots")
-    if lengths.ndim != 1:
-        raise InputError(f"expected slots as one number or as a list with one for each sample, got {shown(slots)}")
-    numbers: list[int] = lengths.tolist()
-    return numbers
 
 
 def _targets(targets: object) -> list[Hashable]:
@@ -198,13 +192,17 @@ def _domain(domain: object, slot: int) -> list[int]:
     return sorted(set(labels.tolist()))
 
 
-def check_longest(longest: int, budget: int) -> None:
-    """A sample with more slots than the budget is not worth a start."""
-    if longest > budget:
+def read_task(
+    targets: object, slots: object, domains: object, classes: int, budget: int
+) -> tuple[list[Hashable], list[int], list[Sequence[int]]]:
+    """Each sample's target and number of slots, and each slot's labels; refuses more slots than the budget."""
+    wanted, lengths = targets_and_lengths(targets, slots)
+    if max(lengths) > whole_number(budget, "budget", least=0):
         raise BudgetError(
-            f"a sample of {number_in_words(longest)} slots is over the budget of {budget:,}; "
+            f"a sample of {number_in_words(max(lengths))} slots is over the budget of {budget:,}; "
             "raise budget= if memory and time allow"
         )
+    return wanted, lengths, domains_of_slots(domains, max(lengths), classes)
 
 
 def called(function: Callable[..., Any], *arguments: object, what: str, returns: str) -> Hashable:
@@ -214,7 +212,10 @@ def called(function: Callable[..., Any], *arguments: object, what: str, returns:
         InputError: if it fails or gives anything else; the error says that `what` failed, and on which arguments.
     """
     try:
-        value: Hashable = as_python(function(*arguments))
+        value: Hashable = function(*arguments)
+        if type(value) is int:  # as most are, and a large machine takes many steps
+            return value
+        value = as_python(value)
         if isinstance(value, Tensor):
             raise TypeError("it returned a tensor; use tolist() or tuples")
         hash(value)
@@ -226,11 +227,31 @@ def called(function: Callable[..., Any], *arguments: object, what: str, returns:
     return value
 
 
-def stepped(step: Step, state: Hashable, label: int) -> Hashable:
-    """The state that follows."""
-    return called(step, state, label, what="step", returns="a hashable state, or None where the label cannot follow")
+def checked_machine(machine: Any) -> Machine:
+    """A caller's machine, whose steps and targets are checked as they are taken."""
+    try:
+        start, step, accept = machine
+        hash(start)
+        if isinstance(start, Tensor):
+            raise TypeError("a tensor equals another one by no value")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"expected a machine of start, step and accept, the start hashable and no tensor, got {shown(machine)}"
+        ) from error
+    return Machine(
+        start,
+        partial(called, step, what="step", returns="a hashable state, or None where the label cannot follow"),
+        partial(called, accept, what="accept", returns="a hashable target, or None where a sample cannot end"),
+    )
 
 
-def accepted(accept: Accept, state: Hashable) -> Hashable:
-    """The target of a sample that ends in a state."""
-    return called(accept, state, what="accept", returns="a hashable target, or None where a sample cannot end")
+def numbered(values: Iterable[Hashable]) -> tuple[list[Any], Tensor]:
+    """The distinct values by first appearance, and the place of each value among them, `(n,)`.
+
+    Examples:
+        >>> numbered("abca")
+        (['a', 'b', 'c'], tensor([0, 1, 2, 0]))
+    """
+    place: dict[Hashable, int] = {}
+    numbers = [place.setdefault(value, len(place)) for value in values]
+    return list(place), torch.tensor(numbers)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 BITS = 38
 """Per word; so 2^25 of them can be added before a carry."""
@@ -27,10 +28,6 @@ class Layer:
 
     labels: Tensor
     next: Tensor
-
-    def to(self, device: torch.device | str) -> Layer:
-        """The same arcs on another device."""
-        return Layer(self.labels.to(device), self.next.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +89,11 @@ class StateGraph:
     @cached_property
     def counts(self) -> Tensor:
         """How many candidates each template has, `(templates, words)`, in words as from `count_ways`."""
-        return count_templates(self)
+        columns = torch.ones(self.slots, self.classes, 1, dtype=torch.bool, device=self.lengths.device)
+        total = self.lengths.new_zeros(len(self.targets) + 1, words_for(self))
+        for depth, ways in _ways_to(self, columns):  # one walk serves all templates
+            total.index_add_(0, self.ends[depth] % len(total), ways[:, 0])  # what ends nowhere goes last
+        return _carried(total[:-1])
 
     def ending(self, depth: int, template: Tensor) -> Tensor:
         """The states at a depth in which samples of the given `template (n,)` end, `(states, n)` bool."""
@@ -137,7 +138,7 @@ class StateGraph:
         """The same graph on another device."""
         return replace(
             self,
-            layers=tuple(layer.to(device) for layer in self.layers),
+            layers=tuple(Layer(layer.labels.to(device), layer.next.to(device)) for layer in self.layers),
             ends=tuple(ends.to(device) for ends in self.ends),
             lengths=self.lengths.to(device),
         )
@@ -151,12 +152,12 @@ def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]
         template: which target and length each sample has, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
-    result = [_padded(graph.ending(graph.slots, template))]
+    result = [pad(graph.ending(graph.slots, template), (0, 0, 0, 1))]
     for depth in reversed(range(graph.slots)):
         states = (graph.at_next(depth, result[0]) & graph.at_labels(depth, columns)).any(1)
         if depth in graph.depths:
             states = states | graph.ending(depth, template)
-        result.insert(0, _padded(states))
+        result.insert(0, pad(states, (0, 0, 0, 1)))
     return result
 
 
@@ -172,10 +173,6 @@ def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Te
         ways.index_add_(0, layer.next.view(-1), arcs.view(-1, columns.shape[2]).to(ways.dtype))
         reached = ways[:size] > 0
     return result.permute(2, 0, 1)
-
-
-def _padded(states: Tensor) -> Tensor:
-    return torch.nn.functional.pad(states, (0, 0, 0, 1))
 
 
 def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
@@ -195,33 +192,23 @@ def count_ways(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
         template: which target and length each sample has, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
-    words = words_for(graph)
-    samples = columns.shape[2]
-    ways = torch.zeros(1, samples, words, dtype=torch.long, device=columns.device)
-    ways[..., 0] = 1
-    total = torch.zeros(samples, words, dtype=torch.long, device=columns.device)
-    weights = weights_of(graph.layers, columns.long())
-    for depth, (layer, weight) in enumerate(zip(graph.layers, weights, strict=True), start=1):
-        arcs = (ways[:, None] * weight[..., None]).flatten(0, 1)  # (states * a, n, words)
-        reached = ways.new_zeros(graph.sizes[depth] + 1, samples, words)
-        ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
+    total = torch.zeros(columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
+    for depth, ways in _ways_to(graph, columns):
         if depth in graph.depths:
             total += (ways * graph.ending(depth, template)[..., None]).sum(0)
     return _carried(total)
 
 
-def count_templates(graph: StateGraph) -> Tensor:
-    """How many candidates each template has without any restriction, `(templates, words)`, as from `count_ways`."""
-    words = words_for(graph)
-    ways = torch.zeros(1, words, dtype=torch.long, device=graph.lengths.device)
-    ways[:, 0] = 1
-    total = ways.new_zeros(len(graph.targets) + 1, words)
-    for depth, layer in enumerate(graph.layers, start=1):
-        reached = ways.new_zeros(graph.sizes[depth] + 1, words)
-        arcs = ways.repeat_interleave(layer.next.shape[1], 0)
+def _ways_to(graph: StateGraph, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Each depth, and how many ways lead to its states, `(states, n, words)`; `columns (m, c, n)` as for `viable`."""
+    ways = torch.zeros(1, columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
+    ways[..., 0] = 1
+    weights = weights_of(graph.layers, columns.long())
+    for depth, (layer, weight) in enumerate(zip(graph.layers, weights, strict=True), start=1):
+        arcs = (ways[:, None] * weight[..., None]).flatten(0, 1)  # (states * a, n, words)
+        reached = ways.new_zeros(graph.sizes[depth] + 1, *ways.shape[1:])
         ways = _carried(reached.index_add_(0, layer.next.view(-1), arcs)[:-1])
-        total.index_add_(0, graph.ends[depth] % len(total), ways)  # what ends nowhere goes last
-    return _carried(total[:-1])
+        yield depth, ways
 
 
 def words_for(graph: StateGraph) -> int:
@@ -254,14 +241,14 @@ def trimmed(
 
     Args:
         labels: those of each slot, `(a,)`.
-        tables: for each slot, where each label leads from each state, `(states, a)`; -1 for nowhere.
+        tables: for each slot, where each label leads from each state, `(states, a)`; -1, or their number, for nowhere.
         ends: for each depth 0 … m, the template that ends in a state, `(states,)`; -1 for none.
     """
     alive = ends[-1] >= 0
     kept, layers = [ends[-1][alive]], []
     for table, own_ends, own_labels in zip(reversed(tables), reversed(ends[:-1]), reversed(labels), strict=True):
         number = torch.where(alive, alive.cumsum(0) - 1, alive.sum())
-        number = torch.cat([number, alive.sum()[None]])  # for -1, nowhere
+        number = torch.cat([number, alive.sum()[None]])  # for nowhere
         following = number[table]  # (states, a)
         alive = (own_ends >= 0) | (following < number[-1]).any(1)
         layers.append(Layer(own_labels, following[alive].contiguous()))
@@ -281,11 +268,8 @@ def only(graph: StateGraph, templates: Tensor) -> StateGraph:
     """
     place = torch.full((len(graph.targets) + 1,), -1, device=templates.device)  # the last for -1, none
     place[templates] = torch.arange(len(templates), device=templates.device)
-    tables = [
-        torch.where(layer.next < behind, layer.next, -1)
-        for layer, behind in zip(graph.layers, graph.sizes[1:], strict=True)
-    ]
-    layers, ends = trimmed([layer.labels for layer in graph.layers], tables, [place[own] for own in graph.ends])
+    labels, tables = zip(*((layer.labels, layer.next) for layer in graph.layers), strict=True)
+    layers, ends = trimmed(labels, tables, [place[own] for own in graph.ends])
     return replace(
         graph,
         layers=tuple(layers),

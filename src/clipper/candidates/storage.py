@@ -49,10 +49,10 @@ def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
     return Candidates.from_tensors(labels, sample, classes_in(table.schema, classes))
 
 
-def write_candidates(candidates: Candidates, path: str | Path, *, replace: bool = False) -> None:
+def write_candidates(candidates: Candidates, path: str | Path) -> None:
     """Write a Parquet file, whole or not at all."""
     try:
-        with written_whole(as_path(path), replace=replace) as temporary:
+        with written_whole(as_path(path)) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
     except FileError:
         raise
@@ -118,15 +118,9 @@ def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
 def _parts(file: pq.ParquetFile, path: str | Path, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
     """`labels (rows, m)` and `sample (rows,)`, some rows at a time."""
     with _damage_named(path):
-        batches = file.iter_batches(batch_size=rows)
-    while True:
-        with _damage_named(path):
-            batch = next(batches, None)
-            part = None if batch is None else _tensors(pa.table(batch))
-        if part is None:
-            return
-        if len(part[1]):
-            yield part
+        for batch in file.iter_batches(batch_size=rows):
+            if batch.num_rows:
+                yield _tensors(pa.table(batch))
 
 
 def _piece(labels: Tensor, sample: Tensor, classes: Classes, first_sample: int) -> Candidates:

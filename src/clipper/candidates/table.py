@@ -30,7 +30,6 @@ from clipper.candidates.abduction import BUDGET, Rule, templates
 from clipper.candidates.base import (
     CandidateSet,
     allowed_by_slot,
-    check_log_probs,
     check_nonempty,
     gold_labels,
     known_samples,
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from clipper.candidates.program import Labels, Sentence
 
 
-_FEW = 16
-"""Up to so many candidates of a sample are found faster one after the other than by sorting."""
+_FEW, _SORTED = 16, 4096
+"""Up to so many candidates of a sample are found faster one after the other than by sorting so many rows."""
 _CHUNK = 1 << 18
 """Candidates looked at together where an intermediate result would be large."""
 _CELLS = 1 << 26
@@ -296,11 +295,6 @@ class Candidates(CandidateSet):
         return self.labels, self.offsets
 
     @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return len(self) > 0 and int(self.labels.min()) < 0
-
-    @property
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots."""
         return self.labels[self.offsets[:-1]].long()
@@ -344,6 +338,12 @@ class Candidates(CandidateSet):
     def _cells(self, slot: int) -> Tensor:
         """Where the labels of a slot lie in a flat table of `(n, c+1)` whose first column stands for -1, `(Ω,)`."""
         return self.label_zero + self.labels[:, slot]
+
+    @cached_property
+    @outside_inference_mode
+    def cells(self) -> Tensor:
+        """Where the labels lie in a table of log-probabilities, see `packed.table_cells`."""
+        return packed.table_cells(self)
 
     @cached_property
     @outside_inference_mode
@@ -414,34 +414,31 @@ class Candidates(CandidateSet):
         found = torch.zeros(self.samples, dtype=torch.bool, device=self.labels.device)
         for start in range(0, len(self), _CHUNK):
             labels, sample = self.labels[start : start + _CHUNK], self.sample[start : start + _CHUNK]
-            hit = ((labels == gold[sample]) | (labels < 0)).all(1)
+            hit = torch.ones_like(sample, dtype=torch.bool)
+            for own, wanted in zip(labels.unbind(1), gold.unbind(1), strict=True):  # a slot at a time is faster
+                hit &= (own == wanted.index_select(0, sample)) | (own < 0)
             found[sample[hit]] = True
         return found
 
-    def log_probability(self, log_probs: Tensor) -> Tensor:
-        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula, `(n,)`.
+    def _log_probability(self, log_probs: Tensor) -> Tensor:
+        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self)
 
-        Differentiable in `log_probs (n, m, c)`. -inf, with zero gradient, where the classifier rules out every
-        candidate. Candidates that come twice count twice.
-        """
-        check_log_probs(log_probs, self)
-        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
+    def _entropy(self, log_probs: Tensor) -> Tensor:
+        return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self)
 
-    def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
-        check_log_probs(log_probs, self)
-        return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self).to(log_probs.dtype)
-
-    def output_probabilities(self, log_probs: Tensor) -> Tensor:
-        """How probable each sample's formula is under *any* samples' `log_probs (b, m, c)`, `(b, n)`."""
-        check_log_probs(log_probs, self, any_samples=True)
-        return packed.segment_sum(packed.cross_log_probs(log_probs, self).exp(), self).T.to(log_probs.dtype)
+    def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
+        products = packed.cross_log_probs(log_probs, self).exp()  # (Ω, b)
+        if k is None:
+            return packed.segment_sum(products, self).T
+        rows, found = packed.segment_top(products, self, k)  # (k, n, b)
+        best = products.gather(0, rows.flatten(0, 1)).view_as(found)
+        return torch.where(found, best, 0).sum(0).T
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
-        if k <= _FEW:
+        if k <= _FEW and len(self) > _SORTED:
             rows, found = packed.segment_top(values, self, k)  # (k, n)
-            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0])
+            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0].contiguous())
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
@@ -546,18 +543,17 @@ def check_sample_ids(sample: Tensor, rows: int) -> None:
     """`sample (Ω,)` must be one number per candidate, ascending from 0 without gaps."""
     if sample.shape != (rows,):
         raise InputError(f"expected one sample id per candidate, shape ({rows},), got {tuple(sample.shape)}")
-    step = sample.diff()
+    step = sample.diff(prepend=sample.new_full((1,), -1))
     if int(sample[0]) < 0 or bool((step < 0).any()):
         raise InputError(
             "expected sample ids from 0 in ascending order, got unsorted or negative ones; "
             "sort the rows by sample first (torch.sort with stable=True keeps their order)"
         )
     gaps = (step > 1).nonzero().flatten()
-    if int(sample[0]) > 0 or len(gaps):
-        before = -1 if int(sample[0]) > 0 else int(sample[gaps[0]])
-        after = int(sample[0]) if before < 0 else int(sample[gaps[0] + 1])
+    if len(gaps):
+        after, missing = int(sample[gaps[0]]), int(sample[gaps[0]] - step[gaps[0]]) + 1
         raise InputError(
-            f"expected at least one candidate per sample, but sample {before + 1} has no candidates: the next sample "
+            f"expected at least one candidate per sample, but sample {missing} has no candidates: the next sample "
             f"id is {after}. Nothing satisfies its formula: correct it, or leave it out and number the rest anew"
         )
 

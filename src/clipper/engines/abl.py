@@ -118,7 +118,7 @@ def _cosine_distance(embeddings: Tensor) -> Tensor:
 
 
 def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
-    embeddings = as_tensor(given, "embeddings", candidates.device)
+    embeddings = as_tensor(given, "embeddings").to(candidates.device)
     expected = (candidates.samples, candidates.slots)
     if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != expected or not embeddings.is_floating_point():
         raise InputError(
@@ -130,8 +130,6 @@ def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
             "expected one kind of label, because ABLSim compares all instances with one another, "
             f"got {', '.join(kind.name for kind in candidates.kinds)}"
         )
-    if embeddings.device != candidates.device:
-        raise InputError(f"expected embeddings on {candidates.device} like the candidates, got {embeddings.device}")
     if not bool(embeddings[candidates.kind >= 0].isfinite().all()):
         raise InputError("expected finite embeddings, got NaN or infinity; check the encoder and its input")
     return embeddings

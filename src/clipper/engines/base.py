@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, seed_number
-from clipper.candidates import CandidateSet, Kind
+from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_log_probs, must_be_candidates
 from clipper.errors import InputError
 
@@ -224,21 +224,17 @@ def _look_closely(log_probs: Tensor, candidates: CandidateSet, most: float) -> N
         broken = used & (own.isnan() | (own == torch.inf)).any(-1)
         if bool(broken.any()):
             sample, slot = broken.nonzero()[0].tolist()
-            worst = own[sample, slot]
-            found = "NaN" if bool(worst.isnan().any()) else "infinity"
+            found = "NaN" if bool(own[sample, slot].isnan().any()) else "infinity"
             raise InputError(
                 f"expected log-probabilities, got {found} in slot {slot} of sample {sample} of the batch; look at that "
                 "sample's input, or lower the learning rate"
             )
-        total = own.exp().sum(-1)
-        if bool((used & (total > most)).any()):
-            raise InputError(_too_much(torch.where(used, total, 0), kind, len(candidates.kinds) > 1))
-
-
-def _too_much(total: Tensor, kind: Kind, several: bool) -> str:
-    sample, slot = divmod(int(total.argmax()), total.shape[1])
-    whose = f" over the labels of kind {kind.name!r}" if several else ""
-    return (
-        f"expected log-probabilities, got values that sum to {float(total.max()):.4g}{whose} in slot {slot} of sample "
-        f"{sample} of the batch, where probabilities sum to 1: apply log_softmax(-1) to the classifier's scores"
-    )
+        total = torch.where(used, own.exp().sum(-1), 0)
+        if bool((total > most).any()):
+            sample, slot = divmod(int(total.argmax()), total.shape[1])
+            whose = f" over the labels of kind {kind.name!r}" if len(candidates.kinds) > 1 else ""
+            raise InputError(
+                f"expected log-probabilities, got values that sum to {float(total.max()):.4g}{whose} in slot {slot} of "
+                f"sample {sample} of the batch, where probabilities sum to 1: apply log_softmax(-1) to the "
+                "classifier's scores"
+            )

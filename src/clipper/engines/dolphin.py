@@ -57,10 +57,9 @@ class DolphinLoss(OutputEngine):
         outputs: CandidateSet | None = None,
         entropy: float = 0.0,
     ) -> None:
-        super().__init__(entropy=entropy)
+        super().__init__(outputs, entropy=entropy)
         one_of(provenance, "provenance", get_args(Provenance))
         self.provenance, self.k = provenance, whole_number(k, "k")
-        self.set_outputs(outputs)
 
     def log_any(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
         """The clamped sum, in logarithms throughout: small probabilities keep their gradient."""
@@ -69,6 +68,4 @@ class DolphinLoss(OutputEngine):
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """P of every output for every sample, `(n, outputs)`."""
-        if self.provenance == "damp":
-            return outputs.output_probabilities(log_probs)
-        return super().output_probabilities(log_probs, outputs)
+        return outputs.output_probabilities(log_probs, None if self.provenance == "damp" else self.k)

@@ -12,6 +12,7 @@ from clipper.arguments import whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.abduction import run_on_columns, run_on_row
 from clipper.candidates.kinds import kind_of_label
+from clipper.candidates.packed import equal_rows
 from clipper.engines.base import Context, RandomEngine, checked_log_probs
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
 from clipper.errors import InputError
@@ -104,7 +105,12 @@ class IsedLoss(RandomEngine):
         known = candidates.first  # any candidate of a sample gives its target
         output, values = run_program(self.rule, torch.cat([labels.flatten(0, 1), known]))
         drawn, targets = output[: -len(known)].view(len(labels), -1), output[-len(known) :]
-        _check_targets(targets)
+        without = (targets < 0).nonzero()
+        if len(without):
+            raise InputError(
+                f"the rule gives None for the first candidate of sample {int(without[0])}: "
+                "the candidates must come from the same rule"
+            )
         counts = self._counts(labels, drawn, targets, candidates)
         facts = log_probs.gather(2, labels.clamp(min=0).transpose(1, 2))  # (n, m, samples)
         weight = torch.where(labels.transpose(1, 2) < 0, 0, facts).sum(1).exp()
@@ -126,24 +132,15 @@ class IsedLoss(RandomEngine):
         n, samples, _ = labels.shape
         sample = torch.arange(n, device=labels.device).repeat_interleave(samples)
         rows = labels.flatten(0, 1)
-        _, group = torch.unique(row_numbers(rows) * n + sample, return_inverse=True)  # the same labels of one sample
-        place = torch.arange(len(group), device=group.device)
-        first = torch.full_like(group, len(group)).scatter_reduce_(0, group, place, "amin")[group] == place
+        group, first = equal_rows(rows, sample)
         right = (drawn == targets[:, None]).flatten()
-        asked = (first & right).nonzero()[:, 0]  # only what gives the target can have been pruned
-        pruned = torch.zeros(len(group), dtype=torch.bool, device=group.device)
-        pruned[group[asked]] = ~candidates.batch(sample[asked]).contains(rows[asked])
-        counts = (drawn.flatten() >= 0) & ~pruned[group]
-        return (counts & first if self.distinct else counts).view(n, samples)
-
-
-def _check_targets(targets: Tensor) -> None:
-    if bool((targets < 0).any()):
-        sample = int((targets < 0).nonzero()[0])
-        raise InputError(
-            f"the rule gives None for the first candidate of sample {sample}: "
-            "the candidates must come from the same rule"
-        )
+        pruned = right.index_select(0, first)  # only what gives the target can have been pruned
+        asked = first[pruned]
+        pruned[pruned.clone()] = ~candidates.batch(sample[asked]).contains(rows[asked])
+        counts = (drawn.flatten() >= 0) & ~pruned.index_select(0, group)
+        if self.distinct:
+            counts &= torch.zeros_like(counts).index_fill_(0, first, True)
+        return counts.view(n, samples)
 
 
 def row_numbers(labels: Tensor) -> Tensor:
@@ -182,14 +179,8 @@ def run_program(rule: Callable[..., Any], labels: Tensor) -> tuple[Tensor, list[
     for i, used in enumerate(patterns.bool()):  # samples of different lengths give the rule different tuples
         rows = (pattern == i).nonzero()[:, 0]
         distinct, inverse = distinct_rows(labels[rows][:, used])
-        values = _values(rule, distinct.cpu())
-        numbers = [-1 if value is None else place.setdefault(value, len(place)) for value in values]
+        together = run_on_columns(rule, distinct.cpu())
+        listed = [run_on_row(rule, tuple(row)) for row in distinct.tolist()] if together is None else together.tolist()
+        numbers = [-1 if value is None else place.setdefault(value, len(place)) for value in listed]
         output[rows.cpu()] = torch.tensor(numbers)[inverse.cpu()]
     return output.to(labels.device), list(place)
-
-
-def _values(rule: Callable[..., Any], labels: Tensor) -> list[Hashable]:
-    together = run_on_columns(rule, labels)
-    if together is not None:
-        return list(together.tolist())
-    return [run_on_row(rule, tuple(row)) for row in labels.tolist()]

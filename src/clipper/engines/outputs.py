@@ -7,13 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor
+from clipper.arguments import whole_numbers
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context, Engine
 from clipper.errors import InputError
 
-_WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 LOWEST_LOG = -100.0
 """log(1 − P) of an output that is certain and wrong, without gradient: the convention of PyTorch's cross-entropy."""
 
@@ -21,17 +20,19 @@ LOWEST_LOG = -100.0
 class OutputEngine(Engine):
     """Binary cross-entropy against the one-hot target, −log P(target) − Σ_{o ≠ target} log(1 − P(o)).
 
-    A subclass defines P by `log_any`. Without outputs only the first term is there.
+    A subclass defines P by `log_any` and `output_probabilities`. Without outputs only the first term is there.
+
+    Args:
+        outputs: the candidates of every value that the program can give, one "sample" each; or None.
+        entropy: weight of the posterior's entropy.
 
     Attributes:
-        outputs: the candidates of every value that the program can give, one "sample" each; or None.
+        outputs: as given, on the device of the last log-probabilities.
         needs: the targets, where there are outputs.
     """
 
-    outputs: CandidateSet | None
-
-    def set_outputs(self, outputs: CandidateSet | None) -> None:
-        """Take the outputs that an engine is built with, if any."""
+    def __init__(self, outputs: CandidateSet | None, *, entropy: float) -> None:
+        super().__init__(entropy=entropy)
         self.outputs = None if outputs is None else must_be_candidates(outputs, "outputs")
         self.needs = () if outputs is None else ("targets",)
 
@@ -41,9 +42,7 @@ class OutputEngine(Engine):
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """P of every output for every sample, `(n, outputs)`."""
-        every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
-        repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
-        return self.log_any(repeated, outputs.batch(every), Context()).exp().view(len(log_probs), -1)
+        raise NotImplementedError
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
         """As in `Engine.losses`."""
@@ -75,12 +74,9 @@ def _checked_targets(given: Tensor | None, candidates: CandidateSet, outputs: Ca
             f"expected outputs of {candidates.slots} slots and {candidates.classes} classes like the candidates, "
             f"got {outputs.slots} and {outputs.classes}"
         )
-    targets = as_tensor(given, "targets", candidates.device).to(candidates.device)
-    if targets.shape != (candidates.samples,) or targets.dtype not in _WHOLE:
-        raise InputError(
-            f"expected targets of shape ({candidates.samples},), whole numbers, "
-            f"got {tuple(targets.shape)} of {targets.dtype}"
-        )
+    targets = whole_numbers(given, "targets").long().to(candidates.device)
+    if targets.shape != (candidates.samples,):
+        raise InputError(f"expected targets of shape ({candidates.samples},), got {tuple(targets.shape)}")
     if len(targets) and (int(targets.min()) < 0 or int(targets.max()) >= outputs.samples):
         raise InputError(f"expected targets in 0 … {outputs.samples - 1}, one per output, got {targets.tolist()[:8]} …")
-    return targets.long()
+    return targets

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
+from clipper.candidates.circuits import kept
 from clipper.errors import BudgetError, require
 
 _CHUNK = 1 << 22
@@ -62,7 +63,6 @@ class ProofCircuit:
         self._layered = LayeredCircuit(
             [layer.ix_in for layer in layers], [layer.ix_out for layer in layers], 2 + 2 * len(pairs)
         )
-        self._log: Any = None
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log P, `(b,)`, for each row of `log_probs (b, m, c)`; -inf marks a forbidden fact."""
@@ -90,17 +90,16 @@ class ProofCircuit:
     def _in_logarithms(self, facts: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             inputs = facts.detach().requires_grad_()
-            value = self._log_value(inputs)
+            below = torch.where(inputs < 0, inputs, -1).clamp(min=_IMPOSSIBLE)
+            negated = torch.where(inputs < 0, torch.log1p(-below.exp()), _IMPOSSIBLE)
+            total = self._log.to(inputs.device)(inputs.clamp(min=_IMPOSSIBLE), negated)[:, 0]
+            value = torch.where(total > _IMPOSSIBLE / 2, total, -torch.inf)
             (slope,) = torch.autograd.grad(value[value.isfinite()].sum(), inputs)
         return value.detach(), slope.nan_to_num_(0.0)
 
-    def _log_value(self, facts: Tensor) -> Tensor:
-        if self._log is None:
-            self._log = self._circuit.to_torch_module(semiring="log", compile=False).double()
-        below = torch.where(facts < 0, facts, -1).clamp(min=_IMPOSSIBLE)
-        negated = torch.where(facts < 0, torch.log1p(-below.exp()), _IMPOSSIBLE)
-        total = self._log.to(facts.device)(facts.clamp(min=_IMPOSSIBLE), negated)[:, 0]
-        return torch.where(total > _IMPOSSIBLE / 2, total, -torch.inf)
+    @cached_property
+    def _log(self) -> Any:
+        return self._circuit.to_torch_module(semiring="log", compile=False).double()
 
     @property
     def chunk(self) -> int:
@@ -133,11 +132,7 @@ def _compile(proofs: Tensor, facts: int, budget: int) -> Any:
         proof = manager.true()
         for variable in row:
             proof = proof & manager.literal(variable)
-        before, whole = whole, whole | proof
-        whole.ref()
-        before.deref()
-        if manager.dead_count() > 2 * manager.live_count():
-            manager.garbage_collect()
+        whole = kept(manager, whole, whole | proof)
         if manager.live_size() > budget:
             raise BudgetError(f"a diagram of size {manager.live_size():,} after {done} of {len(proofs)} proofs")
     circuit = klay.Circuit()
@@ -268,12 +263,9 @@ class LayeredCircuit:
         return values[-1][0], grad[:-1].T
 
     def _on(self, device: torch.device) -> list[Sums | Products]:
-        if device not in self._layers:
-            self._layers[device] = self._built(device)
-        return self._layers[device]
-
-    def _built(self, device: torch.device) -> list[Sums | Products]:
-        layers: list[Sums | Products] = []
+        if device in self._layers:
+            return self._layers[device]
+        layers = self._layers[device] = []
         children, parents, width = self._given
         for i, (child, parent) in enumerate(zip(children, parents, strict=True)):
             nodes = int(parent[-1]) + 1

@@ -71,9 +71,8 @@ class ScallopLoss(OutputEngine):
         budget: int = BUDGET,
         entropy: float = 0.0,
     ) -> None:
-        super().__init__(entropy=entropy)
+        super().__init__(outputs, entropy=entropy)
         self.k = None if k is None else whole_number(k, "k (None for all proofs)", 1, LARGEST_K)
-        self.set_outputs(outputs)
         self._budget = whole_number(budget, "budget")
         self._warned = False
 
@@ -86,6 +85,12 @@ class ScallopLoss(OutputEngine):
         else:
             unpruned = _checked_unpruned(context.unpruned, candidates)
         return self._of_all(log_probs, candidates.to_candidates(), unpruned.to_candidates())
+
+    def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
+        """P of every output for every sample, `(n, outputs)`."""
+        every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
+        repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
+        return self.log_any(repeated, outputs.batch(every), Context()).exp().view(len(log_probs), -1)
 
     def _of_all(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
         few = candidates.offsets.diff() <= LARGEST_K

@@ -37,7 +37,7 @@ class SemanticLoss(Engine):
         return -candidates.log_probability(log_probs)
 
 
-class SampledSemanticLoss(RandomEngine):
+class SampledSemanticLoss(RandomEngine, SemanticLoss):
     """Semantic loss on a few candidates of each sample, drawn anew each time: for candidates too many to use.
 
     Args:
@@ -68,7 +68,3 @@ class SampledSemanticLoss(RandomEngine):
         seed = int(torch.randint(2**62, (), generator=self.generator))
         drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
         return super().forward(log_probs, drawn, context)
-
-    def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
-        """As in `Engine.losses`."""
-        return -candidates.log_probability(log_probs)
