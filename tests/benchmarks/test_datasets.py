@@ -22,6 +22,7 @@ from clipper.benchmarks.datasets import (
     Images,
     cifar10,
     digits,
+    formulas,
     hwf,
     inventory,
     mnist,
@@ -75,12 +76,25 @@ def test_cifar10_has_the_published_numbers() -> None:
 
 
 @needs("hwf")
-def test_no_symbol_of_hwf_is_in_both_halves() -> None:
-    train, test = hwf("train"), hwf("test")
-    assert train.classes == 12
+@pytest.mark.parametrize("division", [False, True])
+def test_no_symbol_of_hwf_is_in_both_halves(division: bool) -> None:
+    train, test = hwf("train", division=division), hwf("test", division=division)
+    assert train.classes == 12 + division
     assert same_bytes(train, test) == 0
-    assert set(train.labels.tolist()) == set(test.labels.tolist()) == set(range(12))
-    assert len(train) + len(test) == 20_600  # one of 20,758 has two labels, 157 are ÷
+    assert set(train.labels.tolist()) == set(test.labels.tolist()) == set(range(train.classes))
+    assert len(train) + len(test) == (20_757 if division else 20_600)  # one of 20,758 has two labels, 157 are ÷
+
+
+@needs("hwf")
+def test_published_formulas_show_what_they_say_with_images_of_their_own_half() -> None:
+    train, test = formulas("train"), formulas("test")
+    assert same_bytes(train.images, test.images) == 0
+    for part, number in ((train, 10_000), (test, 2_000)):
+        assert part.image.shape == (number, 7)
+        shown = part.images.labels[part.image.clamp(min=0)]
+        for text, labels, image in zip(part.text[::50], shown[::50], part.image[::50], strict=True):
+            assert "".join("123456789+-*/"[i] for i in labels[image >= 0].tolist()) == text
+    assert {len(text) for text in formulas("test", longest=3).text} == {1, 3}
 
 
 def test_the_digits_halves_share_nothing() -> None:
@@ -153,6 +167,8 @@ def test_hwf_reads_a_picture_per_symbol(tmp_path: Path) -> None:
     write(tmp_path / "hwf", {"expr_train.json": json.dumps(entries).encode(), "expr_test.json": b"[]"})
     assert len(hwf("train", tmp_path)) == 48
     assert len(hwf("test", tmp_path)) == 12
+    with pytest.raises(FileError, match=r"formula '1/0\.jpg' .* does not fit"):
+        formulas("train", root=tmp_path)
 
 
 # --- what is refused
@@ -202,7 +218,7 @@ def test_names_and_splits_that_do_not_exist_are_refused() -> None:
     for name in ("mugen", "vqar"):
         with pytest.raises(ClipperError, match=f"single images.*, got '{name}'"):
             train_and_test(name)
-    for load in (mnist, cifar10, hwf):
+    for load in (mnist, cifar10, hwf, formulas):
         with pytest.raises(ClipperError, match='"train" or "test", got \'valid\''):
             load("valid")
 

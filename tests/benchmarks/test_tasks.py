@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 import torch
 
 from clipper.benchmarks.datasets import Images, digits, hwf, train_and_test
 from clipper.benchmarks.drawing import ImageRule, draw
-from clipper.benchmarks.hwf import HWF_RULE, NO_FORMULA, domains, value
+from clipper.benchmarks.hwf import HWF_RULE, NO_FORMULA, UNIT, domains, published_formulas, published_value, value
 from clipper.benchmarks.max import MAX_RULE
 from clipper.benchmarks.sum import SUM_RULE
 from clipper.candidates import Lattice
@@ -20,12 +21,13 @@ from clipper.errors import BudgetError, ClipperError
 from clipper.training import Samples
 from tests.benchmarks.published import needs
 
-SYMBOLS = "123456789+-*"
+SYMBOLS = "123456789+-*/"
 
 
-def python_says(labels: tuple[int, ...]) -> int:
-    """What Python makes of the formula."""
-    return int(eval("".join(SYMBOLS[label] for label in labels)))
+def python_says(labels: tuple[int, ...]) -> Fraction:
+    """What Python makes of the formula, in exact fractions."""
+    parts = [f"Fraction({SYMBOLS[label]})" if label < 9 else SYMBOLS[label] for label in labels]
+    return Fraction(eval("".join(parts), {"Fraction": Fraction}))
 
 
 def toy_symbols(copies: int = 5) -> Images:
@@ -33,29 +35,34 @@ def toy_symbols(copies: int = 5) -> Images:
     return Images("toy", torch.arange(12 * copies).view(-1, 1, 1, 1) / (12 * copies), labels, classes=12)
 
 
-def sample_tuples(slots: int, number: int) -> list[tuple[int, ...]]:
+def sample_tuples(slots: int, symbols: int, number: int) -> list[tuple[int, ...]]:
     generator = random.Random(0)
-    return [tuple(generator.choice(domain) for domain in domains(slots)) for _ in range(number)]
+    return [tuple(generator.choice(domain) for domain in domains(slots, symbols)) for _ in range(number)]
 
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_short_formulas_have_the_value_that_python_gives_them(slots: int) -> None:
+    for labels in itertools.product(*domains(slots, 13)):
+        assert Fraction(published_value(labels), UNIT) == python_says(labels)
     for labels in itertools.product(*domains(slots)):
         assert value(labels) == python_says(labels)
 
 
-@pytest.mark.parametrize("slots", [5, 7, 13, 15])
+@pytest.mark.parametrize("slots", [5, 7])
 def test_long_formulas_have_the_value_that_python_gives_them(slots: int) -> None:
-    for labels in sample_tuples(slots, 1_000):
+    for labels in sample_tuples(slots, 13, 2_000):
+        assert Fraction(published_value(labels), UNIT) == python_says(labels)
+    for labels in sample_tuples(slots + 8, 12, 500):
         assert value(labels) == python_says(labels)
 
 
-def test_the_rule_runs_on_all_combinations_at_once_with_the_same_result() -> None:
-    rows = torch.randint(0, 12, (500, 7), generator=torch.Generator().manual_seed(0))
-    rows = torch.cat([rows, torch.tensor(sample_tuples(7, 500))])
-    columns = run_on_columns(value, rows)
+@pytest.mark.parametrize("rule", [value, published_value])
+def test_the_rule_runs_on_all_combinations_at_once_with_the_same_result(rule) -> None:  # type: ignore[no-untyped-def]
+    rows = torch.randint(0, 13, (500, 7), generator=torch.Generator().manual_seed(0))
+    rows = torch.cat([rows, torch.tensor(sample_tuples(7, 13, 500))])
+    columns = run_on_columns(rule, rows)
     assert columns is not None
-    assert columns.tolist() == [value(tuple(row)) for row in rows.tolist()]
+    assert columns.tolist() == [rule(tuple(row)) for row in rows.tolist()]
 
 
 def test_symbols_in_the_wrong_places_are_no_formula() -> None:
@@ -66,7 +73,7 @@ def test_candidates_are_all_formulas_with_the_target() -> None:
     task = draw(toy_symbols(), HWF_RULE, samples=20, slots=5)
     by_value: dict[int, set[tuple[int, ...]]] = {}
     for labels in itertools.product(*domains(5)):
-        by_value.setdefault(python_says(labels), set()).add(labels)
+        by_value.setdefault(int(python_says(labels)), set()).add(labels)
     for sample, target in enumerate(task.targets.tolist()):
         rows = task.candidates.labels[task.candidates.sample == sample].tolist()
         assert len(rows) == len(by_value[target])
@@ -114,12 +121,29 @@ def test_tasks_of_the_two_halves_share_no_image(name: str) -> None:
 @pytest.mark.slow
 def test_formulas_of_the_two_halves_share_no_image() -> None:
     generated = [draw(hwf(split), HWF_RULE, samples=1_500, slots=7, per_sample=5) for split in ("train", "test")]
+    published = [published_formulas(split, per_sample=5) for split in ("train", "test")]
     assert not shared(generated[0], generated[1])
+    assert not shared(published[0], published[1])
+    assert not shared(generated[0], published[1])
+    assert not shared(published[0], generated[1])
 
 
 def shared(a: Samples, b: Samples) -> int:
     used = [{row.numpy().tobytes() for row in task.inputs[task.gold >= 0]} for task in (a, b)]
     return len(used[0] & used[1])
+
+
+@needs("hwf")
+def test_published_formulas_are_ragged_samples_with_their_gold_labels_among_the_candidates() -> None:
+    task = published_formulas("train", samples=150, seed=1)
+    lengths = (task.gold >= 0).sum(1)
+    assert set(lengths.tolist()) == {1, 3, 5, 7}
+    assert bool(task.candidates.contains(task.gold).all())
+    assert bool((task.inputs[task.gold < 0] == 0).all())
+    for row, target in zip(task.gold.tolist(), task.targets.tolist(), strict=True):
+        assert Fraction(target, UNIT) == python_says(tuple(label for label in row if label >= 0))
+    short = published_formulas("test", longest=4, samples=20)
+    assert short.gold.shape == (20, 3)
 
 
 def test_a_rule_gives_whole_numbers() -> None:
@@ -142,6 +166,8 @@ def test_what_does_not_fit_is_refused() -> None:
         draw(toy_symbols(), ImageRule("listed", value, domains), samples=1, slots=15)
     with pytest.raises(ClipperError, match="at least one sample"):
         draw(digits(), SUM_RULE, samples=0, slots=3)
+    with pytest.raises(ClipperError, match="1 to 7 symbols"):
+        published_formulas(longest=9)
 
 
 @pytest.mark.parametrize(("rule", "slots"), [(SUM_RULE, 20), (MAX_RULE, 20)])

@@ -157,9 +157,9 @@ def test_formulas_of_hwf_that_are_none_are_refused(data: Data, hwf: Path) -> Non
     path = hwf / "expr_train.json"
     entries = json.loads(path.read_text())
     first: list[Any] = [
-        None, 3, "x", [], {}, {"expr": "1"}, {"img_paths": None, "expr": "1"},
+        None, 3, "x", [], {}, {"img_paths": ["1/0.jpg"]}, {"expr": "1"}, {"img_paths": None, "expr": "1"},
         {"img_paths": "1/0.jpg", "expr": "1"}, {"img_paths": [3], "expr": "1"}, {"img_paths": {"a": 1}, "expr": "1"},
-        {"img_paths": [["1/0.jpg"]], "expr": "1"},
+        {"img_paths": ["1/0.jpg"], "expr": 1}, {"img_paths": [["1/0.jpg"]], "expr": "1"},
         {"img_paths": ["no/0.jpg"], "expr": "1"}, {"img_paths": ["12/0.jpg"], "expr": "1"},
         {"img_paths": [""], "expr": "1"}, {"img_paths": ["1"], "expr": "1"}, {"img_paths": ["1/9.jpg"], "expr": "1"},
         {"img_paths": ["\0"], "expr": "1"}, {"img_paths": ["x" * 5000], "expr": "1"},

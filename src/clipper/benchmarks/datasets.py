@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.data.hwf import HWF_FILES, hwf
+from clipper.benchmarks.data.hwf import HWF_FILES, formulas, hwf
 from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES, Images, cifar10, digits, mnist
 from clipper.benchmarks.data.sources import Source, State, data_folders, find
 from clipper.benchmarks.mugen.files import MUGEN_FILES
@@ -17,8 +17,8 @@ from clipper.benchmarks.vqar.files import VQAR_FILES
 from clipper.errors import FileError, InputError
 
 __all__ = [
-    "NAMES", "SOURCES", "Images", "Inventory", "cifar10", "data_folders", "digits", "hwf", "inventory", "mnist",
-    "source_of", "train_and_test",
+    "NAMES", "SOURCES", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf", "inventory",
+    "mnist", "source_of", "train_and_test",
 ]  # fmt: skip
 SOURCES: dict[str, Source] = {
     source.name: source for source in (MNIST_FILES, CIFAR10_FILES, HWF_FILES, MUGEN_FILES, VQAR_FILES)

@@ -160,7 +160,7 @@ def draw(
         all_of_them = rule.lattice(targets, slots, images.classes)
         candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:
-        candidates = _candidates(rule.value, targets, slots, images.classes, domains, per_sample, seed)
+        candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
     return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets))
 
 
@@ -195,10 +195,10 @@ def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], gener
     return chosen
 
 
-def _candidates(
+def candidates_of(
     rule: Callable[..., Any],
     targets: Sequence[int],
-    slots: int,
+    slots: int | Sequence[int],
     classes: int,
     domains: Sequence[Sequence[int]] | None,
     per_sample: int | None,
@@ -207,9 +207,11 @@ def _candidates(
     """The candidates of each sample, or at most `per_sample` of them, drawn without holding all at once."""
     if per_sample is None:
         return Candidates.from_rule(rule, targets, slots, classes, domains=domains)
-    place = {target: i for i, target in enumerate(dict.fromkeys(targets))}  # samples of one target share theirs
-    shared = Candidates.from_rule(rule, list(place), slots, classes, domains=domains)
-    which = torch.tensor([place[target] for target in targets])
+    lengths = [slots] * len(targets) if isinstance(slots, int) else slots
+    tasks = list(zip(targets, lengths, strict=True))  # samples of one target and length share their candidates
+    place = {task: i for i, task in enumerate(dict.fromkeys(tasks))}
+    shared = Candidates.from_rule(rule, *map(list, zip(*place, strict=True)), classes, domains=domains)
+    which = torch.tensor([place[task] for task in tasks])
     parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
     counts = torch.cat([part.offsets.diff() for part in parts])
     return Candidates.from_tensors(

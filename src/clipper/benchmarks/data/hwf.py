@@ -1,14 +1,20 @@
-"""HWF: handwritten symbols of formulas.
+"""HWF: handwritten symbols, and the published formulas over them.
 
 Many of the published test images also occur in training formulas, byte for byte. So the distinct images are split
-here. The files are read packed into arrays, or as the authors publish them, a picture per symbol.
+here, and a formula that uses an image of the other half gets another image of the same symbol instead. The files are
+read packed into arrays, or as the authors publish them, a picture per symbol.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from clipper.benchmarks.data.images import Images, find_half, from_bytes
 from clipper.benchmarks.data.reading import inside, opened_picture, read_json, read_npz
@@ -16,9 +22,7 @@ from clipper.benchmarks.data.sources import DataFolder, Form, Source, published
 from clipper.errors import FileError
 
 SYMBOLS = "123456789+-*/"
-"""A symbol's label is its place here."""
-CLASSES = len(SYMBOLS) - 1
-"""The paper's benchmark goes without ÷."""
+"""A symbol's label is its place here; the paper's benchmark goes without the last."""
 _EVERY = 5
 """Of each symbol, every fifth distinct image is held out for the test."""
 _PICTURES = "Handwritten_Math_Symbols"
@@ -38,34 +42,36 @@ HWF_FILES = Source(
 )
 
 
-def hwf(split: str = "train", root: str | Path | None = None) -> Images:
-    """Handwritten digits 1–9 and + − ×, 45 × 45 pixels, from `<data root>/hwf`; no image is in both halves.
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """The distinct images of symbols, and the formulas that use them.
 
-    Args:
-        split: `"train"`, or `"test"` for every fifth distinct image of each symbol.
-        root: the folder with the data sets; see `clipper data` for where else they may lie.
+    Attributes:
+        pixels: `(images, 45, 45)` bytes.
+        labels: `(images,)`; -1 where one image was filed under two symbols.
+        index: from a published path to its image.
+        formulas: by split, as published.
     """
-    pixels, labels = _distinct_images(find_half(HWF_FILES, split, root))
-    held_out = np.zeros(len(labels), bool)
-    for label in range(CLASSES):
-        held_out[np.flatnonzero(labels == label)[_EVERY - 1 :: _EVERY]] = True
-    half = (labels >= 0) & (labels < CLASSES) & (held_out == (split == "test"))
-    return from_bytes("hwf", pixels[half][:, None], labels[half], CLASSES, "123456789+−×")
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    index: dict[str, int]
+    formulas: dict[str, list[dict[str, Any]]]
 
 
-def _distinct_images(place: DataFolder) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels `(images, 45, 45)` and labels `(images,)`; -1 where one image was filed under two symbols."""
+def _read_symbols(place: DataFolder) -> Symbols:
+    """Read either form."""
+    formulas = {split: _read_formulas(place, f"expr_{split}.json") for split in ("train", "test")}
     if _PICTURES in place.form.files:
-        pixels, names, index = _read_pictures(place.verified(_PICTURES), _picture_names(place))
+        used = sorted({path for entries in formulas.values() for entry in entries for path in entry["img_paths"]})
+        pixels, names, index = _read_pictures(place.verified(_PICTURES), used)
     else:
-        kinds = {"images": ("u", 3), "image_names": ("U", 1), "image_index": ("iu", 1)}
-        pixels, *rest = read_npz(place.verified("symbols.npz"), kinds, HWF_FILES.remedy)
-        names, index = (array.tolist() for array in rest)
+        pixels, names, index = _read_packed(place)
     labels = np.full(len(pixels), -2)
     for name, i in zip(names, index, strict=True):
         label = _label(name)
         labels[i] = label if labels[i] in (-2, label) else -1
-    return pixels, labels
+    return Symbols(pixels, labels, dict(zip(names, index, strict=True)), formulas)
 
 
 def _label(name: str) -> int:
@@ -78,27 +84,35 @@ def _label(name: str) -> int:
     return SYMBOLS.index(symbol)
 
 
-def _picture_names(place: DataFolder) -> list[str]:
-    """The pictures that the formulas of both files use."""
-    names: set[str] = set()
-    for path in (place.verified("expr_train.json"), place.verified("expr_test.json")):
-        entries = read_json(path, HWF_FILES.remedy)
-        if not isinstance(entries, list):
+def _read_formulas(place: DataFolder, file: str) -> list[dict[str, Any]]:
+    path = place.verified(file)
+    entries = read_json(path, HWF_FILES.remedy)
+    if not isinstance(entries, list):
+        raise FileError(f"expected a list of formulas in {path}, got a {type(entries).__name__}; {HWF_FILES.remedy}")
+    for number, entry in enumerate(entries):
+        paths = entry.get("img_paths") if isinstance(entry, dict) else None
+        if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
             raise FileError(
-                f"expected a list of formulas in {path}, got a {type(entries).__name__}; {HWF_FILES.remedy}"
+                f'expected a list of names under "img_paths" in formula {number} of {path}; {HWF_FILES.remedy}'
             )
-        for number, entry in enumerate(entries):
-            paths = entry.get("img_paths") if isinstance(entry, dict) else None
-            if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
-                raise FileError(
-                    f'expected a list of names under "img_paths" in formula {number} of {path}; {HWF_FILES.remedy}'
-                )
-            names.update(paths)
-    return sorted(names)
+        if not isinstance(entry.get("expr"), str):
+            raise FileError(f'expected a text under "expr" in formula {number} of {path}; {HWF_FILES.remedy}')
+    return entries
+
+
+def _read_packed(place: DataFolder) -> tuple[np.ndarray, list[str], list[int]]:
+    path = place.verified("symbols.npz")
+    kinds = {"images": ("u", 3), "image_names": ("U", 1), "image_index": ("iu", 1)}
+    images, names, index = read_npz(path, kinds, HWF_FILES.remedy)
+    if len(names) != len(index) or not ((index >= 0) & (index < len(images))).all():
+        raise FileError(
+            f"expected an image of {len(images):,} for each of {len(names):,} names in {path}; {HWF_FILES.remedy}"
+        )
+    return images, names.tolist(), index.tolist()
 
 
 def _read_pictures(folder: Path, names: list[str]) -> tuple[np.ndarray, list[str], list[int]]:
-    """Read pictures, and keep the distinct ones."""
+    """Read every picture that a formula uses, and keep the distinct ones."""
     if not names:
         raise FileError(f"expected formulas over pictures in {folder}, got none; {HWF_FILES.remedy}")
     seen: dict[bytes, int] = {}
@@ -112,3 +126,77 @@ def _read_pictures(folder: Path, names: list[str]) -> tuple[np.ndarray, list[str
         index.append(seen.setdefault(content, len(seen)))
     pixels = np.frombuffer(b"".join(seen), np.uint8).reshape(-1, _SIDE, _SIDE)
     return pixels, names, index
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """Published formulas, as images of one half of the data.
+
+    Attributes:
+        images: of that half.
+        image: `(n, m)`: which image is in each slot; -1 in unused slots.
+        text: such as `"3*8-1"`.
+    """
+
+    images: Images
+    image: Tensor
+    text: list[str]
+
+
+def hwf(split: str = "train", root: str | Path | None = None, *, division: bool = False) -> Images:
+    """Handwritten digits 1–9 and + − ×, 45 × 45 pixels, from `<data root>/hwf`; no image is in both halves.
+
+    Args:
+        split: `"train"`, or `"test"` for every fifth distinct image of each symbol.
+        root: the folder with the data sets; see `clipper data` for where else they may lie.
+        division: with ÷, which the published formulas have and the paper's benchmark has not.
+    """
+    symbols = _read_symbols(find_half(HWF_FILES, split, root))
+    return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
+
+
+def formulas(split: str = "train", longest: int = 7, root: str | Path | None = None) -> Formulas:
+    """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data."""
+    symbols = _read_symbols(find_half(HWF_FILES, split, root))
+    half = _half(symbols, split, len(SYMBOLS))
+    entries = [entry for entry in symbols.formulas[split] if len(entry["expr"]) <= longest]
+    slots = max((len(entry["expr"]) for entry in entries), default=0)
+    own = _own_images(symbols.labels, half)
+    rows = [_row(entry, symbols, own, slots) for entry in entries]
+    return Formulas(_images(symbols, half, True), torch.tensor(rows), [entry["expr"] for entry in entries])
+
+
+def _images(symbols: Symbols, half: np.ndarray, division: bool) -> Images:
+    classes = len(SYMBOLS) if division else len(SYMBOLS) - 1
+    return from_bytes("hwf", symbols.pixels[half][:, None], symbols.labels[half], classes, "123456789+−×÷"[:classes])
+
+
+def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:
+    """The distinct images of one half, `(images,)`, ascending; one that was filed under two symbols is in neither."""
+    held_out = np.zeros(len(symbols.labels), bool)
+    for label in range(len(SYMBOLS)):
+        held_out[np.flatnonzero(symbols.labels == label)[_EVERY - 1 :: _EVERY]] = True
+    known = (symbols.labels >= 0) & (symbols.labels < classes)
+    return np.flatnonzero(known & (held_out if split == "test" else ~held_out))
+
+
+def _own_images(labels: np.ndarray, half: np.ndarray) -> list[np.ndarray]:
+    """For each label, places in the half of an image for every distinct image: its own where it is in the half."""
+    places = []
+    for label in range(len(SYMBOLS)):
+        pool = np.flatnonzero(labels[half] == label)
+        stand_in = np.resize(pool, len(labels)) if len(pool) else pool  # spreads over all images of the symbol
+        stand_in[half[pool]] = pool
+        places.append(stand_in)
+    return places
+
+
+def _row(entry: dict[str, Any], symbols: Symbols, own: Sequence[np.ndarray], slots: int) -> list[int]:
+    try:
+        images = [symbols.index[path] for path in entry["img_paths"]]
+        row = [int(own[SYMBOLS.index(symbol)][i]) for symbol, i in zip(entry["expr"], images, strict=True)]
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise FileError(
+            f"formula {entry.get('id')!r} of hwf does not fit its images ({error}); {HWF_FILES.remedy}"
+        ) from error
+    return row + [-1] * (slots - len(row))
