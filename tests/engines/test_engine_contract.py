@@ -12,18 +12,13 @@ from clipper import Candidates, Clipper
 from clipper.candidates import CandidateSet
 from clipper.engines import AblSim, Context, DolphinLoss, Engine, IsedLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
-from clipper.training import train
+from clipper.training import Samples, train
 
 INPUTS = torch.rand(6, 2, 5, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([3, 1, 0, 2, 2, 1])
 OUTPUTS = Candidates.from_rule(sum, targets=range(5), slots=2, classes=3)
 CANDIDATES = OUTPUTS.batch(TARGETS)
-
-
-class Data:
-    """Samples with targets."""
-
-    inputs, candidates, targets, gold = INPUTS, CANDIDATES, TARGETS, None
+DATA = Samples(INPUTS, CANDIDATES, targets=TARGETS)
 
 
 class MostProbable(Engine):
@@ -63,7 +58,7 @@ def network(embeds: bool = True) -> nn.Module:
 
 
 def test_an_engine_of_ones_own_is_one_class_and_trains():
-    losses = [epoch.loss for epoch in train(network(), Data(), MostProbable(entropy=0.1), epochs=10, batch=6)]
+    losses = [epoch.loss for epoch in train(network(), DATA, MostProbable(entropy=0.1), epochs=10, batch=6)]
     assert losses[-1] < losses[0]
     with pytest.raises(InputError, match="log_softmax"):  # checked without a line of its own
         MostProbable()(torch.zeros(6, 2, 3), CANDIDATES)
@@ -72,8 +67,8 @@ def test_an_engine_of_ones_own_is_one_class_and_trains():
 @pytest.mark.parametrize("build", [ScallopLoss, DolphinLoss])
 def test_a_wrapper_with_keyword_arguments_loses_no_targets(build: Any):
     wrapper = Wrapper(build(outputs=OUTPUTS))
-    wrapped = train(network(), Data(), wrapper, clip=Clipper(k=1), epochs=1, batch=6)
-    plain = train(network(), Data(), build(outputs=OUTPUTS), clip=Clipper(k=1), epochs=1, batch=6)
+    wrapped = train(network(), DATA, wrapper, clip=Clipper(k=1), epochs=1, batch=6)
+    plain = train(network(), DATA, build(outputs=OUTPUTS), clip=Clipper(k=1), epochs=1, batch=6)
     assert wrapped[0].loss == pytest.approx(2 * plain[0].loss)
     context = wrapper.seen[0]["context"]
     assert sorted(context.targets.tolist()) == sorted(TARGETS.tolist())
@@ -87,7 +82,7 @@ def test_an_engine_that_takes_no_context_is_told_how_engines_are_called():
             return SemanticLoss()(log_probs, candidates)
 
     with pytest.raises(InputError, match=r"TwoArguments, called as engine\(log_probs, candidates, context"):
-        train(network(), Data(), TwoArguments(), epochs=1)
+        train(network(), DATA, TwoArguments(), epochs=1)
 
 
 @pytest.mark.parametrize("engine", [DolphinLoss(outputs=OUTPUTS), ScallopLoss(outputs=OUTPUTS)])
@@ -100,11 +95,11 @@ def test_engines_with_outputs_name_the_targets_that_they_miss(engine: Engine):
 def test_abl_sim_takes_the_embeddings_of_the_classifier_or_of_a_frozen_encoder():
     message = "AblSim needs embeddings: let the classifier return them or pass embeddings="
     with pytest.raises(InputError, match=message):
-        train(network(embeds=False), Data(), AblSim(), epochs=1)
+        train(network(embeds=False), DATA, AblSim(), epochs=1)
     with pytest.raises(InputError, match=message):
         AblSim()(torch.zeros(6, 2, 3).log_softmax(-1), CANDIDATES)
-    assert train(network(), Data(), AblSim(), epochs=1)
-    assert train(network(embeds=False), Data(), AblSim(), clip=Clipper(k=1), embeddings=INPUTS, epochs=1)
+    assert train(network(), DATA, AblSim(), epochs=1)
+    assert train(network(embeds=False), DATA, AblSim(), clip=Clipper(k=1), embeddings=INPUTS, epochs=1)
 
 
 @pytest.mark.parametrize("engine", [SemanticLoss(), ScallopLoss(), DolphinLoss(), IsedLoss(sum)])

@@ -132,8 +132,10 @@ def deviations(entry: Entry) -> str:
     Examples:
         >>> from dataclasses import replace
         >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
+        >>> from clipper.training import EpochMetrics
         >>> place = next(SUM_TABLE.places())
-        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), []),)))
+        >>> epochs = [EpochMetrics(epoch, 1.0, 0.5, 0.5, None, None, 0.0) for epoch in (1, 2, 3)]
+        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), epochs),)))
         '3 epochs'
     """
     if not entry.records:
