@@ -18,6 +18,7 @@ from torch import Tensor
 from clipper.arguments import as_tensor, whole_number
 from clipper.errors import BudgetError, InputError
 from clipper.proximity.selection import (
+    WIDE,
     by_row_then_value,
     entries_up_to,
     first_of_each_row,
@@ -211,11 +212,15 @@ class ExactSearch:
             score, slack, worst = self._scores(queries, piece)  # (queries, piece), (queries,)
             if not worst < _MOST_SLACK * largest:  # the squares overflow
                 return _all_tied(queries)
+            if k == 1 and radius == math.inf and queries is piece and 1 < size < WIDE:
+                near = self._nearest(score, slack)
+                if near is not None:
+                    return near, None
             if k is None:
                 bound = slack + (radius if self.distance else radius * radius)
             elif k <= piece.values.shape[0]:
-                own = kth_smallest(score, k)
-                bound = own + slack if bound is None else torch.minimum(bound, own + slack)
+                own = kth_smallest(score, k) + slack
+                bound = own if bound is None else torch.minimum(bound, own)
             limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
             most = _PAIRS if k is None else score.shape[0] * (2 * k + _TIES)
             entries = entries_up_to(score, limit if tied is None else limit.masked_fill(tied, -math.inf), most)
@@ -228,8 +233,6 @@ class ExactSearch:
                 if entries is None:
                     return None, None
             query, index = entries
-            if k == 1 and query.shape[0] == size and queries is pool and piece is pool and pool.group_size:
-                return self._single(queries.values, Neighbours(query, index, own), slack, radius), None
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
         found = joined(parts)
@@ -243,11 +246,14 @@ class ExactSearch:
         best = found if single and radius == math.inf else best_pairs(found, k, radius)
         return best, None if tied is None else tied.nonzero().flatten()
 
-    def _single(self, values: Tensor, found: Neighbours, slack: Tensor, radius: float) -> Neighbours:
-        """The nearest of every instance of the pool, where rounding leaves no choice: nothing has to be sorted."""
-        if self.distance is None:
-            found = self._measured(values, values, found, _doubtful(found.query, found.distance, slack, radius, True))
-        return found if radius == math.inf else found.where(found.distance < radius)
+    def _nearest(self, score: Tensor, slack: Tensor) -> Neighbours | None:
+        """The nearest of every instance of the pool; None if rounding matters for any of them."""
+        scores, index = score.topk(2, dim=1, largest=False)
+        nearest, second = scores.unbind(1)
+        if not bool(((second > nearest + slack) & (nearest > _NEAR * slack)).all()):
+            return None
+        distance = nearest.contiguous() if self.distance else nearest.sqrt()
+        return Neighbours(torch.arange(len(score), device=score.device), index[:, 0].contiguous(), distance)
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.

@@ -13,7 +13,7 @@ _GROUP = 64
 _LARGE = 1 << 17
 """Entries of a matrix that are counted before they are listed."""
 
-_WIDE = 2048
+WIDE = 2048
 """Rows shorter than this are looked at entry by entry."""
 
 
@@ -25,7 +25,7 @@ def kth_smallest(values: Tensor, k: int) -> Tensor:
         tensor([2.])
     """
     rows, columns = values.shape
-    if columns % _GROUP or columns < max(_WIDE, 4 * k * _GROUP):
+    if columns % _GROUP or columns < max(WIDE, 4 * k * _GROUP):
         return values.amin(1) if k == 1 else values.topk(k, dim=1, largest=False).values[:, -1]
     grouped = values.view(rows, -1, _GROUP)
     best = grouped.amin(2).topk(k, dim=1, largest=False, sorted=False).indices  # (rows, k)
@@ -43,7 +43,7 @@ def entries_up_to(values: Tensor, bound: Tensor, most: int | None = None) -> tup
     None if they are more than `most`.
     """
     rows, columns = values.shape
-    if columns % _GROUP or columns < _WIDE:
+    if columns % _GROUP or columns < WIDE:
         within = values <= bound[:, None]
         if most is not None and values.numel() > _LARGE and int(within.count_nonzero()) > most:
             return None
