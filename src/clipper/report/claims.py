@@ -134,7 +134,7 @@ def sentence(first: str, second: str, gains: Sequence[float]) -> str:
     """
     low, high = interval(gains)
     if low <= 0 <= high:
-        numbers = f"{statistics.mean(gains):+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
+        numbers = f"{statistics.mean(gains):+z.1f} points, 95 % interval {low:+z.1f} to {high:+z.1f}"
         return f"{_capital(first)} and {second} do not differ as far as {len(gains)} seeds can tell: {numbers}."
     if high < 0:
         return sentence(second, first, [-gain for gain in gains])
