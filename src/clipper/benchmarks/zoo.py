@@ -1,0 +1,508 @@
+"""The zoo: pools of many kinds of data, rules and troubles, on which joint inference is judged.
+
+A line is one kind of pool; a seed makes it one pool. Gold labels are known, and serve for measuring only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from clipper.benchmarks.data.sources import find
+from clipper.benchmarks.datasets import digits, mnist, source_of
+from clipper.candidates import Candidates
+from clipper.errors import FileError, InputError, require
+from clipper.proximity import Outlines, ProximityGraph, embed
+
+Expectation = Literal["joint", "ambiguous", "noise"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of pool.
+
+    Attributes:
+        name: unique; it also enters the seeds, so that no two lines share their draws.
+        data: where the instances come from, a key of `DATA`.
+        rule: what is known of a sample, a key of `RULES`.
+        samples: how many, `n`.
+        trouble: what is done to the pool, a key of `TROUBLES`; "" for nothing.
+        expects: "joint" where the pool identifies its labels, "ambiguous" where it does up to their names, "noise"
+            where the embeddings say nothing; None where nothing is promised.
+    """
+
+    name: str
+    data: str
+    rule: str
+    samples: int
+    trouble: str = ""
+    expects: Expectation | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A pool to infer, and what is true of it.
+
+    Attributes:
+        candidates: what the labels could be, by the targets as given.
+        embeddings: `(n, m, d)`; None where the graph is given.
+        gold: `(n, m)` labels; -1 in unused slots.
+        wrong: `(n,)` bool: whose target was falsified.
+        known: `(n, m)` labels that are given, -1 elsewhere; None for none.
+        graph: the edges, where they are given instead of embeddings.
+    """
+
+    candidates: Candidates
+    embeddings: Tensor | None
+    gold: Tensor
+    wrong: Tensor
+    known: Tensor | None = None
+    graph: ProximityGraph | None = None
+
+    @property
+    def evidence(self) -> Tensor | ProximityGraph:
+        """What is given to `infer` beside the candidates."""
+        given = self.embeddings if self.graph is None else self.graph
+        if given is None:
+            raise InputError("expected a pool with embeddings or a graph, got neither")
+        return given
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of a sample.
+
+    Attributes:
+        value: from a tuple of labels to the target.
+        slots: inputs of a sample, `m`.
+        fewest_slots: if samples have different numbers of slots, from so many to `slots`.
+        classes: only instances with a label below this are drawn; None for all.
+        label_shares: how often each label is drawn; None for as often as the data have it.
+        target_shares: how often each target is drawn; a sample's labels are then drawn evenly from its candidates.
+        listed: the candidates of every sample, where enumerating label combinations would take too long.
+    """
+
+    value: Callable[[tuple[int, ...]], Hashable]
+    slots: int
+    fewest_slots: int | None = None
+    classes: int | None = None
+    label_shares: tuple[float, ...] | None = None
+    target_shares: Mapping[Hashable, float] | None = None
+    listed: Callable[[], Sequence[tuple[int, ...]]] | None = None
+
+    def candidates(self, targets: Sequence[Hashable], lengths: Sequence[int], classes: int) -> Candidates:
+        """What the labels of samples with these targets and numbers of slots could be."""
+        if self.listed is not None:
+            return Candidates.from_lists([self.listed()], classes).batch([0] * len(targets))
+        return Candidates.from_rule(self.value, targets, lengths, classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """Labelled instances to draw from.
+
+    Attributes:
+        inputs: `(instances, …)`.
+        labels: `(instances,)`.
+        classes: how many labels there are.
+        encoder: from inputs to `(instances, d)`; None where the inputs are vectors.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    classes: int
+    encoder: Outlines | None = None
+
+    def below(self, classes: int) -> Instances:
+        """Those with a label below `classes`."""
+        chosen = self.labels < classes
+        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], classes=classes)
+
+    def embeddings(self, ids: Tensor) -> Tensor:
+        """Of the instances `(n, m)`; an id of -1 (an unused slot) has zeros."""
+        inputs = self.inputs[ids.clamp(min=0)]
+        vectors = inputs if self.encoder is None else embed(self.encoder, inputs)
+        return vectors.masked_fill(ids[..., None] < 0, 0)
+
+
+_PER_CLASS = 200
+"""Synthetic instances of each class; of the most frequent one, where they differ."""
+
+
+def _standardised(name: str) -> Instances:
+    """A table of scikit-learn's, every feature with mean 0 and deviation 1."""
+    datasets: Any = require("sklearn.datasets", extra="benchmarks")
+    table = getattr(datasets, f"load_{name}")()
+    features = torch.as_tensor(table.data, dtype=torch.float32)
+    labels = torch.as_tensor(table.target).long()
+    scaled = (features - features.mean(0)) / features.std(0)
+    return Instances(scaled, labels, int(labels.max()) + 1)
+
+
+def _gaussians(
+    generator: torch.Generator, *, separation: float, dimension: int = 16, clusters: int = 1, imbalance: float = 1
+) -> Instances:
+    """Ten classes of Gaussian clusters, every two centres equally far apart.
+
+    Args:
+        generator: of centres and noise.
+        separation: of a centre from the origin; the noise has deviation one in every direction.
+        dimension: of the embeddings; at least as many as there are clusters.
+        clusters: of each class.
+        imbalance: how many times the most frequent label is as frequent as the rarest.
+    """
+    classes = 10
+    sizes = [round(_PER_CLASS * imbalance ** (-place / (classes - 1))) for place in range(classes)]
+    labels = torch.repeat_interleave(torch.tensor(sizes))
+    cluster = torch.randint(clusters, labels.shape, generator=generator)
+    directions = torch.linalg.qr(torch.randn(dimension, classes * clusters, generator=generator)).Q.T
+    centres = separation * directions.view(classes, clusters, dimension)
+    noise = torch.randn(len(labels), dimension, generator=generator)
+    return Instances(centres[labels, cluster] + noise, labels, classes)
+
+
+def _noise(generator: torch.Generator) -> Instances:
+    """Vectors that say nothing of their labels."""
+    labels = torch.arange(10).repeat(_PER_CLASS)
+    return Instances(torch.randn(len(labels), 16, generator=generator), labels, 10)
+
+
+@cache
+def _digits() -> Instances:
+    images = digits()
+    return Instances(images.pixels, images.labels, images.classes, Outlines())
+
+
+@cache
+def _mnist(root: Path | None) -> Instances:
+    images = mnist("train", root)
+    return Instances(images.pixels, images.labels, images.classes, Outlines())
+
+
+Source = Callable[[torch.Generator, Path | None], Instances]
+DATA: dict[str, Source] = {
+    "digits": lambda _, __: _digits(),
+    "mnist": lambda _, root: _mnist(root),
+    "iris": lambda _, __: _standardised("iris"),
+    "wine": lambda _, __: _standardised("wine"),
+    "breast cancer": lambda _, __: _standardised("breast_cancer"),
+    # Among 300 instances, one nearest neighbour in seven is of another class.
+    "gaussians": lambda generator, _: _gaussians(generator, separation=3.5),
+    "imbalanced gaussians": lambda generator, _: _gaussians(generator, separation=3.5, imbalance=10),
+    "three clusters a class": lambda generator, _: _gaussians(generator, separation=4.75, dimension=32, clusters=3),
+    "noise": lambda generator, _: _noise(generator),
+}
+"""Where instances come from."""
+
+
+def _luhn(labels: tuple[int, ...]) -> int:
+    """The sum of the digits, every second one doubled and its own digits added up, modulo ten."""
+    doubled = (sum(divmod(2 * label, 10)) if place % 2 else label for place, label in enumerate(reversed(labels)))
+    return sum(doubled) % 10
+
+
+@cache
+def _sudokus() -> list[tuple[int, ...]]:
+    """All 288 grids of four by four: rows, columns and boxes hold every label once."""
+    rows = list(itertools.permutations(range(4)))
+    pairs = [a + b for a in rows for b in rows if len({*a[:2], *b[:2]}) == 4 and all(map(int.__ne__, a, b))]
+    return [
+        top + low
+        for top in pairs
+        for low in pairs
+        if all(len({top[j], top[j + 4], low[j], low[j + 4]}) == 4 for j in range(4))
+    ]
+
+
+def _multiset(labels: tuple[int, ...]) -> Hashable:
+    return tuple(sorted(labels))
+
+
+RULES: dict[str, Rule] = {
+    "sum of two": Rule(sum, 2),
+    "sum of three": Rule(sum, 3),
+    "sum of four": Rule(sum, 4),
+    "max of three": Rule(max, 3),
+    "difference": Rule(lambda labels: abs(labels[0] - labels[1]), 2),
+    "max minus min of three": Rule(lambda labels: max(labels) - min(labels), 3),
+    "sum of three mod 10": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 10, 3),
+    "product of three mod 10": Rule(lambda labels: labels[0] * labels[1] * labels[2] % 10, 3),
+    "less than": Rule(lambda labels: int(labels[0] < labels[1]), 2),
+    "equal": Rule(lambda labels: int(labels[0] == labels[1]), 2, target_shares={0: 0.5, 1: 0.5}),
+    "xor of three": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 2, 3, classes=2),
+    "or of three": Rule(max, 3, classes=2),
+    "and of three": Rule(min, 3, classes=2),
+    "exactly one of four": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
+    "valid Luhn number": Rule(_luhn, 4, target_shares={0: 1}),
+    "shift-symmetric check digit": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
+    "sum of three is 0 mod 10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
+    "4×4 Sudoku": Rule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
+    "proportions of four": Rule(_multiset, 4),
+    "proportions of four to eight": Rule(_multiset, 8, fewest_slots=4, classes=4),
+}
+"""What is known of a sample."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is done to a pool; by default, nothing.
+
+    Attributes:
+        shuffled: embeddings change places at random.
+        label_decay: each label is drawn so many times as often as the one before, whatever the data hold.
+        one_target: every sample has the same target.
+        background: a vector that all instances of equal targets share, so many times as large as the embeddings.
+        wrong: the share of samples with another sample's target.
+        known: how many instances have their labels given.
+        triangles: samples come in threes of one formula, tied slot by slot by given edges; there are no embeddings.
+    """
+
+    shuffled: bool = False
+    label_decay: float | None = None
+    one_target: bool = False
+    background: float = 0
+    wrong: float = 0
+    known: int = 0
+    triangles: bool = False
+
+
+TROUBLES: dict[str, Trouble] = {
+    "": Trouble(),
+    "shuffled embeddings": Trouble(shuffled=True),
+    "skewed labels": Trouble(label_decay=0.7),
+    "one shared target": Trouble(one_target=True),
+    "shared backgrounds": Trouble(background=1),
+    "triangles": Trouble(triangles=True),
+    **{f"{percent} % wrong targets": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
+    **{f"{known} known": Trouble(known=known) for known in (1, 3, 10)},
+}
+"""What is done to a pool."""
+
+
+def _lines() -> tuple[Line, ...]:
+    tasks: list[tuple[str, str, int, Expectation | None]] = [
+        ("digits", "sum of three", 100, "joint"),
+        ("digits", "sum of three", 300, "joint"),
+        ("digits", "sum of four", 100, "joint"),
+        ("mnist", "sum of three", 100, "joint"),
+        ("mnist", "sum of three", 300, "joint"),
+        ("mnist", "sum of three", 1_000, "joint"),
+        ("mnist", "sum of four", 100, "joint"),
+        ("gaussians", "sum of three", 100, "joint"),
+        ("gaussians", "sum of four", 100, "joint"),
+        ("digits", "sum of three mod 10", 100, "joint"),
+        ("digits", "product of three mod 10", 100, "joint"),
+        ("digits", "xor of three", 100, "joint"),
+        ("breast cancer", "xor of three", 100, "joint"),
+        ("gaussians", "xor of three", 100, "joint"),
+        ("digits", "exactly one of four", 100, "joint"),
+        ("iris", "sum of two", 75, "joint"),
+        ("wine", "sum of two", 80, "joint"),
+        ("breast cancer", "sum of three", 100, "joint"),
+        ("digits", "difference", 100, "ambiguous"),
+        ("gaussians", "difference", 100, "ambiguous"),
+        ("digits", "max minus min of three", 100, "ambiguous"),
+        ("gaussians", "max minus min of three", 100, "ambiguous"),
+        ("digits", "shift-symmetric check digit", 60, "ambiguous"),
+        ("gaussians", "shift-symmetric check digit", 60, "ambiguous"),
+        ("digits", "sum of three is 0 mod 10", 100, "ambiguous"),
+        ("imbalanced gaussians", "sum of three", 100, None),
+        ("three clusters a class", "sum of three", 100, None),
+        ("digits", "max of three", 100, None),
+        ("digits", "less than", 100, None),
+        ("digits", "equal", 100, None),
+        ("digits", "or of three", 100, None),
+        ("digits", "and of three", 100, None),
+        ("digits", "valid Luhn number", 100, None),
+        ("digits", "4×4 Sudoku", 20, None),
+        ("digits", "proportions of four", 100, None),
+        ("digits", "proportions of four to eight", 60, None),
+        ("wine", "proportions of four to eight", 25, None),
+    ]
+    troubled: list[tuple[str, str, int, str, Expectation | None]] = [
+        ("given edges", "xor of three", 90, "triangles", None)
+    ]
+    for rule in ("sum of three", "xor of three"):
+        for samples in (20, 50, 100):
+            troubled.append(("digits", rule, samples, "shuffled embeddings", "noise"))
+            troubled.append(("noise", rule, samples, "skewed labels", "noise"))
+            troubled.append(("noise", rule, samples, "one shared target", "noise"))
+        troubled.append(("noise", rule, 30, "skewed labels", "noise"))
+        troubled.append(("digits", rule, 100, "shared backgrounds", None))
+        troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20))
+        troubled.extend(("digits", rule, 100, f"{percent} % wrong targets", None) for percent in (2, 5, 10, 20))
+        troubled.extend(("digits", rule, 100, f"{known} known", None) for known in (1, 3, 10))
+    lines = [(data, rule, samples, "", expects) for data, rule, samples, expects in tasks] + troubled
+    return tuple(
+        Line(f"{rule}, {data}, {samples}" + (f", {trouble}" if trouble else ""), data, rule, samples, trouble, expects)
+        for data, rule, samples, trouble, expects in lines
+    )
+
+
+LINES: tuple[Line, ...] = _lines()
+"""All lines of the zoo."""
+
+
+def line_named(name: str) -> Line:
+    """The line of this name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    found = next((line for line in LINES if line.name == name), None)
+    if found is None:
+        raise InputError(f"expected the name of a line of the zoo, such as {LINES[0].name!r}, got {name!r}")
+    return found
+
+
+def missing_data(line: Line, data_root: Path | None = None) -> str | None:
+    """Why a line cannot run here, in words; None if it can."""
+    if line.data == "mnist" and find(source_of("mnist"), data_root) is None:
+        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
+    return None
+
+
+def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
+    """Draw one pool of a line; line and seed determine everything.
+
+    Instances are drawn without reuse as far as the data go.
+
+    Args:
+        line: which kind of pool.
+        seed: of all draws.
+        data_root: where data sets lie; as everywhere else if not given.
+
+    Raises:
+        FileError: the line's data are not here.
+
+    Examples:
+        >>> pool = make_pool(line_named("sum of three, digits, 100"), seed=0)
+        >>> pool.candidates.samples, pool.gold.shape, pool.embeddings.shape
+        (100, torch.Size([100, 3]), torch.Size([100, 3, 392]))
+    """
+    reason = missing_data(line, data_root)
+    if reason is not None:
+        raise FileError(f"{line.name}: {reason}")
+    generator = torch.Generator().manual_seed(zlib.crc32(line.name.encode()) << 20 | seed)
+    rule, trouble = RULES[line.rule], TROUBLES[line.trouble]
+    if trouble.triangles:
+        return _triangles(rule, line.samples, generator)
+    instances = DATA[line.data](generator, data_root)
+    if rule.classes is not None and rule.classes < instances.classes:
+        instances = instances.below(rule.classes)
+    gold = _draw_labels(rule, trouble, instances, line.samples, generator)  # (n, m)
+    embeddings = instances.embeddings(_draw_instances(gold, instances, generator))
+    lengths, targets = (gold >= 0).sum(1).tolist(), _targets(rule, gold)
+    if trouble.shuffled:
+        flat = embeddings.flatten(0, 1)
+        embeddings = flat[torch.randperm(len(flat), generator=generator)].view_as(embeddings)
+    if trouble.background:
+        embeddings = embeddings + trouble.background * _backgrounds(embeddings, targets, generator)
+    wrong = torch.zeros(line.samples, dtype=torch.bool)
+    if trouble.wrong:
+        targets, wrong = _falsified(targets, trouble.wrong, generator)
+    known = None
+    if trouble.known:
+        known = torch.full_like(gold, -1)
+        chosen = torch.randperm(gold.numel(), generator=generator)[: trouble.known]
+        known.view(-1)[chosen] = gold.view(-1)[chosen]
+    return Pool(rule.candidates(targets, lengths, instances.classes), embeddings, gold, wrong, known)
+
+
+def _targets(rule: Rule, gold: Tensor) -> list[Hashable]:
+    return [rule.value(tuple(label for label in row if label >= 0)) for row in gold.tolist()]
+
+
+def _draw_labels(
+    rule: Rule, trouble: Trouble, instances: Instances, samples: int, generator: torch.Generator
+) -> Tensor:
+    """Labels for every slot, `(n, m)`; -1 in unused ones."""
+    slots, classes = rule.slots, instances.classes
+    shares = rule.label_shares
+    if trouble.label_decay is not None:
+        shares = tuple(trouble.label_decay**label for label in range(classes))
+    if rule.target_shares is not None:
+        return _labels_by_target(rule, rule.target_shares, samples, classes, generator)
+    if shares is None:  # as in the data, without reuse
+        if samples * slots > len(instances.labels) and rule.fewest_slots is None:
+            raise InputError(f"expected at least {samples * slots:,} instances, got {len(instances.labels):,}")
+        order = torch.randperm(len(instances.labels), generator=generator).repeat(2)[: samples * slots]
+        labels = instances.labels[order].view(samples, slots)
+    else:
+        drawn = torch.multinomial(torch.tensor(shares), samples * slots, replacement=True, generator=generator)
+        labels = drawn.view(samples, slots)
+    if rule.fewest_slots is not None:
+        lengths = torch.randint(rule.fewest_slots, slots + 1, (samples, 1), generator=generator)
+        lengths[0] = slots
+        labels = labels.masked_fill(torch.arange(slots) >= lengths, -1)
+    if trouble.one_target:
+        targets = _targets(rule, labels)
+        commonest = max(targets, key=targets.count)
+        return _labels_by_target(rule, {commonest: 1}, samples, classes, generator)
+    return labels
+
+
+def _labels_by_target(
+    rule: Rule, shares: Mapping[Hashable, float], samples: int, classes: int, generator: torch.Generator
+) -> Tensor:
+    """Labels drawn evenly from the candidates of targets that are drawn by their shares."""
+    weights = torch.tensor(list(shares.values()), dtype=torch.float)
+    drawn = torch.multinomial(weights, samples, replacement=True, generator=generator)
+    targets = [list(shares)[place] for place in drawn.tolist()]
+    candidates = rule.candidates(targets, [rule.slots] * samples, classes)
+    seed = int(torch.randint(2**31, (1,), generator=generator))
+    return candidates.draw(1, seed).labels.long()
+
+
+def _draw_instances(labels: Tensor, instances: Instances, generator: torch.Generator) -> Tensor:
+    """An instance of each label, `(n, m)`; reused once every instance of that label has been drawn."""
+    ids = torch.full_like(labels, -1)
+    for label in range(instances.classes):
+        own = (instances.labels == label).nonzero().view(-1)
+        needed = labels == label
+        times = math.ceil(int(needed.sum()) / len(own))
+        order = [own[torch.randperm(len(own), generator=generator)] for _ in range(times)]
+        if order:
+            ids[needed] = torch.cat(order)[: int(needed.sum())]
+    return ids
+
+
+def _backgrounds(embeddings: Tensor, targets: Sequence[Hashable], generator: torch.Generator) -> Tensor:
+    """A random vector for each target, as large as embeddings are around their mean, `(n, 1, d)`."""
+    place = {target: i for i, target in enumerate(dict.fromkeys(targets))}
+    scale = embeddings.flatten(0, 1).std(0).square().mean().sqrt()
+    vectors = scale * torch.randn(len(place), embeddings.shape[-1], generator=generator)
+    return vectors[[place[target] for target in targets], None]
+
+
+def _falsified(targets: Sequence[Hashable], share: float, generator: torch.Generator) -> tuple[list[Hashable], Tensor]:
+    """Some samples get the target of another sample, one that differs from their own."""
+    given, n = list(targets), len(targets)
+    wrong = torch.zeros(n, dtype=torch.bool)
+    wrong[torch.randperm(n, generator=generator)[: max(1, round(share * n))]] = True
+    for sample in wrong.nonzero().view(-1).tolist():
+        others = [target for target in targets if target != targets[sample]]
+        given[sample] = others[int(torch.randint(len(others), (1,), generator=generator))]
+    return given, wrong
+
+
+def _triangles(rule: Rule, samples: int, generator: torch.Generator) -> Pool:
+    """Three samples of one formula, tied slot by slot: each candidate, three times, satisfies everything."""
+    classes, slots = rule.classes or 10, rule.slots
+    labels = torch.randint(classes, (samples // 3, slots), generator=generator)
+    gold = labels.repeat_interleave(3, 0)
+    first = 3 * torch.arange(samples // 3)
+    tied = torch.cat([torch.stack([first + a, first + b]) for a, b in itertools.permutations(range(3), 2)], 1)
+    source, target = (slots * tied[:, :, None] + torch.arange(slots)).flatten(1)
+    candidates = rule.candidates(_targets(rule, gold), [slots] * samples, classes)
+    wrong = torch.zeros(samples, dtype=torch.bool)
+    return Pool(candidates, None, gold, wrong, graph=ProximityGraph.from_edges(source, target))
