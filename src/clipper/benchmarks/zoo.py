@@ -196,8 +196,8 @@ DATA: dict[str, Source] = {
     "wine": lambda _, __: _standardised("wine"),
     "breast cancer": lambda _, __: _standardised("breast_cancer"),
     # Among 300 instances, one nearest neighbour in seven is of another class.
-    "gaussians": lambda generator, _: _gaussians(generator, separation=3.5),
-    "imbalanced gaussians": lambda generator, _: _gaussians(generator, separation=3.5, imbalance=10),
+    "gaussians": lambda generator, _: _gaussians(generator, separation=3.6),
+    "imbalanced gaussians": lambda generator, _: _gaussians(generator, separation=3.6, imbalance=10),
     "three clusters a class": lambda generator, _: _gaussians(generator, separation=4.75, dimension=32, clusters=3),
     "noise": lambda generator, _: _noise(generator),
 }
