@@ -194,11 +194,11 @@ DATA: dict[str, Source] = {
     "mnist": lambda _, root: _mnist(root),
     "iris": lambda _, __: _standardised("iris"),
     "wine": lambda _, __: _standardised("wine"),
-    "breast cancer": lambda _, __: _standardised("breast_cancer"),
+    "cancer": lambda _, __: _standardised("breast_cancer"),
     # Among 300 instances, one nearest neighbour in seven is of another class.
     "gaussians": lambda generator, _: _gaussians(generator, separation=3.6),
-    "imbalanced gaussians": lambda generator, _: _gaussians(generator, separation=3.6, imbalance=10),
-    "three clusters a class": lambda generator, _: _gaussians(generator, separation=4.75, dimension=32, clusters=3),
+    "imbalanced": lambda generator, _: _gaussians(generator, separation=3.6, imbalance=10),
+    "clusters": lambda generator, _: _gaussians(generator, separation=4.75, dimension=32, clusters=3),
     "noise": lambda generator, _: _noise(generator),
 }
 """Where instances come from."""
@@ -228,26 +228,26 @@ def _multiset(labels: tuple[int, ...]) -> Hashable:
 
 
 RULES: dict[str, Rule] = {
-    "sum of two": Rule(sum, 2),
-    "sum of three": Rule(sum, 3),
-    "sum of four": Rule(sum, 4),
-    "max of three": Rule(max, 3),
+    "sum-2": Rule(sum, 2),
+    "sum-3": Rule(sum, 3),
+    "sum-4": Rule(sum, 4),
+    "max-3": Rule(max, 3),
     "difference": Rule(lambda labels: abs(labels[0] - labels[1]), 2),
-    "max minus min of three": Rule(lambda labels: max(labels) - min(labels), 3),
-    "sum of three mod 10": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 10, 3),
-    "product of three mod 10": Rule(lambda labels: labels[0] * labels[1] * labels[2] % 10, 3),
-    "less than": Rule(lambda labels: int(labels[0] < labels[1]), 2),
+    "max-minus-min-3": Rule(lambda labels: max(labels) - min(labels), 3),
+    "sum-3-mod-10": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 10, 3),
+    "product-3-mod-10": Rule(lambda labels: labels[0] * labels[1] * labels[2] % 10, 3),
+    "less": Rule(lambda labels: int(labels[0] < labels[1]), 2),
     "equal": Rule(lambda labels: int(labels[0] == labels[1]), 2, target_shares={0: 0.5, 1: 0.5}),
-    "xor of three": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 2, 3, classes=2),
-    "or of three": Rule(max, 3, classes=2),
-    "and of three": Rule(min, 3, classes=2),
-    "exactly one of four": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
-    "valid Luhn number": Rule(_luhn, 4, target_shares={0: 1}),
-    "shift-symmetric check digit": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
-    "sum of three is 0 mod 10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
-    "4×4 Sudoku": Rule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
-    "proportions of four": Rule(_multiset, 4),
-    "proportions of four to eight": Rule(_multiset, 8, fewest_slots=4, classes=4),
+    "xor-3": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 2, 3, classes=2),
+    "or-3": Rule(max, 3, classes=2),
+    "and-3": Rule(min, 3, classes=2),
+    "exactly-one-4": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
+    "luhn-4": Rule(_luhn, 4, target_shares={0: 1}),
+    "shift-mod-5": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
+    "sum-3-is-0-mod-10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
+    "sudoku": Rule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
+    "proportions-4": Rule(_multiset, 4),
+    "proportions-4-8": Rule(_multiset, 8, fewest_slots=4, classes=4),
 }
 """What is known of a sample."""
 
@@ -277,73 +277,71 @@ class Trouble:
 
 TROUBLES: dict[str, Trouble] = {
     "": Trouble(),
-    "shuffled embeddings": Trouble(shuffled=True),
-    "skewed labels": Trouble(label_decay=0.7),
-    "one shared target": Trouble(one_target=True),
-    "shared backgrounds": Trouble(background=1),
+    "shuffled": Trouble(shuffled=True),
+    "skewed": Trouble(label_decay=0.7),
+    "one-target": Trouble(one_target=True),
+    "backgrounds": Trouble(background=1),
     "triangles": Trouble(triangles=True),
-    **{f"{percent} % wrong targets": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
-    **{f"{known} known": Trouble(known=known) for known in (1, 3, 10)},
+    **{f"wrong-{percent}": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
+    **{f"known-{known}": Trouble(known=known) for known in (1, 3, 10)},
 }
 """What is done to a pool."""
 
 
 def _lines() -> tuple[Line, ...]:
     tasks: list[tuple[str, str, int, Expectation | None]] = [
-        ("digits", "sum of three", 100, "joint"),
-        ("digits", "sum of three", 300, "joint"),
-        ("digits", "sum of four", 100, "joint"),
-        ("mnist", "sum of three", 100, "joint"),
-        ("mnist", "sum of three", 300, "joint"),
-        ("mnist", "sum of three", 1_000, "joint"),
-        ("mnist", "sum of four", 100, "joint"),
-        ("gaussians", "sum of three", 100, "joint"),
-        ("gaussians", "sum of four", 100, "joint"),
-        ("digits", "sum of three mod 10", 100, "joint"),
-        ("digits", "product of three mod 10", 100, "joint"),
-        ("digits", "xor of three", 100, "joint"),
-        ("breast cancer", "xor of three", 100, "joint"),
-        ("gaussians", "xor of three", 100, "joint"),
-        ("digits", "exactly one of four", 100, "joint"),
-        ("iris", "sum of two", 75, "joint"),
-        ("wine", "sum of two", 80, "joint"),
-        ("breast cancer", "sum of three", 100, "joint"),
+        ("digits", "sum-3", 100, "joint"),
+        ("digits", "sum-3", 300, "joint"),
+        ("digits", "sum-4", 100, "joint"),
+        ("mnist", "sum-3", 100, "joint"),
+        ("mnist", "sum-3", 300, "joint"),
+        ("mnist", "sum-3", 1_000, "joint"),
+        ("mnist", "sum-4", 100, "joint"),
+        ("gaussians", "sum-3", 100, "joint"),
+        ("gaussians", "sum-4", 100, "joint"),
+        ("digits", "sum-3-mod-10", 100, "joint"),
+        ("digits", "product-3-mod-10", 100, "joint"),
+        ("digits", "xor-3", 100, "joint"),
+        ("cancer", "xor-3", 100, "joint"),
+        ("gaussians", "xor-3", 100, "joint"),
+        ("digits", "exactly-one-4", 100, "joint"),
+        ("iris", "sum-2", 75, "joint"),
+        ("wine", "sum-2", 80, "joint"),
+        ("cancer", "sum-3", 100, "joint"),
         ("digits", "difference", 100, "ambiguous"),
         ("gaussians", "difference", 100, "ambiguous"),
-        ("digits", "max minus min of three", 100, "ambiguous"),
-        ("gaussians", "max minus min of three", 100, "ambiguous"),
-        ("digits", "shift-symmetric check digit", 60, "ambiguous"),
-        ("gaussians", "shift-symmetric check digit", 60, "ambiguous"),
-        ("digits", "sum of three is 0 mod 10", 100, "ambiguous"),
-        ("imbalanced gaussians", "sum of three", 100, None),
-        ("three clusters a class", "sum of three", 100, None),
-        ("digits", "max of three", 100, None),
-        ("digits", "less than", 100, None),
+        ("digits", "max-minus-min-3", 100, "ambiguous"),
+        ("gaussians", "max-minus-min-3", 100, "ambiguous"),
+        ("digits", "shift-mod-5", 60, "ambiguous"),
+        ("gaussians", "shift-mod-5", 60, "ambiguous"),
+        ("digits", "sum-3-is-0-mod-10", 100, "ambiguous"),
+        ("imbalanced", "sum-3", 100, None),
+        ("clusters", "sum-3", 100, None),
+        ("digits", "max-3", 100, None),
+        ("digits", "less", 100, None),
         ("digits", "equal", 100, None),
-        ("digits", "or of three", 100, None),
-        ("digits", "and of three", 100, None),
-        ("digits", "valid Luhn number", 100, None),
-        ("digits", "4×4 Sudoku", 20, None),
-        ("digits", "proportions of four", 100, None),
-        ("digits", "proportions of four to eight", 60, None),
-        ("wine", "proportions of four to eight", 25, None),
+        ("digits", "or-3", 100, None),
+        ("digits", "and-3", 100, None),
+        ("digits", "luhn-4", 100, None),
+        ("digits", "sudoku", 20, None),
+        ("digits", "proportions-4", 100, None),
+        ("digits", "proportions-4-8", 60, None),
+        ("wine", "proportions-4-8", 25, None),
     ]
-    troubled: list[tuple[str, str, int, str, Expectation | None]] = [
-        ("given edges", "xor of three", 90, "triangles", None)
-    ]
-    for rule in ("sum of three", "xor of three"):
+    troubled: list[tuple[str, str, int, str, Expectation | None]] = [("edges", "xor-3", 90, "triangles", None)]
+    for rule in ("sum-3", "xor-3"):
         for samples in (20, 50, 100):
-            troubled.append(("digits", rule, samples, "shuffled embeddings", "noise"))
-            troubled.append(("noise", rule, samples, "skewed labels", "noise"))
-            troubled.append(("noise", rule, samples, "one shared target", "noise"))
-        troubled.append(("noise", rule, 30, "skewed labels", "noise"))
-        troubled.append(("digits", rule, 100, "shared backgrounds", None))
+            troubled.append(("digits", rule, samples, "shuffled", "noise"))
+            troubled.append(("noise", rule, samples, "skewed", "noise"))
+            troubled.append(("noise", rule, samples, "one-target", "noise"))
+        troubled.append(("noise", rule, 30, "skewed", "noise"))
+        troubled.append(("digits", rule, 100, "backgrounds", None))
         troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20))
-        troubled.extend(("digits", rule, 100, f"{percent} % wrong targets", None) for percent in (2, 5, 10, 20))
-        troubled.extend(("digits", rule, 100, f"{known} known", None) for known in (1, 3, 10))
+        troubled.extend(("digits", rule, 100, f"wrong-{percent}", None) for percent in (2, 5, 10, 20))
+        troubled.extend(("digits", rule, 100, f"known-{known}", None) for known in (1, 3, 10))
     lines = [(data, rule, samples, "", expects) for data, rule, samples, expects in tasks] + troubled
     return tuple(
-        Line(f"{rule}, {data}, {samples}" + (f", {trouble}" if trouble else ""), data, rule, samples, trouble, expects)
+        Line("/".join(filter(None, (rule, data, str(samples), trouble))), data, rule, samples, trouble, expects)
         for data, rule, samples, trouble, expects in lines
     )
 
@@ -385,7 +383,7 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
         FileError: the line's data are not here.
 
     Examples:
-        >>> pool = make_pool(line_named("sum of three, digits, 100"), seed=0)
+        >>> pool = make_pool(line_named("sum-3/digits/100"), seed=0)
         >>> pool.candidates.samples, pool.gold.shape, pool.embeddings.shape
         (100, torch.Size([100, 3]), torch.Size([100, 3, 392]))
     """
