@@ -84,7 +84,7 @@ class Rule:
     Attributes:
         value: from a tuple of labels to the target.
         slots: inputs of a sample, `m`.
-        fewest_slots: if samples have different numbers of slots, from so many to `slots`.
+        fewest_slots: samples have from so many to `slots` slots, the first has them all; None for `slots` each.
         classes: only instances with a label below this are drawn; None for all.
         label_shares: how often each label is drawn; None for as often as the data have it.
         target_shares: how often each target is drawn; a sample's labels are then drawn evenly from its candidates.
@@ -258,7 +258,7 @@ class Trouble:
 
     Attributes:
         shuffled: embeddings change places at random.
-        label_decay: each label is drawn so many times as often as the one before, whatever the data hold.
+        skewed: label k is drawn in proportion to (k + 1) to the power of minus this; 0 for as the data have it.
         one_target: every sample has the same target.
         background: a vector that all instances of equal targets share, so many times as large as the embeddings.
         wrong: the share of samples with another sample's target.
@@ -267,7 +267,7 @@ class Trouble:
     """
 
     shuffled: bool = False
-    label_decay: float | None = None
+    skewed: float = 0
     one_target: bool = False
     background: float = 0
     wrong: float = 0
@@ -278,7 +278,7 @@ class Trouble:
 TROUBLES: dict[str, Trouble] = {
     "": Trouble(),
     "shuffled": Trouble(shuffled=True),
-    "skewed": Trouble(label_decay=0.7),
+    "skewed": Trouble(skewed=1.5),
     "one-target": Trouble(one_target=True),
     "backgrounds": Trouble(background=1),
     "triangles": Trouble(triangles=True),
@@ -424,24 +424,24 @@ def _draw_labels(
     rule: Rule, trouble: Trouble, instances: Instances, samples: int, generator: torch.Generator
 ) -> Tensor:
     """Labels for every slot, `(n, m)`; -1 in unused ones."""
-    slots, classes = rule.slots, instances.classes
-    shares = rule.label_shares
-    if trouble.label_decay is not None:
-        shares = tuple(trouble.label_decay**label for label in range(classes))
+    classes = instances.classes
     if rule.target_shares is not None:
         return _labels_by_target(rule, rule.target_shares, samples, classes, generator)
-    if shares is None:  # as in the data, without reuse
-        if samples * slots > len(instances.labels) and rule.fewest_slots is None:
-            raise InputError(f"expected at least {samples * slots:,} instances, got {len(instances.labels):,}")
-        order = torch.randperm(len(instances.labels), generator=generator).repeat(2)[: samples * slots]
-        labels = instances.labels[order].view(samples, slots)
-    else:
-        drawn = torch.multinomial(torch.tensor(shares), samples * slots, replacement=True, generator=generator)
-        labels = drawn.view(samples, slots)
+    lengths = torch.full((samples, 1), rule.slots)
     if rule.fewest_slots is not None:
-        lengths = torch.randint(rule.fewest_slots, slots + 1, (samples, 1), generator=generator)
-        lengths[0] = slots
-        labels = labels.masked_fill(torch.arange(slots) >= lengths, -1)
+        lengths[1:] = torch.randint(rule.fewest_slots, rule.slots + 1, (samples - 1, 1), generator=generator)
+    used = torch.arange(rule.slots) < lengths  # (n, m)
+    number = int(used.sum())
+    shares = rule.label_shares
+    if trouble.skewed:
+        shares = tuple((label + 1) ** -trouble.skewed for label in range(classes))
+    if shares is None:  # as often as the data have them
+        times = math.ceil(number / len(instances.labels))
+        order = torch.randperm(len(instances.labels), generator=generator).repeat(times)
+        drawn = instances.labels[order[:number]]
+    else:
+        drawn = torch.multinomial(torch.tensor(shares), number, replacement=True, generator=generator)
+    labels = torch.full((samples, rule.slots), -1).masked_scatter(used, drawn)
     if trouble.one_target:
         targets = _targets(rule, labels)
         commonest = max(targets, key=targets.count)
