@@ -2,76 +2,79 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import isfinite
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+from time import monotonic
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, finfo
 
-from clipper.arguments import as_tensor, real_number, seed_number, whole_number
+from clipper.arguments import as_tensor, one_of, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_log_probs
+from clipper.candidates.graph_building import templates_of
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.graphs import check_edges, graph_of
-from clipper.pruning.joint.credible_set import averaged
-from clipper.pruning.joint.disagreement import enough_pairs, equal_confusion
-from clipper.pruning.joint.edges import Edges
-from clipper.pruning.joint.factors import Factor
-from clipper.pruning.joint.fitting import FittedState, errors, fit_states, verified, with_confusion
-from clipper.pruning.joint.label_symmetry import Readings, correct_names, weigh_namings
-from clipper.pruning.joint.lattice_factor import factor_of
-from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.posterior import Posterior, Verdict
-from clipper.pruning.joint.schedule import search_plan, searched_part
-from clipper.pruning.joint.search import Plan, States, search
-from clipper.pruning.joint.trust import SMALLEST_GIVEN, Trust
-from clipper.pruning.objectives import NEIGHBOURS
+from clipper.pruning.joint.naming import Namings, find_namings
+from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
+from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
+from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
+from clipper.pruning.joint.propagate import Schedule, cavity_beliefs, exact_probabilities, propagate, score, silence
+from clipper.pruning.joint.search import Found, region_weights, search
+from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
+from clipper.pruning.objectives import NEIGHBOURS, listed_only
 from clipper.pruning.result import Set
-
-_FINALISTS = 4
-_ATTEMPTS = 3
-"""Searches at most, where the formulas do not bear out what the first one found."""
-_SIGNIFICANT = 3.0
-"""Standard errors by which the formulas must bear out the neighbours for the graph to count as informative."""
-_EXPLAINED = 1 / 3
-"""The share of the formulas' surprise that must be explained; states that got stuck explain 0.1 to 0.3."""
-_LEAST_LOG_PROB = -8.0
-"""A classifier's certainty counts this much at most, so that the pool can outvote it."""
 
 
 def infer(
     candidates: Set,
     graph: ProximityGraph,
     *,
+    known: Tensor | None = None,
+    wrong: float | None = None,
+    deadline: float | None = None,
+    method: Literal["joint", "em"] = "joint",
     log_probs: Tensor | None = None,
     trust: Trust | float | None = None,
     starts: int | None = None,
     seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+    settings: InferenceSettings | None = None,
 ) -> Posterior[Set]:
     """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
 
     The pool becomes one graphical model: a variable per sample (which candidate) and a soft equality per edge.
-    Sum-product belief propagation runs from many noisy starts; the state whose most probable labelling cuts the least
-    edge weight wins. No gold label is needed for anything.
+    Belief propagation explains it from many starts, each time with some formulas hidden, and the hidden formulas judge
+    what was found without them. No gold label is needed for anything.
 
     Args:
         candidates: what the labels could be; a lattice may have any number of candidates.
         graph: which instances may share a label, five to ten neighbours each; neither the direction of an edge nor its
             repetition matters. Or embeddings `(n, m, d)`, of which eight neighbours each are taken.
+        known: labels that are known, `(n, m)`, -1 elsewhere; they are obeyed.
+        wrong: the probability that a sample's target is wrong; fitted to the pool if None, or 0 if `trust` is given.
+        deadline: seconds after which the search ends; a posterior that it ended is "unsettled".
+        method: "joint", or "em" for the baseline: expectation-maximisation over neighbours' averages.
         log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph. Use a classifier that has not
             learned from these samples, or it repeats what it was told. The formulas decide how far to believe it.
         trust: how often pairs disagree: a `Trust`, or a number for all pairs alike, used as given. Fitted to the pool
-            if not given; if it is given, the posterior is the model's own, exact on pools without cycles.
+            if not given; if it is given, the posterior is the model's own, exact on pools without cycles and on small
+            ones.
         starts: states in a generation of the search; by the size of the pool if not given.
         seed: of the noise.
+        progress: called with the share of the search that is done, from time to time.
+        settings: the constants, for experiments.
 
     Returns:
         A `Posterior`: the most probable labels, the marginals, and a verdict on whether to believe them.
         `posterior.prune(mass)` prunes to the candidates that hold this share of the probability.
 
     Raises:
-        InputError: graph, log_probs or options do not fit the candidates.
+        InputError: graph, log_probs, known labels or options do not fit the candidates.
 
     Examples:
         >>> from clipper import Candidates
@@ -85,95 +88,324 @@ def infer(
     """
     graph = graph_of(candidates, graph, NEIGHBOURS)
     check_edges(candidates, graph, candidates)
-    curve, seed = _checked_trust(trust), seed_number(seed)
-    starts = None if starts is None else whole_number(starts, "starts")
-    model = model_of(candidates, graph, factor_of(candidates), log_probs)
-    model = replace(model, size_corrected=True) if curve is None else replace(model, least_error=SMALLEST_GIVEN)
+    settings = settings or InferenceSettings()
+    curve, seed = _checked_trust(trust, settings), seed_number(seed)
+    if starts is not None:
+        starts = whole_number(starts, "starts")
+    if deadline is not None:
+        deadline = monotonic() + real_number(deadline, "deadline, in seconds,", least=0)
+    if wrong is not None:
+        wrong = real_number(wrong, "wrong, the share of wrong targets,", least=0, below=1)
+    one_of(method, "method", ("joint", "em"))
     with torch.no_grad():
-        fitted = _best_fit(model, curve, search_plan(model, starts), torch.Generator().manual_seed(seed))
-        readings = Readings(fitted.field, fitted.field.new_ones(1))
-        if curve is None and _verdict(fitted) != "uninformative":
-            fitted, readings = _refined(model, *correct_names(model, fitted))
-        return _posterior(candidates, graph, model, fitted, readings)
+        pool, impossible = _pool_of(candidates, graph, known, 0.0 if curve is not None and wrong is None else wrong)
+        run = _Run(
+            candidates, graph, pool, impossible, curve, 0.0 if curve is not None and wrong is None else wrong, deadline,
+            starts, torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
+        )  # fmt: skip
+        if log_probs is not None:
+            run = replace(run, pool=run.told(log_probs))
+        return run.baseline() if method == "em" else run.posterior()
 
 
-def model_of(candidates: CandidateSet, graph: ProximityGraph, factor: Factor, log_probs: Tensor | None = None) -> Model:
-    """The pool as a graphical model."""
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One inference: what is given, and the steps from there to a posterior."""
+
+    candidates: CandidateSet
+    graph: ProximityGraph
+    pool: Pool
+    impossible: Tensor
+    trust: Trust | None
+    wrong: float | None
+    deadline: float | None
+    starts: int | None
+    generator: torch.Generator
+    progress: Callable[[float], None]
+    settings: InferenceSettings
+
+    def posterior(self) -> Posterior[CandidateSet]:
+        """Search, fit, verify, name, weigh."""
+        settings, pool = self.settings, self.pool
+        given = self.trust is not None
+        first = Potential(
+            self.trust or Trust(*settings.first_trust),
+            finfo(torch.float).eps if given else settings.least_error,
+            1.0 if given else settings.rarest,
+        )
+        near = pool if given else pool.nearest(settings.searched)
+        found = search(near, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
+        labels = self._finalists(found)
+        potential, messages = self._fitted(pool, first, labels)
+        prior = prior_surprise(pool, found.fold, len(found.states), settings)
+        alone = self._verified(pool, self._held_out(pool, potential, found, None), prior, found)
+        verdict = self._verdict(alone, found)
+        believed = verdict in ("joint", "ambiguous")
+        if not given and believed and enough_pairs(pool, settings):
+            potential, messages = self._refitted(pool, potential, messages[:, :, :1], settings.prior_pairs)
+            messages = self._polished(pool, potential, labels, messages)
+        verification = alone
+        for _ in range(settings.patience):
+            held = self._held_out(pool, potential, found, messages[:, :, :1])
+            verification = self._verified(pool, held, prior, found) if believed else alone
+            doubted = (verification.suspicion > 1 / 2) & believed | self.impossible
+            if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
+                break
+            pool = replace(pool, disbelieved=doubted)
+            if not given:
+                potential, messages = self._refitted(
+                    pool, potential, messages[:, :, :1], torch.inf if potential.confusion is None else settings.prior_pairs
+                )
+            messages = self._polished(pool, potential, labels, messages)
+        sharpness = 1.0 if given else verification.sharpness
+        namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
+        if believed and not given:
+            namings = find_namings(pool, held[:, :, 0] * sharpness, settings, self.generator)
+        return self._concluded(pool, potential, messages, namings, verdict, verification, alone, sharpness, found)
+
+    def out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and monotonic() > self.deadline
+
+    def _finalists(self, found: Found) -> Tensor:
+        """The best state of each fold, `(n*m, states)`."""
+        best = [states.labels[:, :1] for states in found.states]
+        labels = torch.unique(torch.cat(best, 1), dim=1)
+        size = self.pool.factor.size + 2 * len(self.pool.edges) * self.pool.classes
+        return labels[:, : max(1, self.settings.memory // size)]
+
+    def _fitted(self, pool: Pool, potential: Potential, labels: Tensor) -> tuple[Potential, Tensor]:
+        """ψ fitted to the best of some labellings, and the messages of all of them, the best first."""
+        messages = self._polished(pool, potential, labels, None)
+        if self.trust is None:
+            potential, messages = self._refitted(pool, potential, messages[:, :, :1], torch.inf)
+            messages = self._polished(pool, potential, labels, messages)
+        return potential, messages
+
+    def _polished(self, pool: Pool, potential: Potential, labels: Tensor, first: Tensor | None) -> Tensor:
+        """The messages in which each labelling `(n*m, states)` comes to rest, the most probable first.
+
+        `first (2P, c, 1)` are messages to go on from, beside those.
+        """
+        settings = self.settings
+        rest = Schedule(2 * settings.rounds, still=settings.still)
+        hint = one_hot(labels, pool.classes) * settings.hint
+        short = Schedule(settings.rounds // 2)
+        messages, _ = propagate(pool, potential, silence(pool, labels.shape[1]), short, hint)
+        if first is not None:
+            messages = torch.cat([first[:, :, :1], messages], 2)
+        messages, _ = propagate(pool, potential, messages, rest)
+        order = score(pool, potential, messages).total.argsort(descending=True, stable=True)
+        return messages[:, :, order]
+
+    def _refitted(self, pool: Pool, potential: Potential, messages: Tensor, prior_pairs: float) -> tuple[Potential, Tensor]:
+        """ψ fitted to one state by expectation-maximisation, and its messages then."""
+        settings = self.settings
+        messages = messages.contiguous()
+        for _ in range(2**2 * 2):
+            belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
+            senders = cavity_beliefs(pool, messages, belief)[:, :, 0]
+            potential = potential.refitted(pool, senders, belief[:, :, 0], prior_pairs)
+            messages, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2 // 2, still=settings.still))
+        return potential, messages
+
+    def _held_out(self, pool: Pool, potential: Potential, found: Found, messages: Tensor | None) -> Tensor:
+        """What each sample hears, `(n*m, c, 1)`, while the formulas of its fold are hidden.
+
+        From the states that the search found without them; or, from `messages (2P, c, 1)`, once they are forgotten.
+        """
+        settings, parts = self.settings, []
+        for f, states in enumerate(found.states):
+            hidden = (found.fold == f)[:, None]
+            if messages is None:
+                hint = one_hot(states.labels[:, :1], pool.classes) * settings.hint
+                sent, _ = propagate(pool, potential, silence(pool, 1), Schedule(settings.rounds // 2), hint, hidden)
+            else:
+                sent, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2), None, hidden)
+            parts.append(pool.heard(sent))
+        fold = found.fold.repeat_interleave(pool.factor.shape[1])[:, None, None].expand(-1, pool.classes, 1)
+        return torch.cat(parts, 2).gather(2, fold)
+
+    def _verified(self, pool: Pool, heard: Tensor, prior: Tensor, found: Found) -> Verification:
+        return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+
+    def _verdict(self, verification: Verification, found: Found) -> Verdict:
+        settings = self.settings
+        if not found.complete:
+            return "unsettled"
+        if verification.significance < settings.significant:
+            return "uninformative"
+        if verification.explained < settings.explained or self._leak > settings.leak:
+            return "unsettled"
+        return "joint"
+
+    @property
+    def _leak(self) -> float:
+        listed = listed_only(self.candidates)
+        if listed is None:
+            return 1.0
+        return formula_leak(self.pool, templates_of(listed)[0], self.candidates.slots)
+
+    def _concluded(
+        self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings, verdict: Verdict,
+        verification: Verification, alone: Verification, sharpness: float, found: Found,
+    ) -> Posterior[CandidateSet]:  # fmt: skip
+        n, m, c = pool.factor.shape
+        heard = pool.heard(messages)
+        states = pool.best(heard + pool.unary)
+        weight = region_weights(pool, states, score(pool, potential, messages), sharpness)
+        used = weight.amax(0) > self.settings.still
+        heard, weight = heard[:, :, used] * sharpness, weight[:, used].to(heard)
+        if verdict == "joint" and float(namings.weight[0]) < 1 - self.settings.toss_up:
+            verdict = "ambiguous"
+        hidden = self.impossible if pool.disbelieved is None else pool.disbelieved
+        solved = self._solved(pool, potential, sharpness)
+        mixture = Mixture(pool, heard, weight, namings, hidden, solved)
+        field = mixture.first
+        each = torch.arange(n * m, device=field.device) // m
+        inside, free = (
+            mixture.averaged(lambda f, part=part: part(f)[:, :, 0], each) for part in (pool.factor.marginals, pool.independent)
+        )
+        labels = pool.best(field)[:, 0]
+        suspicion = verification.suspicion if verdict in ("joint", "ambiguous") else self.impossible.to(field)
+        for sample, exact in solved.items():
+            rows = self.candidates.batch([sample]).to_candidates().labels.long()  # (Ω_i, m)
+            here = slice(sample * m, (sample + 1) * m)
+            spread = torch.nn.functional.pad(one_hot(rows.T, c), (0, 0)).double() @ exact.double()
+            inside[here] = spread.to(inside)
+            labels[here] = rows[int(exact.argmax())]
+        doubt = suspicion.repeat_interleave(m)[:, None].nan_to_num(1)
+        marginals = inside.nan_to_num(0) * (1 - doubt) + free * doubt
+        cut = pool.edges.differs(labels[:, None])[:, 0]
+        strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()
+        return Posterior(
+            self.candidates, self.graph, labels.view(n, m), marginals.view(n, m, c),
+            energy=float(strength[cut].sum()) / max(float(strength.sum()), finfo(strength.dtype).eps),
+            trust=potential.trust,
+            confusion=equal_confusion(c).to(field) if potential.confusion is None else potential.confusion,
+            verification=replace(alone, sharpness=sharpness, leak=self._leak),
+            verdict=verdict,
+            suspicion=suspicion,
+            wrong=verification.wrong,
+            mixture=mixture,
+            settings=self.settings,
+        )  # fmt: skip
+
+    def _solved(self, pool: Pool, potential: Potential, sharpness: float) -> dict[int, Tensor]:
+        """The probability of each candidate of samples in small components with a cycle, by sample."""
+        n, m, _ = pool.factor.shape
+        part = pool.edges.components(m)
+        counts, solved = self.candidates.counts, dict[int, Tensor]()
+        busy = torch.zeros(n, dtype=torch.bool, device=part.device)
+        busy[pool.edges.first // m] = True
+        busy[pool.edges.second // m] = True
+        names, sizes = torch.unique(part[busy], return_counts=True)
+        few = self.settings.memory.bit_length()
+        for name in names[sizes <= few].tolist():
+            samples = ((part == name) & busy).nonzero()[:, 0].tolist()
+            if prod(counts[sample] for sample in samples) > self.settings.memory or not all(counts[s] for s in samples):
+                continue
+            if pool.disbelieved is not None and bool(pool.disbelieved[samples].any()):
+                continue
+            rows = {sample: self.candidates.batch([sample]).to_candidates().labels for sample in samples}
+            solved |= exact_probabilities(pool, potential, sharpness, rows)
+        return solved
+
+    def told(self, log_probs: Tensor) -> Pool:
+        """The pool with what a classifier says, as far as the formulas believe it."""
+        values = as_tensor(log_probs, "log_probs", self.candidates.device).detach()
+        check_log_probs(values, self.candidates)
+        values = values.masked_fill(self.candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
+        if bool((values.isnan() | (values == torch.inf)).any()):
+            raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
+        # A classifier's certainty counts as much as a hint's square at most, so that the pool can outvote it.
+        said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
+        fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
+        prior = prior_surprise(self.pool, fold, 1, self.settings)
+        sharpness = verified(self.pool, said, prior, self.wrong, self.settings).sharpness
+        return replace(self.pool, unary=self.pool.unary + said * sharpness)
+
+    def baseline(self) -> Posterior[CandidateSet]:
+        """Expectation-maximisation over neighbours' averages: what everything else must beat."""
+        pool, settings = self.pool, self.settings
+        starts = 2 * settings.folds
+        belief = torch.rand(*pool.unary.shape[:2], starts, generator=self.generator).to(pool.unary) * pool.possible[:, :, None]
+        degree = torch.bincount(pool.edges.source, minlength=len(belief)).clamp(min=1)[:, None, None]
+        rounds = settings.rounds // 2
+        for step in range(rounds):
+            belief = pool.beliefs((belief + finfo(belief.dtype).eps).log().add_(pool.unary))
+            mean = torch.zeros_like(belief).index_add_(0, pool.edges.target, belief[pool.edges.source]) / degree
+            belief = mean ** (1 + 2 * step / rounds)
+        field = (belief + finfo(belief.dtype).eps).log()
+        best = int(-pool.surprise(field + pool.unary).sum(0).argmin() if False else pool.surprise(field + pool.unary).sum(0).argmin())
+        heard = field[:, :, best : best + 1]
+        names = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
+        n, m, c = pool.factor.shape
+        mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, self.impossible, {})
+        fold = torch.zeros(n, dtype=torch.long, device=heard.device)
+        verification = verified(pool, heard, prior_surprise(pool, fold, 1, settings), 0.0, settings)
+        return Posterior(
+            self.candidates, self.graph, pool.best(heard + pool.unary).view(n, m),
+            pool.beliefs(heard + pool.unary).view(n, m, c),
+            energy=float(pool.edges.differs(pool.best(heard + pool.unary)).float().mean()) if len(pool.edges) else 0.0,
+            trust=Trust(*settings.first_trust), confusion=equal_confusion(c).to(heard), verification=verification,
+            verdict="joint", suspicion=self.impossible.to(heard), wrong=0.0, mixture=mixture, settings=settings,
+        )  # fmt: skip
+
+
+def enough_pairs(pool: Pool, settings: InferenceSettings) -> bool:
+    """Whether the pairs could say more about which labels are confused than the prior does."""
+    return len(pool.edges) > settings.prior_pairs * pool.classes**2
+
+
+def _pool_of(
+    candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None
+) -> tuple[Pool, Tensor]:
+    """The pool as a graphical model, and the samples whose formula nothing satisfies, `(n,)` bool."""
     instances = candidates.samples * candidates.slots
     unary = torch.zeros(instances, candidates.classes, 1, device=candidates.device)
-    model = Model(factor, Edges.of(graph, instances), unary, _labels_of_kind(candidates))
-    if log_probs is None:
-        return model
-    values = as_tensor(log_probs, "log_probs", candidates.device).detach()
-    check_log_probs(values, candidates)
-    values = values.masked_fill(candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
-    if bool((values.isnan() | (values == torch.inf)).any()):
-        raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
-    said = values.to(unary).clamp(min=_LEAST_LOG_PROB).reshape(unary.shape)
-    return replace(model, unary=said * verified(model, said).sharpness)
-
-
-def _labels_of_kind(candidates: CandidateSet) -> Tensor:
-    """The labels of each slot's kind, `(n*m, c)` bool; none where the slot is unused."""
-    device = candidates.device
+    kinds = [range(kind.start, kind.stop) for kind in candidates.kinds]
     kind = torch.repeat_interleave(
-        torch.arange(len(candidates.kinds), device=device),
-        torch.tensor([kind.stop - kind.start for kind in candidates.kinds], device=device),
+        torch.arange(len(kinds), device=candidates.device), torch.tensor([len(k) for k in kinds], device=candidates.device)
     )  # (c,)
-    return kind == candidates.kind.reshape(-1, 1)
+    possible = kind == candidates.kind.reshape(-1, 1)
+    pool = Pool(factor_of(candidates), Edges.of(graph, instances), unary, possible, kinds)
+    if known is not None:
+        pool = replace(pool, unary=_known_labels(known, pool, candidates))
+    floor = torch.tensor(finfo(unary.dtype).tiny).log() / 2  # a sample with a candidate left is above it
+    impossible = (pool.factor.evidence(pool.unary)[:, 0] < floor.to(unary)).nan_to_num(1).bool()
+    if bool(impossible.any()):
+        if wrong == 0:
+            sample = int(impossible.nonzero()[0])
+            raise InputError(
+                f"expected every sample to have a candidate with its known labels, got none for sample {sample}; "
+                "correct the labels, or pass wrong=None to let targets be wrong"
+            )
+        pool = replace(pool, disbelieved=impossible)
+    return pool, impossible
 
 
-def _checked_trust(trust: Trust | float | None) -> Trust | None:
+def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor:
+    """Log-odds `(n*m, c, 1)` that leave known labels no choice."""
+    labels = as_tensor(known, "known", candidates.device)
+    shape = (candidates.samples, candidates.slots)
+    if tuple(labels.shape) != shape or labels.is_floating_point():
+        raise InputError(f"expected known labels of shape {shape}, whole numbers, -1 where unknown, got {labels.dtype} of {tuple(labels.shape)}")
+    labels = labels.reshape(-1, 1).long()
+    here = labels >= 0
+    fits = here & (labels < pool.classes) & pool.possible.gather(1, labels.clamp(0, pool.classes - 1))
+    if bool((here & ~fits).any()) or bool((labels < -1).any()):
+        instance = int(((here & ~fits) | (labels < -1)).nonzero()[0, 0])
+        raise InputError(
+            f"expected known labels of their slot's kind, or -1, got {int(labels[instance])} in slot "
+            f"{instance % shape[1]} of sample {instance // shape[1]}"
+        )
+    lowest = torch.tensor(finfo(pool.unary.dtype).tiny).log().to(pool.unary)
+    other = here & (labels != torch.arange(pool.classes, device=labels.device))
+    return torch.where(other, lowest, 0.0)[:, :, None].to(pool.unary)
+
+
+def _checked_trust(trust: Trust | float | None, settings: InferenceSettings) -> Trust | None:
     if trust is None or (isinstance(trust, Trust) and isfinite(trust.level) and isfinite(trust.slope)):
         return trust
-    return Trust.constant(real_number(trust, "trust, the share of disagreeing pairs,", least=SMALLEST_GIVEN, below=1))
-
-
-def _best_fit(model: Model, trust: Trust | None, plan: Plan, generator: torch.Generator) -> FittedState:
-    """The best of a few searches; one is enough where the formulas bear it out, or where there is nothing to find."""
-    whole = trust or Trust.by_rank(model.edges.length)
-    searched, guess = searched_part(model, trust)
-    found: States | None = None
-    for _ in range(_ATTEMPTS):
-        again = search(searched, searched.weight(errors(searched, guess)), plan, generator)
-        plan = replace(plan, trial=0)
-        found = again if found is None else found.joined(again)
-        fitted = fit_states(model, whole, found.best(_FINALISTS).labels, fit=trust is None)
-        if _verdict(fitted) != "unsettled":
-            break
-    return fitted
-
-
-def _refined(model: Model, fitted: FittedState, readings: Readings) -> tuple[FittedState, Readings]:
-    """The same with labels told apart that lie beside one another, where there is reason to believe any of it."""
-    if _verdict(fitted) != "joint" or not enough_pairs(len(model.edges), model.unary.shape[1]):
-        return fitted, readings
-    refined = with_confusion(model, fitted)
-    return (refined, weigh_namings(model, refined.field)) if refined.still else (fitted, readings)
-
-
-def _posterior(
-    candidates: Set, graph: ProximityGraph, model: Model, fitted: FittedState, readings: Readings
-) -> Posterior[Set]:
-    n, m, c = model.factor.shape
-    labels = model.factor.best(readings.field[:, :, :1].contiguous())
-    cut = float(model.edges.cut(labels, fitted.weight))
-    return Posterior(
-        candidates,
-        graph,
-        log_odds=readings.field.view(n, m, c, -1),
-        weight=readings.weight,
-        labels=labels.view(n, m),
-        marginals=averaged(model.factor.marginals, readings.field, readings.weight).view(n, m, c),
-        energy=cut / max(float(fitted.weight.sum()), 1e-9),
-        trust=fitted.trust,
-        confusion=equal_confusion(c).to(model.unary) if fitted.confused is None else fitted.confused,
-        verification=fitted.verification,
-        verdict=_verdict(fitted),
-    )
-
-
-def _verdict(fitted: FittedState) -> Verdict:
-    if fitted.verification.significance < _SIGNIFICANT:
-        return "uninformative"
-    return "joint" if fitted.still and fitted.verification.explained >= _EXPLAINED else "unsettled"
+    return Trust.constant(real_number(trust, "trust, the share of disagreeing pairs,", least=settings.still**2, below=1))

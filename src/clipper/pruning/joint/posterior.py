@@ -1,26 +1,96 @@
-"""Posterior: how probable each candidate is once the whole pool has had its say."""
+"""Posterior: how probable each candidate is once the whole pool has had its say, and what follows from it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, Literal
+from typing import Any, Generic, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, finfo
 
-from clipper.arguments import real_number
+from clipper.arguments import one_of, real_number, whole_number
+from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
-from clipper.pruning.joint.calibration import Calibration, calibration_of
-from clipper.pruning.joint.credible_set import averaged, credible_labels, smallest_credible_set
-from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.fitting import Verification
-from clipper.pruning.joint.trust import Trust
+from clipper.pruning.joint.naming import Naming, Namings
+from clipper.pruning.joint.pool import CandidateFactor, Pool, one_hot
+from clipper.pruning.joint.potential import Trust
+from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.joint.verification import Verification
 from clipper.pruning.objectives import listed_only, prune_along
 from clipper.pruning.result import Pruning, Set
 
-Verdict = Literal["joint", "unsettled", "uninformative"]
+Verdict = Literal["joint", "ambiguous", "unsettled", "uninformative"]
+_MASSES = (1 / 2, 0.8, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """What instances hear, in every state and under every naming that is believed.
+
+    Attributes:
+        pool: the formulas, and what is known beforehand.
+        heard: `(n*m, c, states)`: log-odds from all other samples.
+        weight: `(n, states)`: how probable each state is around each sample.
+        namings: the ways to name the labels.
+        hidden: `(n,)` bool: samples whose formula is not believed.
+        solved: the probability of each candidate of samples in small components, worked out exactly, by sample.
+    """
+
+    pool: Pool
+    heard: Tensor
+    weight: Tensor
+    namings: Namings
+    hidden: Tensor
+    solved: dict[int, Tensor]
+
+    def readings(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each field `(n*m, c, 1)` and how probable it is around each sample, `(n,)`; one after the other."""
+        for order, share in zip(self.namings.orders.to(self.heard.device), self.namings.weight.tolist(), strict=True):
+            for state in range(self.heard.shape[2]):
+                field = self.pool.unary + self.heard[:, order, state : state + 1]
+                yield field, self.weight[:, state] * share
+
+    def averaged(self, conclude: Callable[[Tensor], Tensor], each: Tensor) -> Tensor:
+        """What follows from each field, `(rows, …)`, averaged; `each (rows,)` is the sample that a row belongs to."""
+        total: Tensor | None = None
+        for field, weight in self.readings():
+            part = conclude(field)
+            part *= weight[each].view(-1, *[1] * (part.ndim - 1))
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total
+
+    @property
+    def first(self) -> Tensor:
+        """The most probable field of each sample, `(n*m, c, 1)`."""
+        n, m, c = self.pool.factor.shape
+        state = self.weight.argmax(1).repeat_interleave(m)[:, None, None].expand(-1, c, 1)
+        heard = self.heard[:, self.namings.orders[0].to(self.heard.device)].gather(2, state)
+        return self.pool.unary + heard
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A posterior held against gold labels; shares lie in 0 … 1.
+
+    Attributes:
+        right: slots whose most probable label is the gold one.
+        error: expected calibration error: the mean gap between confidence and being right.
+        confidence: the mean confidence of each bin that is not empty, rising.
+        accuracy: how many of the bin are right.
+        count: how many there are.
+        retained: for some masses, the share of samples whose gold labels are among the candidates that hold it.
+    """
+
+    right: float
+    error: float
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    count: tuple[int, ...]
+    retained: dict[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,26 +102,29 @@ class Posterior(Generic[Set]):
     Attributes:
         candidates: what the labels could be, as given.
         graph: the edges, as given or as found.
-        labels: `(n, m)`: each sample's most probable candidate; -1 in unused slots.
+        labels: `(n, m)`: the most probable labels of each sample; -1 in unused slots. They are a candidate, unless its
+            target is probably wrong.
         marginals: `(n, m, c)`: the probability of each label of each slot; zero in unused slots.
-        probability: `(Ω,)`: the probability of each candidate; a sample's sum to one. Candidates that are not listed
-            are listed for it, if they are few enough.
-        verdict: "joint": believe it. "unsettled": the messages did not come to rest, or the formulas bear too little of
-            it out. "uninformative": they bear it out no more than chance would.
+        probability: `(Ω,)`: the probability of each candidate if the target is right; a sample's sum to one. Candidates
+            that are not listed are listed for it, if they are few enough.
+        verdict: "joint": believe it. "ambiguous": believe the groups, but several ways to name them are possible, see
+            `namings`. "unsettled": something was found, but not enough to rely on: the search did not end, or hidden
+            formulas bear out too little, or edges carry the target itself from sample to sample. "uninformative": hidden
+            formulas are foreseen no better than by a class prior.
         converged: whether the verdict is "joint".
-        energy: the weight of the pairs to which `labels` gives different labels, as a share of the weight of all.
+        expected_accuracy: the share of `labels` that it expects to be right.
+        suspicion: `(n,)`: the probability that a sample's target is wrong.
+        namings: the ways to name the labels that the formulas allow, the most probable first; each has an `order (c,)`,
+            what each label of `labels` would be called, and a `weight`. One, if the formulas settle the names.
+        energy: the share of the pairs to which `labels` gives different labels, weighted by how much they should agree.
         trust: how often pairs disagree, by length, as fitted or as given.
         confusion: `(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted.
-        verification: how well the samples' own formulas bear out what their neighbours say.
-        log_odds: `(n, m, c, ways)`: what all other samples say about each instance; its own sample's formula has no
-            part in it. One reading for each way to name the labels that the formulas allow.
-        weight: `(ways,)`: how probable each of these readings is, the most probable first.
+        verification: how well hidden formulas bear out what the others say of their samples.
+        wrong: the share of wrong targets, as fitted or as given.
     """
 
     candidates: Set
     graph: ProximityGraph
-    log_odds: Tensor
-    weight: Tensor
     labels: Tensor
     marginals: Tensor
     energy: float
@@ -59,52 +132,185 @@ class Posterior(Generic[Set]):
     confusion: Tensor
     verification: Verification
     verdict: Verdict
+    suspicion: Tensor
+    wrong: float
+    mixture: Mixture
+    settings: InferenceSettings
 
     @property
     def converged(self) -> bool:
         """Whether the posterior is to be believed."""
         return self.verdict == "joint"
 
+    @property
+    def expected_accuracy(self) -> float:
+        """The share of `labels` that it expects to be right."""
+        used = self.labels >= 0
+        sure = self.marginals.gather(2, self.labels.clamp(min=0)[..., None])[..., 0][used]
+        return float(sure.double().mean()) if len(sure) else 1.0
+
+    @property
+    def namings(self) -> list[Naming]:
+        """The ways to name the labels, the most probable first."""
+        ways = self.mixture.namings
+        first = ways.orders[0]
+        # Label y is called what was heard as orders[y]: so what the first way calls y another one calls order⁻¹(first(y)).
+        return [
+            Naming(order.argsort()[first], weight)
+            for order, weight in zip(ways.orders, ways.weight.tolist(), strict=True)
+        ]
+
     @cached_property
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = self.candidates.to_candidates()
-        return averaged(CandidateFactor(listed).probability, self.log_odds.flatten(0, 1), self.weight)
+        factor = CandidateFactor(listed)
+        probability = self.mixture.averaged(factor.probability, listed.sample)[:, 0]
+        for sample, exact in self.mixture.solved.items():
+            probability[listed.offsets[sample] : listed.offsets[sample + 1]] = exact.to(probability)
+        return probability
 
-    def prune(self, mass: float = 0.95) -> Pruning[Set]:
+    def prune(self, mass: float = 0.95, fallback: Literal["all", "exact"] = "all") -> Pruning[Set]:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
 
         Equally probable candidates stay or go together. If candidates are not listed, improbable labels go instead,
-        such that the candidates without them hold the mass.
+        such that the candidates without them hold the mass. A sample whose target is probably wrong keeps all of its
+        candidates. Where labels have more names than the search could list, no candidate goes because of a name.
 
-        A posterior that did not converge abstains. If it is unsettled, each sample is pruned by its nearest neighbours
-        alone ("exact"); if the graph is uninformative, all candidates stay.
+        A posterior that is "unsettled" or "uninformative" abstains: all candidates stay.
 
         Args:
             mass: the share of the probability that the survivors hold, above 0 and at most 1.
+            fallback: what an unsettled posterior does: "all" keeps everything; "exact" prunes each sample by its nearest
+                neighbours alone, which can lose gold labels where the embeddings say little.
 
         Returns:
             A `Pruning`: `candidates` holds the survivors.
 
         Raises:
-            InputError: the mass is no such number.
+            InputError: the mass or the fallback is none of these.
         """
         mass = real_number(mass, "mass", above=0, most=1)
-        if self.verdict == "unsettled":
+        one_of(fallback, "fallback", ("all", "exact"))
+        if self.verdict == "unsettled" and fallback == "exact":
             return self._by_nearest()
-        mass = 1.0 if self.verdict == "uninformative" else mass
+        mass = mass if self.verdict in ("joint", "ambiguous") else 1.0
         listed = listed_only(self.candidates)
+        whole = self.suspicion > 1 / 2
         keep = allowed = None
         if listed is None:
-            allowed = credible_labels(self.candidates, self.log_odds, self.weight, self.marginals, self.labels, mass)
+            allowed = self._credible_labels(mass, whole)
+        elif mass < 1:
+            keep = smallest_credible_set(listed, self.probability, mass, self.settings.still)
+            keep = self._whatever_the_names(listed, keep) | whole[listed.sample]
         else:
-            all_stay = torch.ones_like(listed.sample, dtype=torch.bool)
-            keep = smallest_credible_set(listed, self.probability, mass) if mass < 1 else all_stay
+            keep = torch.ones_like(listed.sample, dtype=torch.bool)
         unproved = dict.fromkeys(range(self.candidates.samples), 1)
         return Pruning(
             self.candidates, self.graph, self.candidates.support,
             keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
         )  # fmt: skip
+
+    def _whatever_the_names(self, listed: Candidates, keep: Tensor) -> Tensor:
+        """`keep (Ω,)`, and whatever differs from a survivor only in labels whose names nobody knows."""
+        namings = self.mixture.namings
+        if namings.exhaustive:
+            return keep
+        unknown = namings.open_labels.to(keep.device)
+        labels = listed.labels.long()
+        blind = torch.where((labels >= 0) & unknown[labels.clamp(min=0)], -2, labels)
+        _, pattern = torch.unique(torch.cat([listed.sample[:, None], blind], 1), dim=0, return_inverse=True)
+        seen = torch.zeros(int(pattern.max()) + 1, dtype=torch.bool, device=keep.device)
+        seen[pattern[keep]] = True
+        return seen[pattern]
+
+    def _credible_labels(self, mass: float, whole: Tensor) -> Tensor:
+        """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
+
+        A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The most
+        probable candidate always stays.
+        """
+        n, m, c = self.mixture.pool.factor.shape
+        support = self.candidates.support
+        if mass >= 1:
+            return support
+        certain = one_hot(self.labels.view(-1, 1), c)[:, :, 0].bool().view(n, m, c)
+        readings = [(f[:, :, 0].view(n, m, c).double(), w.double()) for f, w in self.mixture.readings()]
+        total = [self.candidates.log_probability(f) for f, _ in readings]
+        low = torch.full_like(total[0], finfo(torch.float).eps).log()  # leaves enough, or as good as
+        high = torch.zeros_like(low)  # may not
+        while float((high - low).max()) > self.settings.still:
+            middle = (low + high) / 2
+            kept = certain | (self.marginals >= middle.exp()[:, None, None])
+            narrowed = self.candidates.narrowed(kept.flatten(0, 1))
+            left = sum((narrowed.log_probability(f) - t).exp() * w for (f, w), t in zip(readings, total, strict=True))
+            enough = torch.as_tensor(left) >= mass - self.settings.still**2
+            low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+        kept = certain | (self.marginals >= (1 - self.settings.still) * low.exp()[:, None, None])
+        if not self.mixture.namings.exhaustive:
+            unknown = self.mixture.namings.open_labels.to(kept.device)
+            kept = kept | ((kept & unknown).any(2, keepdim=True) & unknown)
+        return support & (kept | whole[:, None, None]).flatten(0, 1)
+
+    def ask(self, k: int = 1) -> Tensor:
+        """The instances whose labels would tell most, namings included: `k` ids (sample · m + slot), the best first.
+
+        An answer settles the instance itself, part of what its neighbours and its sample are unsure of, and, where
+        labels have several names, which of them is right.
+
+        Args:
+            k: how many.
+
+        Returns:
+            `(k,)` instance ids, at most as many as there are used slots.
+
+        Raises:
+            InputError: `k` is no whole number above 0.
+        """
+        k = whole_number(k, "k")
+        pool, ways = self.mixture.pool, self.mixture.namings
+        n, m, c = pool.factor.shape
+        belief = self.marginals.flatten(0, 1)  # (n*m, c)
+        used = pool.possible.any(1) & (pool.unary[:, :, 0].amin(1) > finfo(belief.dtype).tiny**0 * -torch.inf)
+        unsure = _entropy(belief)
+        edges = pool.edges
+        chosen: list[int] = []
+        by_name = belief.new_zeros(len(belief))
+        if len(ways.orders) > 1:
+            means = _entropy(belief) - self._entropy_by_name()
+            by_name = means.clamp(min=0) * float(unsure.sum())
+        open_ = unsure.clone()
+        for _ in range(min(k, int(used.sum()))):
+            around = open_.clone()
+            around.index_add_(0, edges.target, open_[edges.source] / 2)
+            around += open_.view(n, m).sum(1).repeat_interleave(m) / 2
+            worth = (around * (unsure > 0) + by_name).masked_fill(~used, -torch.inf)
+            if chosen:
+                worth[chosen] = -torch.inf
+            best = int(worth.argmax())
+            chosen.append(best)
+            by_name = by_name * 0
+            told = edges.target[edges.source == best]
+            open_[told] = open_[told] / 2
+            open_.view(n, m)[best // m] /= 2
+            open_[best] = 0
+        return torch.tensor(chosen, dtype=torch.long, device=belief.device)
+
+    def _entropy_by_name(self) -> Tensor:
+        """The mean over namings of each instance's entropy if the naming were known, `(n*m,)`."""
+        ways, total = self.mixture.namings, 0.0
+        first = ways.orders[0]
+        belief = self.marginals.flatten(0, 1)
+        for naming in range(len(ways.orders)):
+            one = replace(
+                self.mixture,
+                namings=replace(ways, orders=ways.orders[naming : naming + 1], evidence=ways.evidence[naming : naming + 1]),
+            )
+            each = torch.arange(len(belief), device=belief.device) // one.pool.factor.shape[1]
+            alone = one.averaged(lambda f: one.pool.beliefs(f, self.mixture.hidden[:, None])[:, :, 0], each)
+            total = total + float(ways.weight[naming]) * _entropy(alone)
+        del first
+        return torch.as_tensor(total)
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only.
@@ -117,7 +323,51 @@ class Posterior(Generic[Set]):
         """
         gold = gold_labels(gold, self.candidates)
         believed = replace(self, verdict="joint")
-        return calibration_of(lambda mass: believed.prune(mass).candidates, self.marginals, gold)
+        used = gold >= 0
+        sure, guess = self.marginals.max(2)
+        sure, right = sure[used].double(), (guess == gold)[used].double()
+        bins = len(_MASSES) * 2
+        place = (sure * bins).long().clamp(max=bins - 1)
+        counts = torch.bincount(place, minlength=bins)
+        filled = counts > 0
+        confidence, accuracy = (
+            (torch.bincount(place, weights=values, minlength=bins)[filled] / counts[filled]) for values in (sure, right)
+        )
+        gap = ((confidence - accuracy).abs() * counts[filled]).sum() / max(1, len(sure))
+        return Calibration(
+            right=float(right.mean()) if len(right) else float("nan"),
+            error=float(gap),
+            confidence=tuple(confidence.tolist()),
+            accuracy=tuple(accuracy.tolist()),
+            count=tuple(counts[filled].tolist()),
+            retained={mass: float(believed.prune(mass).candidates.contains(gold).double().mean()) for mass in _MASSES},
+        )
+
+    def to_arrow(self) -> Any:
+        """One row per instance: sample, slot, label, probability, second label, suspicion, and why to doubt it.
+
+        Returns:
+            A `pyarrow.Table`. `status` is "ok", or the first of these that holds: "wrong target" (suspicion above one
+            half), the verdict if it is not "joint", "unsure" (a probability below 0.9).
+        """
+        import pyarrow
+
+        used = (self.labels >= 0).cpu()
+        sample, slot = used.nonzero().unbind(1)
+        marginals, labels = self.marginals.cpu()[used], self.labels.cpu()[used]
+        probability = marginals.gather(1, labels[:, None])[:, 0]
+        others = marginals.scatter(1, labels[:, None], -1)
+        second = others.argmax(1)
+        suspicion = self.suspicion.cpu()[sample]
+        status = []
+        for doubt, sure in zip(suspicion.tolist(), probability.tolist(), strict=True):
+            plain = "ok" if sure >= 0.9 else "unsure"
+            status.append("wrong target" if doubt > 1 / 2 else plain if self.verdict == "joint" else self.verdict)
+        columns = {
+            "sample": sample, "slot": slot, "label": labels, "probability": probability, "second": second,
+            "suspicion": suspicion,
+        }  # fmt: skip
+        return pyarrow.table({name: column.numpy() for name, column in columns.items()} | {"status": status})
 
     def _by_nearest(self) -> Pruning[Set]:
         """The pruning by each instance's shortest edge alone, among all edges."""
@@ -139,5 +389,34 @@ class Posterior(Generic[Set]):
     def __repr__(self) -> str:
         return (
             f"Posterior({self.candidates.samples:,} samples, {self.verdict}, "
-            f"{float(self.marginals.amax(2).mean()):.0%} sure of a label on average)"
+            f"{self.expected_accuracy:.0%} of the labels expected to be right)"
         )
+
+
+def _entropy(belief: Tensor) -> Tensor:
+    """In nats, of each row."""
+    return -torch.xlogy(belief, belief).sum(1)
+
+
+def smallest_credible_set(candidates: Candidates, probability: Tensor, mass: float, equal: float) -> Tensor:
+    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all that equal the last of them.
+
+    To choose among equals by their place would be to decide what nobody knows: where two names are a toss-up, the more
+    frequent group would get the smaller label. Probabilities that differ by a share of `equal` count as equal.
+
+    Examples:
+        >>> candidates = Candidates.from_lists([[(0,), (1,), (2,)], [(1,)]], classes=3)
+        >>> smallest_credible_set(candidates, torch.tensor([0.1, 0.3, 0.6, 1.0]), mass=0.8, equal=0.001).tolist()
+        [False, True, True, True]
+    """
+    order = probability.argsort(descending=True, stable=True)
+    order = order[candidates.sample[order].argsort(stable=True)]
+    sorted_mass = probability[order].double()
+    before = sorted_mass.cumsum(0) - sorted_mass
+    begins = candidates.offsets[:-1].clamp(max=max(0, len(before) - 1))
+    before = before - before[begins][candidates.sample]
+    needed = before < mass - finfo(torch.float).eps
+    needed[begins] = True  # the first one always stays
+    last = torch.where(needed, sorted_mass, 1.0)
+    lowest = last.new_ones(candidates.samples).scatter_reduce_(0, candidates.sample, last, "amin")
+    return probability.double() >= (1 - equal) * lowest[candidates.sample]

@@ -1,157 +1,260 @@
-"""Search: many noisy starts as one batch, then generations that combine them, for the labelling that cuts the least.
+"""Search: states that explain the pool, found anew for each fold of hidden formulas.
 
-Belief propagation from a single start gets stuck where samples are few and candidates many. Noise that fades while
-the coupling grows finds different states; the parts that good states share are mostly right, so new starting
-points begin with them, while instances that disagree with their neighbourhood are open again.
+Belief propagation from a single start gets stuck where samples are few and candidates many. So many starts cool down side
+by side, each with the formulas of one fold hidden. Better states are sought by three moves: noise, crossing two good
+states, and opening a neighbourhood of the best one again. States of one fold never learn from those of another, so that a
+fold's formulas can judge what was found without them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from clipper.errors import InputError
-from clipper.pruning.joint.crossover import crossed_over
-from clipper.pruning.joint.messages import Model, round_of_messages
-
-_FEW = 4
-"""Starts of the first try."""
-_OFFSPRING = 0.7
-"""An offspring's share of the rounds and of the noise: it knows something to begin with."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how widely to search. The defaults are for pools of a hundred samples or more."""
-
-    starts: int = 64
-    """States in a generation."""
-    together: int = 64
-    """States propagated at once, so that memory stays bounded."""
-    trial: int = 40
-    """Rounds of a first try from a few starts; where all of them meet, there is nothing to search. 0 for no try."""
-    generations: int = 12
-    """Generations of offspring, at most."""
-    patience: int = 3
-    """Generations without a better state before the search ends."""
-    witnesses: float = 0.25
-    """Share of the first generation, three starts at least, that must meet in the best state to need no offspring."""
-    elite: int = 16
-    """States that have offspring."""
-    rounds: int = 160
-    """Rounds of messages."""
-    noise: float = 2.0
-    """The first round's, in log-odds."""
-    inheritance: float = 3.0
-    """Log-odds that an untroubled instance inherits from either parent."""
-    opened: float = 0.0
-    """Every other offspring is the best state with a neighbourhood open again, of this share at most; 0: none is."""
-    damping: float = 0.5
-    heat: float = 0.5
-    """Coupling in the first round, as a share of the last round's."""
+from clipper.pruning.joint.naming import NamingEvidence, anneal_names
+from clipper.pruning.joint.pool import Edges, Pool, one_hot
+from clipper.pruning.joint.potential import Potential
+from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
+from clipper.pruning.joint.settings import InferenceSettings
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Labellings, the one that cuts least first."""
+    """Labellings of the pool, and how probable each is.
+
+    Attributes:
+        labels: `(n*m, states)`.
+        score: `(states,)`.
+    """
 
     labels: Tensor
-    """`(n*m, states)`"""
-    energy: Tensor
-    """`(states,)`: the weight of the pairs that are cut."""
+    score: Tensor
 
-    def best(self, count: int, apart: float = 0.02) -> States:
-        """The first `count` that differ from all better ones in more than a share of the instances."""
+    def best(self, count: int, apart: float) -> States:
+        """The `count` most probable that differ from all better ones in more than a share of the instances."""
         chosen: list[int] = []
-        for state in range(len(self.energy)):
+        for state in self.score.argsort(descending=True, stable=True).tolist():
             other = self.labels[:, chosen] != self.labels[:, state : state + 1]
             if not chosen or bool((other.float().mean(0) > apart).all()):
                 chosen.append(state)
             if len(chosen) == count:
                 break
-        return States(self.labels[:, chosen], self.energy[chosen])
-
-    def meeting(self, apart: float = 0.02) -> int:
-        """How many states are the best one, up to a share of the instances."""
-        return int(((self.labels != self.labels[:, :1]).float().mean(0) <= apart).sum())
+        return States(self.labels[:, chosen], self.score[chosen])
 
     def joined(self, other: States) -> States:
-        """Both, in order; the first of equals first."""
-        energy, order = torch.cat([self.energy, other.energy]).sort(stable=True)
-        return States(torch.cat([self.labels, other.labels], dim=1)[:, order], energy)
+        """Both."""
+        return States(torch.cat([self.labels, other.labels], 1), torch.cat([self.score, other.score]))
 
 
-def search(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator) -> States:
-    """The best states found, all different.
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search found.
+
+    Attributes:
+        fold: `(n,)`: the fold of each sample.
+        states: of each fold, the best states first; the fold's formulas had no part in them.
+        complete: whether the search ended by itself, not by a deadline.
+    """
+
+    fold: Tensor
+    states: list[States]
+    complete: bool
+
+
+def search(
+    pool: Pool,
+    potential: Potential,
+    settings: InferenceSettings,
+    generator: torch.Generator,
+    out_of_time: Callable[[], bool],
+    starts: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Found:
+    """The best states of each fold."""
+    samples = pool.factor.shape[0]
+    folds = min(settings.folds, samples)
+    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
+    together = max(1, settings.memory // (pool.factor.size + 2 * len(pool.edges) * pool.classes))
+    per_fold = max(2, (starts or min(settings.starts, together)) // folds)
+    search = _Search(pool, potential, settings, generator, fold, folds, together)
+    whole = Schedule(settings.rounds, settings.noise, 1 / 2)
+    hurried = replace(whole, rounds=settings.rounds // 2**2)
+    groups = search.clusters(hurried if per_fold < folds else whole)
+    elite = search.cooled(hurried, [[None, search.named(groups.labels[:, 0], f)] for f in range(folds)])
+    if search.meet(elite):
+        return Found(fold, elite, True)
+    hints = [[None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in range(folds)]
+    elite = search.better(elite, search.cooled(whole, hints), per_fold)
+    waited = 0
+    for generation in range(settings.generations):
+        if waited == settings.patience or search.meet(elite):
+            break
+        if out_of_time():
+            return Found(fold, elite, False)
+        progress(generation / settings.generations)
+        hints = [search.moves(states, f, per_fold) for f, states in enumerate(elite)]
+        offspring = search.cooled(replace(whole, rounds=settings.rounds // 2, noise=settings.noise / 2), hints)
+        after = search.better(elite, offspring, per_fold)
+        gained = [float(new.score[0] - old.score[0]) > 1 / 2 for old, new in zip(elite, after, strict=True)]
+        elite, waited = after, 0 if any(gained) else waited + 1
+    return Found(fold, elite, True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What all steps of a search have in common."""
+
+    pool: Pool
+    potential: Potential
+    settings: InferenceSettings
+    generator: torch.Generator
+    fold: Tensor
+    folds: int
+    together: int
+
+    @property
+    def alike(self) -> float:
+        """The share of instances in which states may differ and count as one."""
+        return self.settings.alike
+
+    def clusters(self, schedule: Schedule) -> States:
+        """Groups of instances by the pairs alone, without any formula, under names that mean nothing."""
+        found = None
+        for _ in range(2):
+            states = min(self.folds, self.together)
+            hidden = torch.ones(self.pool.factor.shape[0], states, dtype=torch.bool, device=self.fold.device)
+            new = self._states(schedule, None, hidden)
+            found = new if found is None else found.joined(new)
+            if self.together >= self.folds:
+                break
+        return found.best(2, self.alike)
+
+    def cooled(self, schedule: Schedule, hints: list[list[Tensor | None]]) -> list[States]:
+        """New states of each fold, one for each hint, the best first."""
+        flat = [(f, hint) for f, mine in enumerate(hints) for hint in mine]
+        found: list[States | None] = [None] * self.folds
+        for begin in range(0, len(flat), self.together):
+            part = flat[begin : begin + self.together]
+            which = torch.tensor([f for f, _ in part], device=self.fold.device)
+            given = [hint for _, hint in part]
+            hint = None
+            if any(one is not None for one in given):
+                hint = torch.stack([torch.zeros_like(self.pool.unary[:, :, 0]) if one is None else one for one in given], 2)
+            states = self._states(schedule, hint, self.fold[:, None] == which)
+            for f in set(which.tolist()):
+                mine = States(states.labels[:, which == f], states.score[which == f])
+                found[f] = mine if found[f] is None else found[f].joined(mine)
+        return [states.best(states.labels.shape[1], self.alike) for states in found if states is not None]
+
+    def _states(self, schedule: Schedule, hint: Tensor | None, hidden: Tensor) -> States:
+        start = silence(self.pool, hidden.shape[1])
+        messages, _ = propagate(self.pool, self.potential, start, schedule, hint, hidden, self.generator)
+        labels = self.pool.best(self.pool.heard(messages).add_(self.pool.unary), hidden)
+        return States(labels, score(self.pool, self.potential, messages, hidden).total)
+
+    def better(self, old: list[States], new: list[States], count: int) -> list[States]:
+        """The best of both, fold by fold."""
+        return [a.joined(b).best(count, self.alike) for a, b in zip(old, new, strict=True)]
+
+    def meet(self, elite: list[States]) -> bool:
+        """Whether all folds found the same groups, whatever their names."""
+        first = one_hot(elite[0].labels[:, :1], self.pool.classes)[:, :, 0]
+        others = [one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for states in elite[1:]]
+        shared = [first.T @ other for other in others]
+        least = (1 - self.alike) * float(first.sum())
+        return all(float(both.amax(d).sum()) >= least for both in shared for d in (0, 1))
+
+    def moves(self, states: States, fold: int, count: int) -> list[Tensor]:
+        """Hints for new states, by turns: labels renamed, a neighbourhood opened again, two states crossed."""
+        edges, settings = self.pool.edges, self.settings
+        calm = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
+        hints = one_hot(states.labels, self.pool.classes) * (settings.hint * calm.square()[:, None])
+        made = [self.named(states.labels[:, 0], fold)]
+        for turn in range(1, count):
+            if turn % 2 and states.labels.shape[1] > 1:
+                pick = torch.randint(states.labels.shape[1], (2,), generator=self.generator).tolist()
+                made.append((hints[:, :, pick[0]] + hints[:, :, pick[1]]) / 2)
+            else:
+                centre = torch.randint(edges.instances, (1,), generator=self.generator).to(hints.device)
+                made.append(hints[:, :, 0] * ~neighbourhoods(edges, centre, settings.opened))
+        return made
+
+    def named(self, labels: Tensor, fold: int) -> Tensor:
+        """A hint `(n*m, c)`: groups `(n*m,)` under the names that make the visible formulas most probable."""
+        hint = one_hot(labels[:, None], self.pool.classes)[:, :, 0] * self.settings.hint
+        heard = torch.zeros_like(hint).index_add_(0, self.pool.edges.target, hint[self.pool.edges.source])
+        judge = NamingEvidence(self.pool, heard / self.settings.hint, self.fold == fold, self.settings.memory)
+        orders, evidence = anneal_names(judge, self.pool.kinds, self.settings.walkers, self.generator)
+        return hint[:, orders[int(evidence.argmax())].to(hint.device)]
+
+
+def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
+    """Around each `centre (starts,)` what the most steps reach that reach no more than a share, `(n*m, starts)` bool.
+
+    A group that agrees on a wrong label disagrees with others at its border alone. Opened as a whole, it can change.
+
+    Examples:
+        >>> from clipper import ProximityGraph
+        >>> chain = Edges.of(ProximityGraph.from_edges([0, 1, 2, 3], [1, 2, 3, 4]), instances=5)
+        >>> neighbourhoods(chain, torch.tensor([0, 2]), share=0.6).int().T.tolist()
+        [[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
+    """
+    inside = one_hot(centre[None], edges.instances)[0].bool()  # (n*m, starts)
+    while True:
+        reached = inside.float().index_add_(0, edges.target, inside[edges.source].float()) > 0
+        grows = (reached.float().mean(0) <= share) & (reached != inside).any(0)
+        if not bool(grows.any()):
+            return inside
+        inside = torch.where(grows, reached, inside)
+
+
+def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
+    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
+    cut = edges.differs(labels).to(torch.float)  # (P, states)
+    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
+    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
+    return total / whole[:, None]
+
+
+def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) -> Tensor:
+    """How probable each state is around each sample, `(n, states)`.
+
+    Where a state differs from the first one, the samples that are connected form a region. States that differ from the
+    first one in overlapping regions compete there, by what the samples and pairs of the regions add to their score;
+    elsewhere the first one stands for all.
 
     Args:
-        model: the pool.
-        weight: by how much each pair favours agreement, `(P,)`.
-        plan: how long to search.
-        generator: of the noise.
+        pool: the pool.
+        labels: `(n*m, states)`.
+        scores: of these states.
+        sharpness: the power that probabilities are raised to.
     """
-    tried = _tried(model, weight, plan, generator)
-    if tried is not None:
-        return tried
-    first = annealed(model, weight, plan, generator)
-    found, waited = first.best(plan.elite), 0
-    for _ in range(0 if first.meeting() >= max(3, plan.witnesses * plan.starts) else plan.generations):
-        if waited == plan.patience or len(found.energy) == 1:
-            break
-        offspring = annealed(model, weight, plan, generator, found)
-        waited = waited + 1 if float(offspring.energy[0]) >= float(found.energy[0]) - 1e-4 else 0
-        found = found.joined(offspring).best(plan.elite)
-    return found
-
-
-def _tried(model: Model, weight: Tensor, plan: Plan, generator: torch.Generator) -> States | None:
-    """The state in which a few hurried starts meet, if they all do; the noise of a search to follow stays as it was."""
-    starts = min(_FEW, plan.starts)
-    if not plan.trial or starts < _FEW:
-        return None
-    hurried = replace(plan, starts=starts, rounds=plan.trial)
-    states = annealed(model, weight, hurried, generator.clone_state())
-    return states.best(1) if states.meeting() == starts else None
-
-
-def annealed(
-    model: Model, weight: Tensor, plan: Plan, generator: torch.Generator, parents: States | None = None
-) -> States:
-    """A generation: from noise alone, or from what pairs of parents hand down."""
-    found: States | None = None
-    for begin in range(0, plan.starts, plan.together):
-        starts = min(plan.together, plan.starts - begin)
-        hint = None if parents is None else crossed_over(model, weight, parents, plan, generator, starts)
-        states = _cooled(model, weight, plan, generator, starts, hint)
-        found = states if found is None else found.joined(states)
-    if found is None:
-        raise InputError(f"expected at least one start, got {plan.starts}")
-    return found
-
-
-def _cooled(
-    model: Model, weight: Tensor, plan: Plan, generator: torch.Generator, starts: int, hint: Tensor | None
-) -> States:
-    """Run `starts` starts while noise and hint fade and the coupling grows to its full strength."""
-    share = 1.0 if hint is None else _OFFSPRING
-    rounds, noise = int(plan.rounds * share), plan.noise * share
-    fading = rounds * 3 // 4
-    shape = model.edges.instances, model.unary.shape[1], starts
-    messages = model.zero_messages(starts)
-    for step in range(rounds):
-        left = max(0.0, 1 - step / fading)
-        error = model.error(weight * (1 - left * (1 - plan.heat)))
-        push = None
-        if left:
-            push = torch.randn(shape, generator=generator).to(messages).mul_(noise * left)
-            push = push if hint is None else push.add_(hint, alpha=left)
-        messages = round_of_messages(model, messages, error, plan.damping, push)
-    return ranked(model, weight, model.factor.best(model.field(messages)))
-
-
-def ranked(model: Model, weight: Tensor, labels: Tensor) -> States:
-    """Labellings `(n*m, states)` in order of what they cut."""
-    energy, order = model.energy(labels, weight).sort(stable=True)
-    return States(labels[:, order], energy)
+    samples, slots, _ = pool.factor.shape
+    states = labels.shape[1]
+    differs = (labels != labels[:, :1]).view(samples, slots, states).any(1)  # (n, states)
+    weight = torch.zeros(samples, states, dtype=torch.double, device=labels.device)
+    weight[:, 0] = 1
+    if not bool(differs.any()):
+        return weight
+    region = pool.edges.components(slots, differs.any(1))  # (n,)
+    first, second = pool.edges.first // slots, pool.edges.second // slots
+    # A pair belongs to the region of either end; one between two samples that never differ belongs to none.
+    home = torch.where(differs.any(1)[first], region[first], region[second])
+    value = torch.zeros_like(weight).index_add_(0, region, scores.samples.double())
+    value.index_add_(0, home, scores.pairs.double())
+    # A state that is elsewhere in a region what the first one is competes with its differences only.
+    fresh = torch.zeros(samples, states, dtype=torch.bool, device=labels.device)
+    fresh = fresh.scatter_reduce(0, region[:, None].expand(-1, states), differs, "amax")  # of each region
+    fresh[:, 0] = True
+    log = ((value - value[:, :1]) * sharpness).masked_fill(~fresh, -torch.inf)
+    # Equal labellings of a region count once.
+    for state in range(2, states):
+        for other in range(1, state):
+            same = torch.ones(samples, dtype=torch.bool, device=labels.device)
+            equal = (labels[:, state] == labels[:, other]).view(samples, slots).all(1)
+            same = same.int().scatter_reduce(0, region, equal.int(), "amin").bool()
+            log[:, state] = log[:, state].masked_fill(same & fresh[:, other], -torch.inf)
+    return torch.where(differs.any(1)[:, None], log.softmax(1)[region], weight)

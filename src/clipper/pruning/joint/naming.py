@@ -1,0 +1,149 @@
+"""Naming: who is near whom does not say what a group of instances is called; the formulas do, if anything does.
+
+A permutation of all labels changes no pair. Reversals and shifts of the label axis are products of many exchanges, each of
+which the formulas refute by itself, so names are sought from many random orders, by annealing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clipper.pruning.joint.pool import Pool
+from clipper.pruning.joint.settings import InferenceSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """One way to name the groups of instances.
+
+    Attributes:
+        order: `(c,)`: what each label of `posterior.labels` is called under this naming.
+        weight: its probability among the namings that were found.
+    """
+
+    order: Tensor
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Namings:
+    """The ways to name the labels that the formulas allow.
+
+    Attributes:
+        orders: `(ways, c)`: label y is now called what was heard as `orders[:, y]`; the most probable first.
+        evidence: `(ways,)`: the log-probability of the formulas under each.
+        exhaustive: whether these are all of them, as far as the search can tell.
+    """
+
+    orders: Tensor
+    evidence: Tensor
+    exhaustive: bool
+
+    @property
+    def weight(self) -> Tensor:
+        """`(ways,)`: how probable each is."""
+        return self.evidence.softmax(0)
+
+    @property
+    def open_labels(self) -> Tensor:
+        """`(c,)` bool: labels whose name differs between the ways."""
+        return (self.orders != self.orders[:1]).any(0)
+
+
+class NamingEvidence:
+    """How probable the formulas are if the labels that instances hear are named otherwise."""
+
+    def __init__(self, pool: Pool, heard: Tensor, hidden: Tensor | None, memory: int) -> None:
+        """`heard (n*m, c)` is under names that may be wrong; formulas of `hidden (n,)` samples have no say."""
+        judges = torch.arange(pool.factor.shape[0], device=heard.device)
+        for left_out in (hidden, pool.disbelieved):
+            judges = judges if left_out is None else judges[~left_out[judges]]
+        n, m, c = pool.factor.shape
+        self.factor = pool.factor.part(judges)
+        self.unary, self.heard = (
+            values.view(n, m, c)[judges].flatten(0, 1) for values in (pool.unary[:, :, 0], heard)
+        )
+        self.together = max(1, memory // (self.factor.size + self.heard.numel()))
+
+    def __call__(self, orders: Tensor) -> Tensor:
+        """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
+        device = self.heard.device
+        parts = [
+            self.factor.evidence((self.unary[:, :, None] + self.heard[:, some.T.to(device)])).double().sum(0)
+            for some in torch.split(orders, self.together)
+        ]
+        return torch.cat(parts).cpu()
+
+
+def find_namings(
+    pool: Pool, heard: Tensor, settings: InferenceSettings, generator: torch.Generator
+) -> Namings:
+    """All ways to name the labels that the formulas allow, given what instances hear, `(n*m, c)`.
+
+    Walkers look for namings from random orders. Whatever leads from one naming that is as good as the best to another is
+    then tried on all of them, until no new one turns up: the namings that the formulas cannot tell apart form a group.
+    """
+    judge = NamingEvidence(pool, heard, None, settings.memory)
+    orders, evidence = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator)
+    found, evidence = _good(orders, evidence, settings.improbable)
+    exhaustive = True
+    new = found
+    while len(new) and len(found) > 1:
+        steps = torch.stack([a[b.argsort()] for a in new for b in found[: settings.walkers]])  # from one to another
+        tried = torch.unique(torch.cat([step[found] for step in steps[: settings.walkers**2]]), dim=0)
+        known = {tuple(order) for order in found.tolist()}
+        tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long).view(-1, pool.classes)
+        if len(tried) > settings.walkers**2:
+            exhaustive = False
+            break
+        new, level = _good(tried, judge(tried), settings.improbable, float(evidence.max())) if len(tried) else (tried, evidence[:0])
+        found, evidence = torch.cat([found, new]), torch.cat([evidence, level])
+        if len(found) > settings.walkers * 2:
+            exhaustive = False
+            break
+    best = evidence.argsort(descending=True, stable=True)[: 2 * settings.walkers]
+    return Namings(found[best], evidence[best], exhaustive)
+
+
+def _good(orders: Tensor, evidence: Tensor, improbable: float, best: float | None = None) -> tuple[Tensor, Tensor]:
+    """Those of the `orders (ways, c)` that are not out of the question, each once."""
+    level = float(evidence.max()) if best is None else best
+    orders, place = torch.unique(orders, dim=0, return_inverse=True)
+    value = evidence.new_full((len(orders),), -torch.inf).scatter_reduce_(0, place, evidence, "amax")
+    keep = value >= level - improbable
+    return orders[keep], value[keep]
+
+
+def anneal_names(
+    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Where walkers end, `(walkers, c)`, and how probable the formulas are there, `(walkers,)`.
+
+    Each begins with a random order, the first one with the present one. A step exchanges two labels of a kind and is taken
+    by Metropolis' rule, at a temperature that falls from the formulas' surprise to one.
+    """
+    classes = kinds[-1].stop
+    orders = torch.arange(classes).repeat(walkers, 1)
+    for kind in kinds:
+        for walker in range(1, walkers):
+            orders[walker, kind.start : kind.stop] = kind.start + torch.randperm(len(kind), generator=generator)
+    wide = [kind for kind in kinds if len(kind) > 1]
+    level = evidence(orders)
+    if not wide:
+        return orders, level
+    pairs = torch.tensor([(a, b) for kind in wide for a in kind for b in range(a + 1, kind.stop)])
+    walker = torch.arange(walkers)
+    hottest = max(1.0, float(level[0] - level.median()) / len(kinds[0]))
+    steps = 2**2 * 2**2 * max(map(len, kinds))
+    for step in range(steps):
+        temperature = hottest ** (1 - 2 * step / steps)
+        a, b = pairs[torch.randint(len(pairs), (walkers,), generator=generator)].unbind(1)
+        proposed = orders.clone()
+        proposed[walker, a], proposed[walker, b] = orders[walker, b], orders[walker, a]
+        reached = evidence(proposed)
+        goes = torch.rand(walkers, generator=generator).log() * temperature < reached - level
+        orders, level = torch.where(goes[:, None], proposed, orders), torch.where(goes, reached, level)
+    return orders, level

@@ -1,0 +1,186 @@
+"""Potential: how near instances share a label. ψ, its messages, and its fit in one step of expectation-maximisation.
+
+    ψ(y, y') = (1 − ε(d)) · r(y)  if y = y',      ε(d) / (c − 1) · q(y, y')  otherwise
+
+ε is the share of disagreeing pairs at relative distance d, r weighs agreement on frequent labels down, and q says which
+labels meet in pairs that disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, einsum, finfo
+
+from clipper.pruning.joint.pool import Pool
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The probability that a pair of a given length disagrees: a logistic curve that never falls.
+
+    Attributes:
+        level: the log-odds of disagreement at length 1, the typical distance around both ends.
+        slope: how much they grow with the length.
+
+    Examples:
+        >>> Trust(level=0.0, slope=2.0).error(torch.tensor([0.5, 1.0, 1.5]))
+        tensor([0.2689, 0.5000, 0.7311])
+        >>> Trust.constant(0.2).error(torch.tensor([0.5, 1.5]))
+        tensor([0.2000, 0.2000])
+    """
+
+    level: float
+    slope: float
+
+    @classmethod
+    def constant(cls, error: float) -> Trust:
+        """The same for all pairs."""
+        return cls(float(torch.tensor(error, dtype=torch.float64).logit()), 0.0)
+
+    @classmethod
+    def fitted(cls, length: Tensor, disagreement: Tensor) -> Trust:
+        """The curve that fits the probability that each pair disagrees best, both `(P,)`, by Newton's method.
+
+        Examples:
+            >>> length = torch.linspace(0.5, 1.5, 1000)
+            >>> Trust.fitted(length, torch.sigmoid(-1 + 3 * (length - 1)))
+            Trust(level=-1.0, slope=3.0)
+        """
+        # Two pairs besides of which nobody knows anything, so that a handful of pairs makes no cliff.
+        x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])]).double()
+        x = torch.stack([torch.ones_like(x), x], dim=1)  # (P + 2, 2)
+        y = torch.cat([disagreement, length.new_tensor([1 / 2, 1 / 2])]).double()
+        best, step = torch.zeros_like(x[0]), torch.ones_like(x[0])
+        while float(step.abs().max()) > finfo(length.dtype).eps ** (1 / 2):
+            p = torch.sigmoid(x @ best)
+            hessian = (x * (p * (1 - p))[:, None]).T @ x
+            step = torch.linalg.solve(hessian, x.T @ (y - p)).clamp(-1, 1)
+            best = best + step
+        level, slope = best.tolist()
+        return cls(level, slope) if slope >= 0 else cls.constant(float(y.mean()))
+
+    def error(self, length: Tensor) -> Tensor:
+        """The probability that pairs of these lengths disagree, `(P,)`."""
+        return torch.sigmoid(self.level + self.slope * (length - 1))
+
+    def __repr__(self) -> str:
+        return f"Trust(level={round(self.level, 2)}, slope={round(self.slope, 2)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Potential:
+    """ψ of every pair of a pool.
+
+    Attributes:
+        trust: ε by length.
+        least_error: no pair disagrees less often than this.
+        rarest: how much r may be at most; its inverse at least. 1 where no label is weighed down.
+        confusion: `(c, c)`: q; None where all labels are confused alike.
+    """
+
+    trust: Trust
+    least_error: float
+    rarest: float
+    confusion: Tensor | None = None
+
+    def errors(self, pool: Pool) -> Tensor:
+        """ε of each pair, `(P,)`, kept between near certainty and chance."""
+        chance = pool.others / (pool.others + 1)
+        return torch.minimum(self.trust.error(pool.edges.length).clamp(min=self.least_error), chance)
+
+    def rarity(self, pool: Pool, belief: Tensor) -> Tensor:
+        """r of each label, `(c, states)`, given what instances are believed to be, `(n*m, c, states)`.
+
+        A neighbour of the same class is one of its members, each with the same chance: half as probable a one where the
+        class is twice as large. Without this, nothing would keep two classes from sharing a name.
+        """
+        return ((pool.typical + 1) / (belief.sum(0) + 1)).clamp(1 / self.rarest, self.rarest)
+
+    def messages(self, pool: Pool, senders: Tensor, belief: Tensor, coupling: float = 1.0) -> Tensor:
+        """What each sender says to its receiver, Σ_y ψ(y, ·) b(y), `(2P, c, states)`. Overwrites `senders`.
+
+        Args:
+            pool: the pool.
+            senders: what each message's sender believes apart from what its receiver said, `(2P, c, states)`.
+            belief: what instances are believed to be, `(n*m, c, states)`.
+            coupling: a share of the log-odds by which agreement is favoured.
+        """
+        error = self.errors(pool)
+        if coupling < 1:
+            error = pool.others / (pool.others + ((1 - error) * pool.others / error) ** coupling)
+        miss, agreed = (error / pool.others).repeat(2)[:, None, None], (1 - error).repeat(2)[:, None, None]
+        if self.rarest > 1:
+            agreed = agreed * self.rarity(pool, belief)
+        if self.confusion is None:
+            return senders.mul_(agreed.sub_(miss)).add_(miss)
+        missed = einsum("ecs,cd->eds", senders, self.confusion).mul_(miss)
+        return senders.mul_(agreed).add_(missed)
+
+    def tables(self, pool: Pool, pairs: Tensor, belief: Tensor | None = None) -> Tensor:
+        """ψ of some `pairs (k,)`, written out, `(k, c, c)`."""
+        error = self.errors(pool)[pairs]
+        like = equal_confusion(pool.classes).to(error) if self.confusion is None else self.confusion
+        agreed = torch.eye(pool.classes, device=error.device)
+        if self.rarest > 1 and belief is not None:
+            agreed = agreed * self.rarity(pool, belief)
+        return (1 - error)[:, None, None] * agreed + (error / pool.others[pairs])[:, None, None] * like
+
+    def refitted(self, pool: Pool, senders: Tensor, belief: Tensor, prior_pairs: float) -> Potential:
+        """ψ fitted to what the ends of pairs believe without each other: one step of expectation-maximisation.
+
+        Args:
+            pool: the pool.
+            senders: as in `messages`, `(2P, c)`.
+            belief: what instances are believed to be, `(n*m, c)`.
+            prior_pairs: pairs for each two labels that say nothing about their confusion; infinite: q stays 1.
+        """
+        one, other = senders.chunk(2)
+        error = self.errors(pool)
+        rate = error / pool.others
+        like = equal_confusion(pool.classes).to(senders) if self.confusion is None else self.confusion
+        same = ((one * other) @ self.rarity(pool, belief[:, :, None])[:, 0]) * (1 - error)
+        apart = ((one @ like) * other).sum(1) * rate
+        total = (same + apart).clamp(min=finfo(same.dtype).tiny)
+        fitted = replace(self, trust=Trust.fitted(pool.edges.length, apart / total))
+        if prior_pairs == torch.inf:
+            return fitted
+        met = (one * (rate / total)[:, None]).T @ other * like
+        return replace(fitted, confusion=confusion(met + met.T, belief.sum(0) + 1, pool.same_kind, prior_pairs))
+
+
+def equal_confusion(classes: int) -> Tensor:
+    """q before anything is known of it, `(c, c)`: a label does not disagree with itself."""
+    return 1 - torch.eye(classes)
+
+
+def confusion(met: Tensor, many: Tensor, same_kind: Tensor, prior_pairs: float) -> Tensor:
+    """q: how many times likelier than by chance each two labels are to meet in a pair that disagrees, `(c, c)`.
+
+    One on average; zero for a label and itself, one for labels of different kinds, which never meet.
+
+    Args:
+        met: how often two labels met, `(c, c)`.
+        many: how many instances have each label, `(c,)`; more than none.
+        same_kind: which labels are of the same kind, `(c, c)` bool.
+        prior_pairs: pairs for each two labels that say nothing.
+
+    Examples:
+        >>> met = torch.tensor([[0.0, 60.0, 10.0], [60.0, 0.0, 20.0], [10.0, 20.0, 0.0]])
+        >>> confusion(met, torch.ones(3), torch.ones(3, 3).bool(), prior_pairs=3.0)
+        tensor([[0.0000, 1.8696, 0.4203],
+                [1.8696, 0.0000, 0.7101],
+                [0.4203, 0.7101, 0.0000]])
+    """
+    other = same_kind & ~torch.eye(len(many), device=same_kind.device).bool()
+    chance = many[:, None] * many * other
+    share = torch.where(other, chance / _over_kind(chance, same_kind).clamp(min=finfo(chance.dtype).tiny), 1.0)
+    doubt = prior_pairs * same_kind.sum(1, keepdim=True) ** 2
+    times = (met + doubt * share) / ((_over_kind(met, same_kind) + doubt) * share)
+    return torch.where(other, times, (~same_kind).to(met))
+
+
+def _over_kind(values: Tensor, same_kind: Tensor) -> Tensor:
+    """The sum of `values (c, c)` over all labels of the row's kind, `(c, 1)`."""
+    return same_kind.to(values) @ values.sum(1, keepdim=True)

@@ -1,0 +1,112 @@
+"""Verification: whether hidden formulas bear out what the rest of the pool says about their samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, finfo
+
+from clipper.pruning.joint.pool import Pool
+from clipper.pruning.joint.settings import InferenceSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """How well hidden formulas bear out what was heard about their samples.
+
+    Attributes:
+        sharpness: the factor on what was heard under which the formulas are most probable.
+        wrong: the share of wrong targets under which they are.
+        suspicion: `(n,)`: the probability that a sample's target is wrong.
+        gain: how much more probable the formulas are than by the best class prior: nats a sample.
+        explained: the same as a share of the prior's surprise: 1 if every formula was foreseen with certainty.
+        significance: the gain in standard errors.
+        leak: how many times the odds of chance are the odds that an edge joins samples of one formula.
+    """
+
+    sharpness: float
+    wrong: float
+    suspicion: Tensor
+    gain: float
+    explained: float
+    significance: float
+    leak: float = 1.0
+
+
+def verified(pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, settings: InferenceSettings) -> Verification:
+    """Hold what was heard about samples, `(n*m, c, 1)`, whose formula had no part in it, against these formulas.
+
+    A formula is as probable as its sample's slots make it, labelled independently by what was heard, if the target is
+    right; and as probable as by the class prior if it is wrong. How sharp what was heard should be, and how many targets
+    are wrong, is what makes all formulas together most probable.
+
+    Args:
+        pool: the pool.
+        heard: log-odds.
+        prior: how surprising each formula is by the best class prior, in nats, `(n,)`.
+        wrong: the share of wrong targets; None to fit it.
+        settings: the constants.
+    """
+    trials = torch.cat([torch.zeros(1), 2 ** (torch.arange(2**5 + 1) / 2**2 - 2 - 2**2)]).to(heard)
+    surprise = torch.cat([pool.surprise(pool.unary + heard * trial) for trial in trials], 1).double()  # (n, trials)
+    ratio = (prior[:, None].double() - surprise).nan_to_num(nan=-torch.inf)  # log-odds of the target
+    judges = prior.isfinite()
+    samples = int(judges.sum())
+    share = torch.full((len(trials),), 1 / 2 if wrong is None else wrong, dtype=torch.double, device=heard.device)
+    while True:
+        total = torch.logaddexp(ratio + (-share).log1p(), share.log().expand_as(ratio))  # gain of each sample
+        suspicion = (share.log() - total).exp()
+        following = suspicion[judges].sum(0) / (samples + 1) if wrong is None else share
+        if float((following - share).abs().max()) <= settings.still:
+            break
+        share = following
+    total = total.masked_fill(~judges[:, None], 0)
+    best = int(total.sum(0).argmax())
+    gain = total[judges, best]
+    # Two samples easily bear each other out, and one has no spread: neither is evidence.
+    spread = max(float(gain.std()), settings.spread) if samples > 2 else torch.inf
+    return Verification(
+        sharpness=float(trials[best]),
+        wrong=float(share[best]),
+        suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard.dtype),
+        gain=float(gain.mean()) if samples else 0.0,
+        explained=float(gain.sum()) / max(float(prior[judges].sum()), finfo(heard.dtype).eps),
+        significance=float(gain.mean()) * samples ** (1 / 2) / spread if samples else 0.0,
+    )
+
+
+def prior_surprise(pool: Pool, fold: Tensor, folds: int, settings: InferenceSettings) -> Tensor:
+    """How surprising each formula is by the class prior that fits the formulas of all other folds best, `(n,)`.
+
+    Expectation-maximisation, a prior for each fold at once.
+    """
+    hidden = fold[:, None] == torch.arange(folds, device=fold.device)
+    hidden = hidden if pool.disbelieved is None else hidden | pool.disbelieved[:, None]
+    weight = (~pool.by_slot(hidden) & pool.possible.any(1)[:, None, None]).to(pool.unary)  # (n*m, 1, folds)
+    prior = (pool.typical + 1).expand(-1, folds).clone()
+    for _ in range(settings.rounds // 2**2):
+        field = pool.unary + by_kind(prior, pool).log()
+        prior = (pool.factor.marginals(field.contiguous()) * weight).sum(0) + 1
+    field = (pool.unary + by_kind(prior, pool).log()).contiguous()
+    return pool.surprise(field).gather(1, fold[:, None])[:, 0]
+
+
+def by_kind(many: Tensor, pool: Pool) -> Tensor:
+    """`many (c, states)` as shares of their kinds."""
+    return many / (pool.same_kind.to(many) @ many)
+
+
+def formula_leak(pool: Pool, template: Tensor, slots: int) -> float:
+    """How many times the odds of chance are the odds that a pair joins samples of one formula, `template (n,)`."""
+    first, second = pool.edges.first // slots, pool.edges.second // slots
+    across = first != second
+    if slots == 1 or not bool(across.any()):
+        return 1.0
+    equal = (template[first] == template[second])[across].double()
+    counts = torch.bincount(template).double()
+    chance = (counts * (counts - 1)).sum() / max(1, len(template) * (len(template) - 1))
+    # One pair of each sort besides, so that few pairs raise no alarm.
+    share = (equal.sum() + chance) / (len(equal) + 1)
+    chance, share = (float(p.clamp(finfo(torch.float).eps, 1 - finfo(torch.float).eps)) for p in (chance, share))
+    return (share / (1 - share)) / (chance / (1 - chance))
