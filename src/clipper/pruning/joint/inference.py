@@ -18,7 +18,7 @@ from clipper.candidates.graph_building import templates_of
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.graphs import check_edges, graph_of
-from clipper.pruning.joint.naming import Namings, find_namings
+from clipper.pruning.joint.naming import Namings, find_namings, matched
 from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
@@ -138,7 +138,7 @@ class _Run:
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         prior = prior_surprise(pool, found.fold, len(found.states), settings)
-        alone = self._verified(pool, self._held_out(pool, potential, found, None), prior, found)
+        alone = self._verified(pool, self._held_out(pool, potential, found), prior, found)
         verdict = self._verdict(alone, found)
         believed = verdict in ("joint", "ambiguous")
         if not given and believed and enough_pairs(pool, settings):
@@ -146,7 +146,8 @@ class _Run:
             messages = self._polished(pool, potential, labels, messages)
         verification = alone
         for _ in range(settings.patience):
-            held = self._held_out(pool, potential, found, messages[:, :, :1])
+            names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
+            held = self._held_out(pool, potential, found, names)
             verification = self._verified(pool, held, prior, found) if believed else alone
             doubted = (verification.suspicion > 1 / 2) & believed | self.impossible
             if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
@@ -157,7 +158,8 @@ class _Run:
                     pool, potential, messages[:, :, :1], torch.inf if potential.confusion is None else settings.prior_pairs
                 )
             messages = self._polished(pool, potential, labels, messages)
-        sharpness = 1.0 if given else verification.sharpness
+        leaks = self._leak > settings.leak
+        sharpness = 1.0 if given else 0.0 if verdict == "uninformative" or leaks else verification.sharpness
         namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         if believed and not given:
             namings = find_namings(pool, held[:, :, 0] * sharpness, settings, self.generator)
@@ -209,20 +211,18 @@ class _Run:
             messages, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2 // 2, still=settings.still))
         return potential, messages
 
-    def _held_out(self, pool: Pool, potential: Potential, found: Found, messages: Tensor | None) -> Tensor:
-        """What each sample hears, `(n*m, c, 1)`, while the formulas of its fold are hidden.
+    def _held_out(self, pool: Pool, potential: Potential, found: Found, names: Tensor | None = None) -> Tensor:
+        """What each sample hears, `(n*m, c, 1)`, in the state that the search found without the formulas of its fold.
 
-        From the states that the search found without them; or, from `messages (2P, c, 1)`, once they are forgotten.
+        Each fold has its own names for the groups; with `names (n*m,)`, labels of the pool, those that agree best.
         """
         settings, parts = self.settings, []
         for f, states in enumerate(found.states):
-            hidden = (found.fold == f)[:, None]
-            if messages is None:
-                hint = one_hot(states.labels[:, :1], pool.classes) * settings.hint
-                sent, _ = propagate(pool, potential, silence(pool, 1), Schedule(settings.rounds // 2), hint, hidden)
-            else:
-                sent, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2), None, hidden)
-            parts.append(pool.heard(sent))
+            hidden, labels = (found.fold == f)[:, None], states.labels[:, :1]
+            hint = one_hot(labels, pool.classes) * settings.hint
+            sent, _ = propagate(pool, potential, silence(pool, 1), Schedule(settings.rounds // 2), hint, hidden)
+            heard = pool.heard(sent)
+            parts.append(heard if names is None else heard[:, matched(labels[:, 0], names, pool.classes)])
         fold = found.fold.repeat_interleave(pool.factor.shape[1])[:, None, None].expand(-1, pool.classes, 1)
         return torch.cat(parts, 2).gather(2, fold)
 
@@ -233,7 +233,8 @@ class _Run:
         settings = self.settings
         if not found.complete:
             return "unsettled"
-        if verification.significance < settings.significant:
+        total = verification.gain * self.candidates.samples
+        if verification.significance < settings.significant or total < settings.improbable:
             return "uninformative"
         if verification.explained < settings.explained or self._leak > settings.leak:
             return "unsettled"
@@ -266,7 +267,7 @@ class _Run:
         inside, free = (
             mixture.averaged(lambda f, part=part: part(f)[:, :, 0], each) for part in (pool.factor.marginals, pool.independent)
         )
-        labels = pool.best(field)[:, 0]
+        labels = (pool.best(field) if sharpness else states[:, :1])[:, 0]
         suspicion = verification.suspicion if verdict in ("joint", "ambiguous") else self.impossible.to(field)
         for sample, exact in solved.items():
             rows = self.candidates.batch([sample]).to_candidates().labels.long()  # (Ω_i, m)
@@ -286,7 +287,7 @@ class _Run:
             verification=replace(alone, sharpness=sharpness, leak=self._leak),
             verdict=verdict,
             suspicion=suspicion,
-            wrong=verification.wrong,
+            wrong=verification.wrong if verdict in ("joint", "ambiguous") else 0.0,
             mixture=mixture,
             settings=self.settings,
         )  # fmt: skip

@@ -7,6 +7,7 @@ which the formulas refute by itself, so names are sought from many random orders
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 import torch
 from torch import Tensor
@@ -56,17 +57,24 @@ class Namings:
 class NamingEvidence:
     """How probable the formulas are if the labels that instances hear are named otherwise."""
 
-    def __init__(self, pool: Pool, heard: Tensor, hidden: Tensor | None, memory: int) -> None:
-        """`heard (n*m, c)` is under names that may be wrong; formulas of `hidden (n,)` samples have no say."""
+    def __init__(self, pool: Pool, heard: Tensor, settings: InferenceSettings, hidden: Tensor | None = None) -> None:
+        """Note what instances hear, `heard (n*m, c)`, under names that may be wrong.
+
+        Formulas of `hidden (n,)` samples have no say. Where there are many, a part of them judges.
+        """
         judges = torch.arange(pool.factor.shape[0], device=heard.device)
         for left_out in (hidden, pool.disbelieved):
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
+        each = pool.factor.size // max(n, 1) + m * c
+        most = max(settings.walkers, settings.memory // (settings.walkers * each))
+        self.scale = max(1.0, len(judges) / most)
+        judges = judges[:: -(-len(judges) // most)] if len(judges) > most else judges
         self.factor = pool.factor.part(judges)
         self.unary, self.heard = (
             values.view(n, m, c)[judges].flatten(0, 1) for values in (pool.unary[:, :, 0], heard)
         )
-        self.together = max(1, memory // (self.factor.size + self.heard.numel()))
+        self.together = max(1, settings.memory // (self.factor.size + self.heard.numel() + 1))
 
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
@@ -75,7 +83,7 @@ class NamingEvidence:
             self.factor.evidence((self.unary[:, :, None] + self.heard[:, some.T.to(device)])).double().sum(0)
             for some in torch.split(orders, self.together)
         ]
-        return torch.cat(parts).cpu()
+        return torch.cat(parts).cpu() * self.scale
 
 
 def find_namings(
@@ -83,29 +91,50 @@ def find_namings(
 ) -> Namings:
     """All ways to name the labels that the formulas allow, given what instances hear, `(n*m, c)`.
 
-    Walkers look for namings from random orders. Whatever leads from one naming that is as good as the best to another is
-    then tried on all of them, until no new one turns up: the namings that the formulas cannot tell apart form a group.
+    Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best. Shifts,
+    reversals and multiplications of the label axis are tried besides. Whatever leads from one good naming to another is
+    then tried on all of them: the namings that the formulas cannot tell apart form a group.
     """
-    judge = NamingEvidence(pool, heard, None, settings.memory)
-    orders, evidence = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator)
-    found, evidence = _good(orders, evidence, settings.improbable)
-    exhaustive = True
-    new = found
-    while len(new) and len(found) > 1:
-        steps = torch.stack([a[b.argsort()] for a in new for b in found[: settings.walkers]])  # from one to another
+    judge = NamingEvidence(pool, heard, settings)
+    orders, level = _affine(pool.kinds, settings.walkers), torch.zeros(0)
+    level = judge(orders)
+    arrived = 0
+    for _ in range(settings.patience + 1):
+        walked, reached = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator, 2)
+        orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
+        arrived = int((reached[1:] >= level.max() - settings.improbable).sum()) + (arrived if reached.max() < level.max() + 1 else 0)
+        if 2 * arrived >= settings.walkers:
+            break
+    found, level = _good(orders, level, settings.improbable)
+    exhaustive, new = 2 * arrived >= settings.walkers, found
+    while len(new) and len(found) > 1 and exhaustive:
+        steps = torch.unique(torch.stack([a[b.argsort()] for a in new for b in found]), dim=0)  # from one to another
         tried = torch.unique(torch.cat([step[found] for step in steps[: settings.walkers**2]]), dim=0)
         known = {tuple(order) for order in found.tolist()}
-        tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long).view(-1, pool.classes)
-        if len(tried) > settings.walkers**2:
-            exhaustive = False
+        tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long)
+        if not len(tried):
             break
-        new, level = _good(tried, judge(tried), settings.improbable, float(evidence.max())) if len(tried) else (tried, evidence[:0])
-        found, evidence = torch.cat([found, new]), torch.cat([evidence, level])
-        if len(found) > settings.walkers * 2:
-            exhaustive = False
-            break
-    best = evidence.argsort(descending=True, stable=True)[: 2 * settings.walkers]
-    return Namings(found[best], evidence[best], exhaustive)
+        new, more = _good(tried[: settings.walkers**2], judge(tried[: settings.walkers**2]), settings.improbable, float(level.max()))
+        found, level = torch.cat([found, new]), torch.cat([level, more])
+        exhaustive = len(tried) <= settings.walkers**2 and len(found) <= 2 * settings.walkers
+    best = level.argsort(descending=True, stable=True)[: 2 * settings.walkers]
+    return Namings(found[best], level[best], exhaustive)
+
+
+def _affine(kinds: list[range], most: int) -> Tensor:
+    """All maps y → a y + b modulo the number of labels of a kind that are permutations, kind by kind, `(ways, c)`."""
+    identity = torch.arange(kinds[-1].stop)
+    orders = [identity]
+    for kind in kinds:
+        size = len(kind)
+        if size > 2 * most:
+            continue
+        for a in range(1, size):
+            for b in range(size if gcd(a, size) == 1 else 0):
+                order = identity.clone()
+                order[kind.start : kind.stop] = kind.start + (a * torch.arange(size) + b) % size
+                orders.append(order)
+    return torch.stack(orders)
 
 
 def _good(orders: Tensor, evidence: Tensor, improbable: float, best: float | None = None) -> tuple[Tensor, Tensor]:
@@ -118,7 +147,7 @@ def _good(orders: Tensor, evidence: Tensor, improbable: float, best: float | Non
 
 
 def anneal_names(
-    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator
+    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator, longer: int = 1
 ) -> tuple[Tensor, Tensor]:
     """Where walkers end, `(walkers, c)`, and how probable the formulas are there, `(walkers,)`.
 
@@ -137,7 +166,7 @@ def anneal_names(
     pairs = torch.tensor([(a, b) for kind in wide for a in kind for b in range(a + 1, kind.stop)])
     walker = torch.arange(walkers)
     hottest = max(1.0, float(level[0] - level.median()) / len(kinds[0]))
-    steps = 2**2 * 2**2 * max(map(len, kinds))
+    steps = longer * (2**2) ** 2 * max(map(len, kinds))
     for step in range(steps):
         temperature = hottest ** (1 - 2 * step / steps)
         a, b = pairs[torch.randint(len(pairs), (walkers,), generator=generator)].unbind(1)
@@ -147,3 +176,23 @@ def anneal_names(
         goes = torch.rand(walkers, generator=generator).log() * temperature < reached - level
         orders, level = torch.where(goes[:, None], proposed, orders), torch.where(goes, reached, level)
     return orders, level
+
+
+def matched(labels: Tensor, others: Tensor, classes: int) -> Tensor:
+    """The label of `labels (n*m,)` that most instances of each label of `others (n*m,)` have, each once, `(c,)`.
+
+    Greedily, the largest overlap first; labels that nobody has keep their order.
+
+    Examples:
+        >>> matched(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 1, 1]), classes=3).tolist()
+        [1, 0, 2]
+    """
+    both = (labels >= 0) & (others >= 0)
+    shared = torch.bincount(others[both] * classes + labels[both], minlength=classes**2).view(classes, classes)
+    shared = 2 * shared + torch.eye(classes, dtype=shared.dtype, device=shared.device)  # of equals, the same name
+    order = torch.arange(classes, device=labels.device)
+    for _ in range(classes):
+        other, label = divmod(int(shared.argmax()), classes)
+        order[other] = label
+        shared[other], shared[:, label] = -1, -1
+    return order

@@ -186,7 +186,7 @@ class _Search:
         """A hint `(n*m, c)`: groups `(n*m,)` under the names that make the visible formulas most probable."""
         hint = one_hot(labels[:, None], self.pool.classes)[:, :, 0] * self.settings.hint
         heard = torch.zeros_like(hint).index_add_(0, self.pool.edges.target, hint[self.pool.edges.source])
-        judge = NamingEvidence(self.pool, heard / self.settings.hint, self.fold == fold, self.settings.memory)
+        judge = NamingEvidence(self.pool, heard / self.settings.hint, self.settings, self.fold == fold)
         orders, evidence = anneal_names(judge, self.pool.kinds, self.settings.walkers, self.generator)
         return hint[:, orders[int(evidence.argmax())].to(hint.device)]
 
