@@ -12,7 +12,7 @@ GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
 """Gold labels that a line keeps on average, and that every pool of so many samples keeps."""
 FALSE_ALARMS = 0.02
 """The share of pools without information that may be called joint."""
-MOST_POOLS = 0.9
+NINE_IN_TEN = 0.9
 """The share of pools for which a promise about most of them holds."""
 LABELS_RIGHT = 0.95
 """In a pool that is identified."""
@@ -90,12 +90,12 @@ def promises(rows: Sequence[Row]) -> list[Promise]:
     return [
         _share("every pool can be run", [row for row in rows if row["error"] is None], rows, least=1),
         _lowest(
-            f"every line keeps the gold labels of {GOLD_KEPT:.0%} of its samples on average",
+            f"every line keeps the gold labels of {_percent(GOLD_KEPT)} of its samples on average",
             {line["line"]: line["gold_kept"] for line in lines if line["gold_kept"] is not None},
             GOLD_KEPT,
         ),
         _lowest(
-            f"every pool of {LARGE} samples or more keeps those of {GOLD_KEPT_IN_A_POOL:.0%}",
+            f"every pool of {LARGE} samples or more keeps those of {_percent(GOLD_KEPT_IN_A_POOL)}",
             {
                 f"{row['line']}, seed {row['seed']}": row["gold_kept"]
                 for row in rows
@@ -104,18 +104,18 @@ def promises(rows: Sequence[Row]) -> list[Promise]:
             GOLD_KEPT_IN_A_POOL,
         ),
         _share(
-            f"at most {FALSE_ALARMS:.0%} of the pools without information are called joint",
+            f"at most {_percent(FALSE_ALARMS)} of the pools without information are called joint",
             [row for row in noise if row.get("verdict") == "joint"],
             noise,
             most=FALSE_ALARMS,
         ),
         _by_line(
-            f"identified: {MOST_POOLS:.0%} of a line's pools are joint with {LABELS_RIGHT:.0%} of the labels right",
+            f"identified: nine pools in ten of each line are joint with {_percent(LABELS_RIGHT)} of the labels right",
             joint,
             lambda row: row.get("verdict") == "joint" and row["labels_right"] >= LABELS_RIGHT,
         ),
         _by_line(
-            f"ambiguous: {MOST_POOLS:.0%} of a line's pools are called so, with the gold naming among the namings",
+            "ambiguous: nine pools in ten of each line are called so, with the gold naming among the namings",
             ambiguous,
             lambda row: row.get("verdict") == "ambiguous" and bool(row["gold_naming"]),
         ),
@@ -129,10 +129,10 @@ def promises(rows: Sequence[Row]) -> list[Promise]:
             0.5,
         ),
         _share(
-            f"the expected accuracy is within {100 * GAP:.0f} points in {MOST_POOLS:.0%} of the pools called joint",
+            f"the expected accuracy is within {100 * GAP:.0f} points in nine in ten of the pools called joint",
             [row for row in called if abs(row["expected_accuracy"] - row["labels_right"]) <= GAP],
             called,
-            least=MOST_POOLS,
+            least=NINE_IN_TEN,
         ),
         *_wrong_targets(rows),
     ]
@@ -147,7 +147,7 @@ def _wrong_targets(rows: Sequence[Row]) -> list[Promise]:
             if row["settings"]["trouble"] == trouble and row["settings"]["rule"] == "sum-3" and row["error"] is None
         ]
         share = trouble.removeprefix("wrong-") + " % wrong targets on SUM-3"
-        found.append(_at_least(f"{share}: {right:.1%} of the labels right", _values(own, "labels_right"), right))
+        found.append(_at_least(f"{share}: {_percent(right)} of the labels right", _values(own, "labels_right"), right))
         if area is not None:
             found.append(_at_least(f"{share}: the suspicion's AUC is {area}", _values(own, "suspicion_auc"), area))
     return found
@@ -163,7 +163,7 @@ def _lowest(text: str, figures: dict[str, float], least: float) -> Promise:
         return Promise(text, None, "not measured")
     whose = min(figures, key=lambda name: figures[name])
     missed = sum(value < least for value in figures.values())
-    lowest = f"lowest {figures[whose]:.1%} ({whose})"
+    lowest = f"lowest {_percent(figures[whose])} ({whose})"
     return Promise(text, not missed, f"{missed} of {len(figures)} miss it, {lowest}" if missed else lowest)
 
 
@@ -171,7 +171,7 @@ def _share(text: str, chosen: Sequence[Row], rows: Sequence[Row], *, least: floa
     if not rows:
         return Promise(text, None, "not measured")
     share = len(chosen) / len(rows)
-    return Promise(text, least <= share <= most, f"{len(chosen):,} of {len(rows):,} ({share:.1%})")
+    return Promise(text, least <= share <= most, f"{len(chosen):,} of {len(rows):,} ({_percent(share)})")
 
 
 def _by_line(text: str, rows: Sequence[Row], good: Callable[[Row], bool]) -> Promise:
@@ -181,9 +181,13 @@ def _by_line(text: str, rows: Sequence[Row], good: Callable[[Row], bool]) -> Pro
     counts: dict[str, list[bool]] = {}
     for row in rows:
         counts.setdefault(row["line"], []).append(row["error"] is None and good(row))
-    missed = [f"{line} ({sum(c)} of {len(c)})" for line, c in counts.items() if sum(c) < MOST_POOLS * len(c)]
+    missed = [f"{line} ({sum(c)} of {len(c)})" for line, c in counts.items() if sum(c) < NINE_IN_TEN * len(c)]
     held = f"{len(counts) - len(missed)} of {len(counts)} lines"
     return Promise(text, not missed, f"{held}; missed by {', '.join(missed)}" if missed else held)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _has(row: Row, name: str) -> bool:

@@ -19,7 +19,8 @@ from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, Json, counted, writable
 from clipper.errors import require
-from clipper.report.zoo_page import LINE_COLUMNS, PROMISE_COLUMNS, line_cells, promise_cells, write_zoo_page
+from clipper.report.run_page import percent
+from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, write_zoo_page
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
 Rounds = Annotated[int, counted("Rounds per setting; each runs every method once.")]
@@ -254,7 +255,7 @@ def zoo(
         kept_as_json = [asdict(promise) for promise in kept]
         print_json({"lines": lines, "promises": kept_as_json, "skipped": skipped, "rows": rows})
     else:
-        output.print(table("the zoo, by line", LINE_COLUMNS, [line_cells(own) for own in lines]))
+        _print_zoo(lines)
         output.print(table("promises", PROMISE_COLUMNS, [promise_cells(promise) for promise in kept]))
     failed = [f"{row['line']}, seed {row['seed']}: {row['error']}" for row in rows if row["error"] is not None]
     for problem in failed:
@@ -266,6 +267,24 @@ def zoo(
 def _print(title: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
     """A table: `columns` goes from each head to how a row's figures are written below it."""
     output.print(table(title, list(columns), [[text.format(**row) for text in columns.values()] for row in rows]))
+
+
+def _print_zoo(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Two tables, which fit into narrow windows."""
+    nothing: dict[str, None] = dict.fromkeys(("labels_right", "gold_kept", "seconds"))
+    labels, pruned = [], []
+    for own in lines:
+        em = own["em"] or nothing
+        verdicts = ", ".join(f"{number} {verdict}" for verdict, number in own["verdicts"].items() if number)
+        right = (own["labels_right"], own["labels_right_lowest"], em["labels_right"], own["accuracy_gap"])
+        kept = (own["gold_kept"], own["gold_kept_lowest"], em["gold_kept"], own["candidates_kept"])
+        seconds = [_two_digits(own["seconds"]), _two_digits(em["seconds"])]
+        labels.append([own["line"], verdicts or "–", *map(percent, right)])
+        pruned.append([own["line"], *map(percent, kept), *seconds])
+    heads = ["line", "verdicts", "right", "lowest", "by EM", "gap"]
+    output.print(table("the zoo: labels right, and the gap to the accuracy that is expected", heads, labels))
+    heads = ["line", "gold kept", "lowest", "by EM", "left", "seconds", "EM"]
+    output.print(table("the zoo: gold labels kept and candidates left, 95 % of the probability kept", heads, pruned))
 
 
 def _identified(row: dict[str, Any]) -> list[str]:
