@@ -21,6 +21,9 @@ GAP = 0.05
 WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
 """By trouble, the labels right and the suspicion's AUC that SUM-3 has on average."""
 
+_NAMED = 5
+"""Lines that miss a promise and are named; of more, the number is said."""
+
 Row = dict[str, Any]
 
 
@@ -183,6 +186,8 @@ def _by_line(text: str, rows: Sequence[Row], good: Callable[[Row], bool]) -> Pro
         counts.setdefault(row["line"], []).append(row["error"] is None and good(row))
     missed = [f"{line} ({sum(c)} of {len(c)})" for line, c in counts.items() if sum(c) < NINE_IN_TEN * len(c)]
     held = f"{len(counts) - len(missed)} of {len(counts)} lines"
+    if len(missed) > _NAMED:
+        missed = [*missed[:_NAMED], f"{len(missed) - _NAMED} more"]
     return Promise(text, not missed, f"{held}; missed by {', '.join(missed)}" if missed else held)
 
 

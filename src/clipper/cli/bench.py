@@ -20,7 +20,7 @@ from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, Json, counted, writable
 from clipper.errors import require
 from clipper.report.run_page import percent
-from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, write_zoo_page
+from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
 Rounds = Annotated[int, counted("Rounds per setting; each runs every method once.")]
@@ -275,11 +275,10 @@ def _print_zoo(lines: Sequence[Mapping[str, Any]]) -> None:
     labels, pruned = [], []
     for own in lines:
         em = own["em"] or nothing
-        verdicts = ", ".join(f"{number} {verdict}" for verdict, number in own["verdicts"].items() if number)
         right = (own["labels_right"], own["labels_right_lowest"], em["labels_right"], own["accuracy_gap"])
         kept = (own["gold_kept"], own["gold_kept_lowest"], em["gold_kept"], own["candidates_kept"])
         seconds = [_two_digits(own["seconds"]), _two_digits(em["seconds"])]
-        labels.append([own["line"], verdicts or "–", *map(percent, right)])
+        labels.append([own["line"], verdicts(own), *map(percent, right)])
         pruned.append([own["line"], *map(percent, kept), *seconds])
     heads = ["line", "verdicts", "right", "lowest", "by EM", "gap"]
     output.print(table("the zoo: labels right, and the gap to the accuracy that is expected", heads, labels))

@@ -207,7 +207,7 @@ def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]
         if any(other is not None for _, other in figures.values()):
             legend["EM: mean"] = (ORANGE, "s", False)
         _legend(axes, legend)
-        axes.set_xlim(0, 101)
+        axes.set_xlim(-1, 101)
         return as_svg(axes)
 
 

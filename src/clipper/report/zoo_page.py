@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.zoo_summary import VERDICTS, Promise, Row, promises, summarise
+from clipper.benchmarks.zoo_summary import Promise, Row, promises, summarise
 from clipper.report.figures import comparison_figure
 from clipper.report.page import write_page
 from clipper.report.run_page import percent
 
 LINE_COLUMNS = [
-    "line", *VERDICTS, "labels right", "lowest", "gap", "gold kept", "lowest", "candidates kept", "seconds",
+    "line", "verdicts", "labels right", "lowest", "gap", "gold kept", "lowest", "candidates kept", "seconds",
     "EM: labels right", "gold kept", "seconds",
 ]  # fmt: skip
 PROMISE_COLUMNS = ["promise", "", "measured"]
@@ -27,7 +27,7 @@ _GROUPS = {
     None: "Other lines: hard rules, wrong targets, tiny pools, known labels",
 }
 _MEANINGS = {
-    "joint … uninformative": "pools by the verdict of joint inference",
+    "verdicts": "how many pools have which verdict of joint inference",
     "labels right": "the share of instances whose most probable label is the gold one",
     "gap": "between this share and the one that the posterior expects, its absolute value",
     "gold kept": "samples whose gold labels survive the pruning to 95 % of the probability",
@@ -76,13 +76,18 @@ def promise_cells(promise: Promise) -> list[str]:
     return [promise.text, held, promise.figure]
 
 
+def verdicts(line: Mapping[str, Any]) -> str:
+    """How many of a line's pools have which verdict."""
+    return ", ".join(f"{number} {verdict}" for verdict, number in line["verdicts"].items() if number) or "–"
+
+
 def line_cells(line: Mapping[str, Any]) -> list[str]:
     """The figures of a line as the cells of a table."""
     em = line["em"] or dict.fromkeys(("labels_right", "gold_kept", "seconds"))
     joint = ("labels_right", "labels_right_lowest", "accuracy_gap", "gold_kept", "gold_kept_lowest", "candidates_kept")
     return [
         line["line"],
-        *(str(line["verdicts"][verdict] or "·") for verdict in VERDICTS),
+        verdicts(line),
         *(percent(line[name]) for name in joint),
         _seconds(line["seconds"]),
         percent(em["labels_right"]),
