@@ -266,7 +266,8 @@ def auc(score: Tensor, positive: Tensor) -> float | None:
     """How often a positive has a higher score than a negative; a tie counts half. None if either is missing.
 
     Examples:
-        >>> auc(torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([True, False, True, False]))
+        >>> from torch import tensor
+        >>> auc(tensor([0.9, 0.1, 0.5, 0.5]), tensor([True, False, True, False]))
         0.875
     """
     high, low = score[positive].double(), score[~positive].double()
