@@ -220,9 +220,9 @@ def ceiling(
 @bench.command(name="zoo")
 def zoo(
     line: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern, 'sum-3/*'; twice.")] = None,
-    seeds: Annotated[int | None, counted("Pools of each line; 10 by default, 1 if --quick.")] = None,
+    seeds: Annotated[int | None, counted("Pools of each line; 10 by default, 1 if --quick.", most=1_000)] = None,
     first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
-    workers: Annotated[int, counted("Processes, of one thread each.")] = 2,
+    workers: Annotated[int, counted("Processes, of one thread each.", most=1_000)] = 2,
     out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each pool.")] = Path(
         "results/zoo.jsonl"
     ),
