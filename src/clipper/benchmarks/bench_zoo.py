@@ -19,6 +19,7 @@ from torch import Tensor
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.workers import WorkerDiedError, run_jobs
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
+from clipper.benchmarks.zoo_summary import Row
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.pruning import infer
@@ -29,9 +30,6 @@ MASS = 0.95
 """Of the posterior that the candidates keep when they are pruned."""
 SAME_NAMING = 0.85
 """The share of gold labels that a naming must give to count as the gold one."""
-
-Row = dict[str, Any]
-"""What came out of one pool."""
 
 
 class Job(NamedTuple):

@@ -25,6 +25,7 @@ _NAMED = 5
 """Lines that miss a promise and are named; of more, the number is said."""
 
 Row = dict[str, Any]
+"""What came out of one pool."""
 
 
 @dataclass(frozen=True)
