@@ -294,6 +294,15 @@ WRONG_OPTIONS: dict[str, dict[str, str]] = {
                                   "--seed": f"-1 {HUGE}"},
     "bench ceiling --data digits": {"--rule": "nope hwf", "--slots": "0 1001", "--samples": "0 1000000", "--seeds": "0",
                                     "--first-seed": f"-1 {HUGE}", "--data": "nope vqar clips"},
+    "bench zoo --line xor-3/digits/5 --out new/zoo.jsonl": {
+        "--line": "nope sum-9/*",
+        "--seeds": f"0 -1 x {HUGE}",
+        "--first-seed": f"-1 x {HUGE}",
+        "--workers": f"0 -1 {HUGE}",
+        "--out": f"file file/x dir.json {LONG}",
+        "--page": f"file/x.html dir.html {LONG}.html",
+        "--data-root": "nowhere file",
+    },
     "table sum --quick --out new": {
         "--seeds": f"0 -1 x {HUGE}",
         "--epochs": f"0 -1 {HUGE}",

@@ -134,7 +134,7 @@ class Instances:
         return vectors.masked_fill(ids[..., None] < 0, 0)
 
 
-_PER_CLASS = 200
+_PER_CLASS = 400
 """Synthetic instances of each class; of the most frequent one, where they differ."""
 
 
@@ -242,7 +242,7 @@ RULES: dict[str, Rule] = {
     "or-3": Rule(max, 3, classes=2),
     "and-3": Rule(min, 3, classes=2),
     "exactly-one-4": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
-    "luhn-4": Rule(_luhn, 4, target_shares={0: 1}),
+    "luhn-3": Rule(_luhn, 3, target_shares={0: 1}),
     "shift-mod-5": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
     "sum-3-is-0-mod-10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
     "sudoku": Rule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
@@ -304,7 +304,7 @@ def _lines() -> tuple[Line, ...]:
         ("digits", "xor-3", 100, "joint"),
         ("cancer", "xor-3", 100, "joint"),
         ("gaussians", "xor-3", 100, "joint"),
-        ("digits", "exactly-one-4", 100, "joint"),
+        ("gaussians", "exactly-one-4", 100, "joint"),
         ("iris", "sum-2", 75, "joint"),
         ("wine", "sum-2", 80, "joint"),
         ("cancer", "sum-3", 100, "joint"),
@@ -322,7 +322,7 @@ def _lines() -> tuple[Line, ...]:
         ("digits", "equal", 100, None),
         ("digits", "or-3", 100, None),
         ("digits", "and-3", 100, None),
-        ("digits", "luhn-4", 100, None),
+        ("digits", "luhn-3", 100, None),
         ("digits", "sudoku", 20, None),
         ("digits", "proportions-4", 100, None),
         ("digits", "proportions-4-8", 60, None),

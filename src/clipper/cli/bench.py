@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 import typer
 
-from clipper.benchmarks import bench_ceiling, bench_infer, bench_loss, bench_prune, bench_train
+from clipper.benchmarks import bench_ceiling, bench_infer, bench_loss, bench_prune, bench_train, bench_zoo
 from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
-from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import LAST_SEED, DataRoot, Json, counted
+from clipper.benchmarks.zoo import missing_data
+from clipper.benchmarks.zoo_summary import promises, summarise
+from clipper.cli.console import errors, output, print_json, progress_bars, table
+from clipper.cli.options import LAST_SEED, DataRoot, Json, counted, writable
+from clipper.errors import require
+from clipper.report.run_page import percent
+from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
 
 bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
 Rounds = Annotated[int, counted("Rounds per setting; each runs every method once.")]
@@ -211,9 +217,73 @@ def ceiling(
     output.print(table(title, ["seed", "identified", "left open", "if names are distinct", "left open"], rows))
 
 
+@bench.command(name="zoo")
+def zoo(
+    line: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern, 'sum-3/*'; twice.")] = None,
+    seeds: Annotated[int | None, counted("Pools of each line; 10 by default, 1 if --quick.", most=1_000)] = None,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
+    workers: Annotated[int, counted("Processes, of one thread each.", most=1_000)] = 2,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each pool.")] = Path(
+        "results/zoo.jsonl"
+    ),
+    page: Annotated[Path | None, typer.Option(help="Also write a page of the results, in HTML.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One line of each rule and each trouble; minutes.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run what the file has already, too.")] = False,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Judge joint inference, beside EM, on 80 kinds of pools: how much is right, and which promises are kept.
+
+    Pools that the file has are not run again: a command that was interrupted goes on when it is given again. A pool
+    that fails is noted and does not end the run. Lines whose data are not here are skipped by name.
+    """
+    if page is not None:
+        require("matplotlib", extra="report")
+    chosen = bench_zoo.lines_like(line or [])
+    chosen = bench_zoo.quick_lines(chosen) if quick else chosen
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    numbers = range(first_seed, first_seed + (seeds or (1 if quick else 10)))
+    jobs = [bench_zoo.Job(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
+    with writable(out, *([page] if page else [])), progress_bars() as report:
+        rows = bench_zoo.run_zoo(jobs, out, workers=workers, progress=report, again=again)
+    for name, reason in skipped.items():
+        errors.print(f"skipped {name}: {reason}", soft_wrap=True)
+    lines, kept = summarise(rows), promises(rows)
+    if page is not None:
+        write_zoo_page(rows, page, skipped=skipped)
+    if json:
+        kept_as_json = [asdict(promise) for promise in kept]
+        print_json({"lines": lines, "promises": kept_as_json, "skipped": skipped, "rows": rows})
+    else:
+        _print_zoo(lines)
+        output.print(table("promises", PROMISE_COLUMNS, [promise_cells(promise) for promise in kept]))
+    failed = [f"{row['line']}, seed {row['seed']}: {row['error']}" for row in rows if row["error"] is not None]
+    for problem in failed:
+        errors.print(f"failed: {problem}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
 def _print(title: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
     """A table: `columns` goes from each head to how a row's figures are written below it."""
     output.print(table(title, list(columns), [[text.format(**row) for text in columns.values()] for row in rows]))
+
+
+def _print_zoo(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Two tables, which fit into narrow windows."""
+    nothing: dict[str, None] = dict.fromkeys(("labels_right", "gold_kept", "seconds"))
+    labels, pruned = [], []
+    for own in lines:
+        em = own["em"] or nothing
+        right = (own["labels_right"], own["labels_right_lowest"], em["labels_right"], own["accuracy_gap"])
+        kept = (own["gold_kept"], own["gold_kept_lowest"], em["gold_kept"], own["candidates_kept"])
+        seconds = [_two_digits(own["seconds"]), _two_digits(em["seconds"])]
+        labels.append([own["line"], verdicts(own), *map(percent, right)])
+        pruned.append([own["line"], *map(percent, kept), *seconds])
+    heads = ["line", "verdicts", "right", "lowest", "by EM", "gap"]
+    output.print(table("the zoo: labels right, and the gap to the accuracy that is expected", heads, labels))
+    heads = ["line", "gold kept", "lowest", "by EM", "left", "seconds", "EM"]
+    output.print(table("the zoo: gold labels kept and candidates left, 95 % of the probability kept", heads, pruned))
 
 
 def _identified(row: dict[str, Any]) -> list[str]:

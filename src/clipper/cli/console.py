@@ -24,7 +24,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     """A table whose first column is text and whose other columns are numbers."""
     made = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
-        made.add_column(column, justify="left" if i == 0 else "right")
+        made.add_column(column, justify="left" if i == 0 else "right", overflow="ellipsis" if i else "fold")
     for row in rows:
         made.add_row(*row)
     return made

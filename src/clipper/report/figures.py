@@ -186,6 +186,31 @@ def overhead_figure(records: Records) -> str:
         return as_svg(axes)
 
 
+def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]], label: str) -> str:
+    """In each row the mean of some shares and from the lowest to the highest, beside a single one; in per cent.
+
+    Args:
+        figures: by row, our shares of each seed, and the other method's mean, if it has one.
+        label: what the shares are of.
+
+    Examples:
+        >>> comparison_figure({"sum-3": ([0.9, 1.0], 0.7)}, "labels right, %")[:4]
+        '<svg'
+    """
+    with _rows(figures, label, height=0.22) as axes:
+        for row, (shares, other) in enumerate(figures.values()):
+            if other is not None:
+                axes.plot(100 * other, row, "s", color=ORANGE, markersize=5, markerfacecolor=PAPER, zorder=2)
+            ends = 100 * min(shares), 100 * max(shares)
+            _mark(axes, row, 100 * statistics.mean(shares), ends, ACCENT, "o")
+        legend = {"joint: mean, lowest to highest": (ACCENT, "o", True)}
+        if any(other is not None for _, other in figures.values()):
+            legend["EM: mean"] = (ORANGE, "s", False)
+        _legend(axes, legend)
+        axes.set_xlim(-1, 101)
+        return as_svg(axes)
+
+
 def reliability_figure(calibration: Mapping[str, Any]) -> str:
     """How often labels are right, by how sure the posterior is of them; both in per cent.
 
@@ -240,7 +265,7 @@ def _name_curves(axes: Any, ends: Mapping[str, tuple[float, float, str]]) -> Non
 
 
 @contextmanager
-def _rows(records: Records, label: str, height: float = 0.34) -> Iterator[Any]:
+def _rows(records: Mapping[str, object], label: str, height: float = 0.34) -> Iterator[Any]:
     """Axes with a named line for each row, the first on top."""
     if not records:
         raise InputError("expected at least one row of records, got none")

@@ -6,26 +6,20 @@ it. A run that another process has claimed is left to it, and looked up in the l
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-
-import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
+from clipper.benchmarks.workers import Worker, WorkerDiedError
 from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
 
@@ -60,21 +54,20 @@ def run_cells(
             grid.begin_what_can_be()
             grid.collect()
     finally:  # a run takes minutes: whoever stops a table does not want to wait for it
-        for worker in grid.workers:
-            worker.process.kill()
-            worker.process.join()
-            worker.claim.close()
+        for worker in [*grid.idle, *(begun.worker for begun in grid.running)]:
+            worker.kill()
+        for begun in grid.running:
+            begun.claim.close()
     return grid.failed
 
 
-@dataclass
-class _Worker:
-    """A process that does one run after the other."""
+@dataclass(frozen=True)
+class _Begun:
+    """A run that a worker is doing, and the claim on it."""
 
-    process: BaseProcess
-    answers: Connection
-    place: Place | None = None
-    claim: ExitStack = field(default_factory=ExitStack)
+    worker: Worker
+    place: Place
+    claim: ExitStack
 
 
 @dataclass
@@ -86,12 +79,9 @@ class _Grid:
     tick: Callable[[], None]
     inspected: set[str]
     waiting: dict[str, Place]
-    workers: list[_Worker] = field(default_factory=list)
+    idle: list[Worker] = field(default_factory=list)
+    running: list[_Begun] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-
-    @property
-    def running(self) -> list[_Worker]:
-        return [worker for worker in self.workers if worker.place is not None]
 
     def begin_what_can_be(self) -> None:
         """Claim cells and run them, as far as there are processes."""
@@ -106,9 +96,9 @@ class _Grid:
             del self.waiting[name]
             self.ledger.refresh()  # another process may have finished it before it gave up its claim
             if self.ledger.find(place.config) is None:
-                worker = next((worker for worker in self.workers if worker.place is None), None) or self._hired()
-                worker.place, worker.claim = place, claim
-                worker.answers.send((place.config, name in self.inspected))
+                worker = self.idle.pop() if self.idle else Worker.start(partial(_job, self.ledger.path.parent))
+                self.running.append(_Begun(worker, place, claim))
+                worker.begin((place.config, name in self.inspected))
             else:
                 claim.close()
                 self.tick()
@@ -119,48 +109,30 @@ class _Grid:
         if not self.running:
             time.sleep(patience or 0)
             return
-        for ready in wait_for([worker.answers for worker in self.running], patience):
-            worker = next(worker for worker in self.running if worker.answers is ready)
-            self._note(worker)
-            worker.place = None
-            worker.claim.close()
+        for ready in wait_for([begun.worker.answers for begun in self.running], patience):
+            begun = next(begun for begun in self.running if begun.worker.answers is ready)
+            self._note(begun)
+            self.running.remove(begun)
+            begun.claim.close()
             self.tick()
 
-    def _hired(self) -> _Worker:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.ledger.path.parent), daemon=True)
-        process.start()
-        theirs.close()
-        self.workers.append(_Worker(process, ours))
-        return self.workers[-1]
-
-    def _note(self, worker: _Worker) -> None:
-        """Write down how a worker's run ended."""
-        assert worker.place is not None
+    def _note(self, begun: _Begun) -> None:
+        """Write down how a run ended."""
         try:
-            result: Record | str = worker.answers.recv()
-        except (EOFError, OSError):
-            self.workers.remove(worker)
-            worker.process.join()
-            result = f"its process ended with exit code {worker.process.exitcode}; was there too little memory?"
+            result: Record | str = begun.worker.result()
+            self.idle.append(begun.worker)
+        except WorkerDiedError as error:
+            result = str(error)
         if isinstance(result, str):
-            self.failed.append(f"{worker.place.row.name}: {result}")
+            self.failed.append(f"{begun.place.row.name}: {result}")
         else:
             self.ledger.add(result)
-            checkpoint_of(worker.place.config, self.ledger.path.parent).unlink(missing_ok=True)
+            checkpoint_of(begun.place.config, self.ledger.path.parent).unlink(missing_ok=True)
 
 
-def _work(answers: Connection, folder: Path) -> None:
-    """Do the runs that are asked for, with one thread, until whoever started this ends, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the table, which stops its processes
-    torch.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
-    while True:
-        config, inspect = answers.recv()
-        answers.send(_run(config, inspect, folder))
+def _job(folder: Path, job: tuple[RunConfig, bool]) -> Record | str:
+    """What a worker does: one run."""
+    return _run(*job, folder)
 
 
 def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:

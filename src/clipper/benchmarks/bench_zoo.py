@@ -1,0 +1,275 @@
+"""Running the zoo: joint inference and EM on every pool, a row of figures each, kept in a file as they come."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from clipper.benchmarks.timing import OnProgress
+from clipper.benchmarks.workers import WorkerDiedError, run_jobs
+from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
+from clipper.benchmarks.zoo_summary import Row
+from clipper.errors import FileError, InputError
+from clipper.files import append, checked_path, make_folder, parsed_json
+from clipper.pruning import infer
+from clipper.training.record import versions
+
+FORMAT = "clipper zoo 1"
+MASS = 0.95
+"""Of the posterior that the candidates keep when they are pruned."""
+SAME_NAMING = 0.85
+"""The share of gold labels that a naming must give to count as the gold one."""
+
+
+class Job(NamedTuple):
+    """One pool to run.
+
+    Attributes:
+        line: its line.
+        seed: its seed.
+        data_root: where data sets lie.
+    """
+
+    line: Line
+    seed: int
+    data_root: Path | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells pools apart in a file of rows, whichever version ran them."""
+        return _key(self.line.name, self.seed, _settings(self.line))
+
+
+def lines_like(patterns: Sequence[str]) -> list[Line]:
+    """The lines whose names match one of the patterns, in the zoo's order; all lines for no pattern.
+
+    Raises:
+        InputError: if nothing matches a pattern.
+
+    Examples:
+        >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
+        ['sudoku/digits/20', 'sum-3/digits/5']
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(line.name, pattern) for line in LINES):
+            raise InputError(
+                f"expected the name of a line of the zoo, or a pattern such as 'sum-3/*', got {pattern!r}; "
+                f"the first of {len(LINES)} lines is {LINES[0].name}"
+            )
+    return [line for line in LINES if not patterns or any(fnmatchcase(line.name, pattern) for pattern in patterns)]
+
+
+def quick_lines(lines: Sequence[Line]) -> list[Line]:
+    """The first line of each rule, and of each trouble.
+
+    Examples:
+        >>> len(quick_lines(LINES)) < len(LINES) / 2
+        True
+    """
+    first: dict[str, Line] = {}
+    for line in lines:
+        first.setdefault(line.trouble or line.rule, line)
+    return list(first.values())
+
+
+def run_line(line: Line, seed: int, data_root: Path | None = None) -> Row:
+    """Make one pool of a line, infer its labels jointly and by EM, and say how much of both is right.
+
+    Args:
+        line: which kind of pool.
+        seed: of the pool, and of the inference.
+        data_root: where data sets lie; as everywhere else if not given.
+
+    Returns:
+        A row of JSON: the verdict, the shares of labels right, of gold labels kept and of candidates kept, seconds,
+        the accuracy that the posterior expects, and more where it applies; None for what does not.
+
+    Examples:
+        >>> from clipper.benchmarks.zoo import line_named
+        >>> row = run_line(line_named("xor-3/digits/5"), seed=0)
+        >>> row["line"], row["settings"]["samples"], 0 <= row["gold_kept"] <= 1
+        ('xor-3/digits/5', 5, True)
+    """
+    pool = make_pool(line, seed, data_root)
+    return _row(line, seed) | _measured(pool, seed, "joint") | {"em": _by_em(pool, seed)}
+
+
+def run_zoo(
+    jobs: Sequence[Job], file: Path | None, *, workers: int, progress: OnProgress, again: bool = False
+) -> list[Row]:
+    """Run the pools that the file does not have, several at a time, and note each as soon as it is done.
+
+    A pool that fails has a row with its error, and is tried again the next time.
+
+    Args:
+        jobs: the pools.
+        file: of the rows, a line of JSON each; it may hold others. None to keep nothing.
+        workers: processes, of one thread each.
+        progress: called with what is done.
+        again: run those, too, that the file has; the newest row of a pool counts.
+
+    Returns:
+        The rows of all these pools, in the order of `jobs`.
+
+    Raises:
+        FileError: the file holds something else.
+    """
+    there = {} if file is None else read_rows(file)
+    rows = {job.key: there[job.key] for job in jobs if job.key in there}
+    missing = [job for job in jobs if again or rows.get(job.key, {"error": ""})["error"] is not None]
+    done = len(jobs) - len(missing)
+    progress("pools", done, len(jobs))
+    for job, result in run_jobs(_attempt, missing, workers):
+        row = _failed(job, result) if isinstance(result, WorkerDiedError) else result
+        rows[job.key] = row
+        if file is not None:
+            make_folder(file.parent)
+            append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+        done += 1
+        progress("pools", done, len(jobs))
+    return [rows[job.key] for job in jobs]
+
+
+def read_rows(file: str | Path) -> dict[str, Row]:
+    """The rows in a file by their keys, the newest of each; a line that a killed process cut off is passed over.
+
+    Raises:
+        FileError: if it holds anything else.
+    """
+    place = checked_path(file)
+    try:
+        lines = place.read_bytes().split(b"\n") if place.exists() else []
+    except OSError as error:
+        raise FileError(f"cannot read the rows in {place} ({error}); choose another file") from error
+    rows = {}
+    start = f'{{"format": "{FORMAT}"'.encode()
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            if line[: len(start)] != start[: len(line)]:
+                raise FileError(f"line {number} of {place} is no row of the zoo; choose another file")
+            try:
+                row = parsed_json(line)
+            except ValueError:
+                continue
+            rows[_key(row["line"], row["seed"], row["settings"])] = row
+    return rows
+
+
+def _attempt(job: Job) -> Row:
+    """The row of a pool, with the error if there is one: whatever one pool raises, the others are run."""
+    try:
+        return run_line(*job)
+    except Exception as error:
+        return _failed(job, error)
+
+
+def _failed(job: Job, error: Exception) -> Row:
+    return _row(job.line, job.seed) | {"error": f"{type(error).__name__}: {error}"}
+
+
+def _row(line: Line, seed: int) -> Row:
+    """A row without figures."""
+    return {
+        "format": FORMAT,
+        "line": line.name,
+        "seed": seed,
+        "settings": _settings(line),
+        "error": None,
+        "commit": _commit(),
+        "versions": versions(),
+    }
+
+
+def _settings(line: Line) -> dict[str, Any]:
+    values = asdict(line)
+    del values["name"]
+    return {**values, "mass": MASS}
+
+
+def _key(name: str, seed: int, settings: dict[str, Any]) -> str:
+    return json.dumps([name, seed, settings], sort_keys=True)
+
+
+@cache
+def _commit() -> str | None:
+    """What the source is at, as git describes it; None outside of a checkout."""
+    here = Path(__file__)
+    try:  # a package that is installed into somebody else's checkout is not part of it
+        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty"]):
+            said = subprocess.run(
+                ["git", "-C", str(here.parent), *command], capture_output=True, check=True, text=True, timeout=10
+            ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.strip()
+
+
+def _by_em(pool: Pool, seed: int) -> Row | None:
+    if "method" not in inspect.signature(infer).parameters:
+        return None
+    figures = _measured(pool, seed, "em")
+    return {name: figures[name] for name in ("labels_right", "gold_kept", "seconds")}
+
+
+def _measured(pool: Pool, seed: int, method: str) -> Row:
+    """Infer, prune, and compare with the gold labels."""
+    options: dict[str, Any] = {"known": pool.known, "method": method, "seed": seed}
+    accepted = {name: value for name, value in options.items() if name in inspect.signature(infer).parameters}
+    evidence: Any = pool.evidence
+    start = time.perf_counter()
+    posterior: Any = infer(pool.candidates, evidence, **accepted)
+    pruning = posterior.prune(MASS)
+    seconds = time.perf_counter() - start
+    used = pool.gold >= 0
+    right = float((posterior.labels == pool.gold)[used].double().mean())
+    kept = pruning.gold_retained(pool.gold)
+    suspicion = getattr(posterior, "suspicion", None)
+    expected = getattr(posterior, "expected_accuracy", None)
+    namings = getattr(posterior, "namings", None)
+    best = None
+    if namings is not None:
+        best = max((_renamed_right(posterior.labels, pool.gold, naming.order) for naming in namings), default=right)
+    return {
+        "verdict": posterior.verdict,
+        "labels_right": right,
+        "expected_accuracy": None if expected is None else float(expected),
+        "gold_kept": None if math.isnan(kept) else kept,
+        "candidates_kept": pruning.retained,
+        "suspicion_auc": None if suspicion is None else auc(suspicion, pool.wrong),
+        "namings": None if namings is None else len(namings),
+        "best_naming_right": best,
+        "gold_naming": None if best is None else best >= SAME_NAMING,
+        "seconds": seconds,
+    }
+
+
+def _renamed_right(labels: Tensor, gold: Tensor, order: Tensor) -> float:
+    """The share of labels that are right if label k is called `order[k]`."""
+    used = gold >= 0
+    return float((order[labels[used].long()] == gold[used]).double().mean())
+
+
+def auc(score: Tensor, positive: Tensor) -> float | None:
+    """How often a positive has a higher score than a negative; a tie counts half. None if either is missing.
+
+    Examples:
+        >>> from torch import tensor
+        >>> auc(tensor([0.9, 0.1, 0.5, 0.5]), tensor([True, False, True, False]))
+        0.875
+    """
+    high, low = score[positive].double(), score[~positive].double()
+    if not len(high) or not len(low):
+        return None
+    difference = high[:, None] - low
+    return float(((difference > 0).double() + (difference == 0).double() / 2).mean())

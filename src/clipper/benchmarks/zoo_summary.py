@@ -1,0 +1,208 @@
+"""What the rows of the zoo say together: figures by line, and which promises they keep. Knows rows, and no pools."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+VERDICTS = ("joint", "ambiguous", "unsettled", "uninformative")
+GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
+"""Gold labels that a line keeps on average, and that every pool of so many samples keeps."""
+FALSE_ALARMS = 0.02
+"""The share of pools without information that may be called joint."""
+NINE_IN_TEN = 0.9
+"""The share of pools for which a promise about most of them holds."""
+LABELS_RIGHT = 0.95
+"""In a pool that is identified."""
+GAP = 0.05
+"""Between the accuracy that a posterior expects, and its accuracy."""
+WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
+"""By trouble, the labels right and the suspicion's AUC that SUM-3 has on average."""
+
+_NAMED = 5
+"""Lines that miss a promise and are named; of more, the number is said."""
+
+Row = dict[str, Any]
+"""What came out of one pool."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What joint inference promises, and whether the rows keep it.
+
+    Attributes:
+        text: the promise.
+        held: whether it is kept; None if no row says.
+        figure: what was measured.
+    """
+
+    text: str
+    held: bool | None
+    figure: str
+
+
+def summarise(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The figures of each line, over its seeds: means, and the lowest where a single pool matters.
+
+    Args:
+        rows: of `run_zoo`.
+
+    Returns:
+        A document for each line, in the order of the rows. What no row has is None.
+    """
+    return [
+        _line(name, [row for row in rows if row["line"] == name]) for name in dict.fromkeys(r["line"] for r in rows)
+    ]
+
+
+def _line(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    em = [row["em"] for row in rows if row.get("em")]
+    gaps = [abs(row["expected_accuracy"] - row["labels_right"]) for row in rows if _has(row, "expected_accuracy")]
+    return {
+        "line": name,
+        "expects": rows[0]["settings"]["expects"],
+        "pools": len(rows),
+        "failed": sum(row["error"] is not None for row in rows),
+        "verdicts": {verdict: sum(row.get("verdict") == verdict for row in rows) for verdict in VERDICTS},
+        "labels_right": _mean(_values(rows, "labels_right")),
+        "labels_right_lowest": min(_values(rows, "labels_right"), default=None),
+        "accuracy_gap": _mean(gaps),
+        "gold_kept": _mean(_values(rows, "gold_kept")),
+        "gold_kept_lowest": min(_values(rows, "gold_kept"), default=None),
+        "candidates_kept": _mean(_values(rows, "candidates_kept")),
+        "gold_naming": _mean(_values(rows, "gold_naming")),
+        "suspicion_auc": _mean(_values(rows, "suspicion_auc")),
+        "seconds": _mean(_values(rows, "seconds")),
+        "em": {key: _mean(_values(em, key)) for key in ("labels_right", "gold_kept", "seconds")} if em else None,
+    }
+
+
+def promises(rows: Sequence[Row]) -> list[Promise]:
+    """Which promises the rows keep; a pool that failed keeps none.
+
+    Examples:
+        >>> [promise.held for promise in promises([])][:2]
+        [None, None]
+    """
+    lines = summarise(rows)
+    noise, joint, ambiguous = (
+        [r for r in rows if r["settings"]["expects"] == e] for e in ("noise", "joint", "ambiguous")
+    )
+    called = [row for row in rows if row.get("verdict") == "joint" and _has(row, "expected_accuracy")]
+    return [
+        _share("every pool can be run", [row for row in rows if row["error"] is None], rows, least=1),
+        _lowest(
+            f"every line keeps the gold labels of {_percent(GOLD_KEPT)} of its samples on average",
+            {line["line"]: line["gold_kept"] for line in lines if line["gold_kept"] is not None},
+            GOLD_KEPT,
+        ),
+        _lowest(
+            f"every pool of {LARGE} samples or more keeps those of {_percent(GOLD_KEPT_IN_A_POOL)}",
+            {
+                f"{row['line']}, seed {row['seed']}": row["gold_kept"]
+                for row in rows
+                if row["settings"]["samples"] >= LARGE and _has(row, "gold_kept")
+            },
+            GOLD_KEPT_IN_A_POOL,
+        ),
+        _share(
+            f"at most {_percent(FALSE_ALARMS)} of the pools without information are called joint",
+            [row for row in noise if row.get("verdict") == "joint"],
+            noise,
+            most=FALSE_ALARMS,
+        ),
+        _by_line(
+            f"identified: nine pools in ten of each line are joint with {_percent(LABELS_RIGHT)} of the labels right",
+            joint,
+            lambda row: row.get("verdict") == "joint" and row["labels_right"] >= LABELS_RIGHT,
+        ),
+        _by_line(
+            "ambiguous: nine pools in ten of each line are called so, with the gold naming among the namings",
+            ambiguous,
+            lambda row: row.get("verdict") == "ambiguous" and bool(row["gold_naming"]),
+        ),
+        _lowest(
+            "ambiguous: at least half of the candidates go, on average over a line's pools",
+            {
+                line["line"]: 1 - line["candidates_kept"]
+                for line in lines
+                if line["expects"] == "ambiguous" and line["candidates_kept"] is not None
+            },
+            0.5,
+        ),
+        _share(
+            f"the expected accuracy is within {100 * GAP:.0f} points in nine in ten of the pools called joint",
+            [row for row in called if abs(row["expected_accuracy"] - row["labels_right"]) <= GAP],
+            called,
+            least=NINE_IN_TEN,
+        ),
+        *_wrong_targets(rows),
+    ]
+
+
+def _wrong_targets(rows: Sequence[Row]) -> list[Promise]:
+    found = []
+    for trouble, (right, area) in WRONG.items():
+        own = [
+            row
+            for row in rows
+            if row["settings"]["trouble"] == trouble and row["settings"]["rule"] == "sum-3" and row["error"] is None
+        ]
+        share = trouble.removeprefix("wrong-") + " % wrong targets on SUM-3"
+        found.append(_at_least(f"{share}: {_percent(right)} of the labels right", _values(own, "labels_right"), right))
+        if area is not None:
+            found.append(_at_least(f"{share}: the suspicion's AUC is {area}", _values(own, "suspicion_auc"), area))
+    return found
+
+
+def _at_least(text: str, values: Sequence[float], least: float) -> Promise:
+    mean = _mean(values)
+    return Promise(text, None, "not measured") if mean is None else Promise(text, mean >= least, f"{mean:.3f}")
+
+
+def _lowest(text: str, figures: dict[str, float], least: float) -> Promise:
+    if not figures:
+        return Promise(text, None, "not measured")
+    whose = min(figures, key=lambda name: figures[name])
+    missed = sum(value < least for value in figures.values())
+    lowest = f"lowest {_percent(figures[whose])} ({whose})"
+    return Promise(text, not missed, f"{missed} of {len(figures)} miss it, {lowest}" if missed else lowest)
+
+
+def _share(text: str, chosen: Sequence[Row], rows: Sequence[Row], *, least: float = 0, most: float = 1) -> Promise:
+    if not rows:
+        return Promise(text, None, "not measured")
+    share = len(chosen) / len(rows)
+    return Promise(text, least <= share <= most, f"{len(chosen):,} of {len(rows):,} ({_percent(share)})")
+
+
+def _by_line(text: str, rows: Sequence[Row], good: Callable[[Row], bool]) -> Promise:
+    """Whether most pools of every line are good."""
+    if not rows:
+        return Promise(text, None, "not measured")
+    counts: dict[str, list[bool]] = {}
+    for row in rows:
+        counts.setdefault(row["line"], []).append(row["error"] is None and good(row))
+    missed = [f"{line} ({sum(c)} of {len(c)})" for line, c in counts.items() if sum(c) < NINE_IN_TEN * len(c)]
+    held = f"{len(counts) - len(missed)} of {len(counts)} lines"
+    if len(missed) > _NAMED:
+        missed = [*missed[:_NAMED], f"{len(missed) - _NAMED} more"]
+    return Promise(text, not missed, f"{held}; missed by {', '.join(missed)}" if missed else held)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _has(row: Row, name: str) -> bool:
+    return row.get(name) is not None
+
+
+def _values(rows: Sequence[Row], name: str) -> list[float]:
+    return [float(row[name]) for row in rows if _has(row, name)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
