@@ -163,16 +163,33 @@ class _Run:
         namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         if believed and not given:
             namings = find_namings(pool, held[:, :, 0] * sharpness, settings, self.generator)
+            if not self._found_again(pool, messages, namings):
+                verdict = "unsettled"
         return self._concluded(pool, potential, messages, namings, verdict, verification, alone, sharpness, found)
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and monotonic() > self.deadline
 
+    def _found_again(self, pool: Pool, messages: Tensor, namings: Namings) -> bool:
+        """Whether most folds lead to the best state, or to another naming of it.
+
+        By the messages of states `(2P, c, states)`, the best first.
+        """
+        labels = pool.best(pool.heard(messages).add_(pool.unary))
+        used = labels[:, 0] >= 0
+        best, same = labels[used, 0], 0
+        for state in labels[used].T:
+            orders = namings.orders.to(state.device)
+            if not namings.exhaustive:
+                orders = torch.cat([orders, matched(best, state, pool.classes)[None]])
+            differs = (orders[:, state] != best).double().mean(1)  # (ways,)
+            same += float(differs.min()) <= 2 * self.settings.alike
+        return 2 * same > labels.shape[1]
+
     def _finalists(self, found: Found) -> Tensor:
         """The best state of each fold, `(n*m, states)`."""
-        best = [states.labels[:, :1] for states in found.states]
-        labels = torch.unique(torch.cat(best, 1), dim=1)
+        labels = torch.cat([states.labels[:, :1] for states in found.states], 1)
         size = self.pool.factor.size + 2 * len(self.pool.edges) * self.pool.classes
         return labels[:, : max(1, self.settings.memory // size)]
 

@@ -107,9 +107,9 @@ def find_namings(
             break
     found, level = _good(orders, level, settings.improbable)
     exhaustive, new = 2 * arrived >= settings.walkers, found
-    while len(new) and len(found) > 1 and exhaustive:
-        steps = torch.unique(torch.stack([a[b.argsort()] for a in new for b in found]), dim=0)  # from one to another
-        tried = torch.unique(torch.cat([step[found] for step in steps[: settings.walkers**2]]), dim=0)
+    while len(new) and exhaustive:
+        steps = [a[b.argsort()] for a in new for b in found]  # from one to another
+        tried = torch.unique(torch.cat([step[found] for step in steps] + [_exchanges(order, pool.kinds) for order in new]), dim=0)
         known = {tuple(order) for order in found.tolist()}
         tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long)
         if not len(tried):
@@ -119,6 +119,15 @@ def find_namings(
         exhaustive = len(tried) <= settings.walkers**2 and len(found) <= 2 * settings.walkers
     best = level.argsort(descending=True, stable=True)[: 2 * settings.walkers]
     return Namings(found[best], level[best], exhaustive)
+
+
+def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
+    """`order (c,)` with every two labels of a kind exchanged, `(ways, c)`."""
+    pairs = [(a, b) for kind in kinds for a in kind for b in range(a + 1, kind.stop)]
+    orders = order.repeat(len(pairs), 1)
+    for exchanged, (a, b) in zip(orders, pairs, strict=True):
+        exchanged[a], exchanged[b] = order[b], order[a]
+    return orders
 
 
 def _affine(kinds: list[range], most: int) -> Tensor:
