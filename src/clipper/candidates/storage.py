@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
+from clipper.candidates.base import check_satisfiable
 from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import ClipperError, FileError, InputError
@@ -33,6 +34,7 @@ ROWS = 1 << 20
 
 def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
     """One row per candidate; `first_sample` is added to the sample ids."""
+    check_satisfiable(candidates)  # a sample without rows would not be there when it is read
     columns = {"sample": pa.array((candidates.sample + first_sample).cpu().numpy())}
     for slot, column in enumerate(candidates.labels.cpu().unbind(1)):
         columns[f"slot_{slot}"] = pa.array(column.numpy(), mask=(column < 0).numpy())
