@@ -196,8 +196,8 @@ class CandidateSet(ABC):
 
     @cached_property
     def first(self) -> Tensor:
-        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(self.zeros(), 1).labels.long()
+        """One candidate of each sample, `(n, m)`; -1 in unused slots, and where a sample has none."""
+        return self.top_k(self.zeros(), 1).first
 
     def zeros(self) -> Tensor:
         """Log-probabilities that prefer nothing, `(n, m, c)`."""

@@ -53,6 +53,7 @@ def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
 
 def write_candidates(candidates: Candidates, path: str | Path) -> None:
     """Write a Parquet file, whole or not at all."""
+    check_satisfiable(candidates)
     try:
         with written_whole(as_path(path)) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
