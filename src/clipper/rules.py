@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers
+from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers, yes_or_no
 from clipper.candidates.alignment import Alignments
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
+from clipper.candidates.task import domains_of_slots
 from clipper.errors import InputError
 
 __all__ = [
@@ -99,12 +100,12 @@ def isbn(digits: int = 13) -> Rule:
         >>> isbn().value((9, 7, 8, 0, 3, 0, 6, 4, 0, 6, 1, 5, 7)), isbn(10).value((0, 3, 0, 6, 4, 0, 6, 1, 5, 2))
         (True, True)
     """
-    if digits not in (10, 13):
+    if whole_number(digits, "digits") not in (10, 13):
         raise InputError(f"expected an ISBN of 10 or 13 digits, got {shown(digits)}")
     weights, modulus = ((1, 3), 10) if digits == 13 else (tuple(range(10, 0, -1)), 11)
     machine = Machine((0, 0), partial(_weigh, weights, modulus), _no_remainder)
     domains = _digits if digits == 13 else _digits_and_x
-    return _YesNo("isbn", partial(run, machine), domains, machine, slots=digits)
+    return _YesNo("isbn", partial(run, machine), domains, machine, slots=int(digits))
 
 
 def iban() -> Rule:
@@ -222,7 +223,8 @@ def ordered(*, strict: bool = False) -> Rule:
         >>> ordered(strict=True).candidates([True, False], slots=2, classes=10).counts
         [45, 55]
     """
-    machine = Machine(-1, partial(_ascend, bool(strict)), _still_ascends)
+    strict = yes_or_no(strict, "strict")
+    machine = Machine(-1, partial(_ascend, strict), _still_ascends)
     return _YesNo("strictly-ordered" if strict else "ordered", partial(run, machine), machine=machine)
 
 
@@ -326,7 +328,7 @@ class _Numbers(Rule):
 
     def parse(self, text: str) -> Any:
         """The numbers in the text, however they are separated."""
-        return [float(word) if "." in word else int(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
+        return [float(word) if "." in word else _integer(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
 
 
 class _Proportions(_Numbers):
@@ -376,7 +378,7 @@ class _PartialLabels(Rule):
 
     def parse(self, text: str) -> Any:
         """Sets of labels, a bar between slots: `1,3|2`."""
-        return [{int(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
+        return [{_integer(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         everything = super()._lattice([0] * len(targets), lengths, classes, domains, budget)
@@ -397,8 +399,10 @@ class _Addition(Rule):
             raise InputError(f"expected a class for each of ten digits, got {classes} classes")
         number = as_index(given)
         if number is None:
-            written = as_list(given, "the sum, or its digits,") if not isinstance(given, str) else list(given)
-            number = int("".join(str(whole_number(_digit(d), "a digit", 0, 9)) for d in written) or "0")
+            written = list(given) if isinstance(given, str) else as_list(given, "the sum, or its digits,")
+            number = 0
+            for digit in written:
+                number = 10 * number + whole_number(_digit(digit), "a digit", 0, 9)
         if number < 0:
             raise InputError(f"expected a sum of two numbers of {slots // 2} digits, got {shown(given)}")
         return number
@@ -411,7 +415,7 @@ class _Addition(Rule):
         observed = torch.full((len(targets), 3 * digits), -1)
         observed[:, 2::3] = torch.tensor([[target // 10**i % 10 for i in range(digits)] for target in targets])
         by_step: list[Sequence[int]] = [range(10)] * (3 * digits)
-        for step, domain in zip(read_at.tolist(), domains, strict=True):
+        for step, domain in zip(read_at.tolist(), domains_of_slots(domains, 2 * digits, 10), strict=True):
             by_step[step] = domain
         return Lattice.from_rule(
             *self.machine, [target // 10**digits for target in targets], 3 * digits, classes, domains=by_step,
@@ -446,6 +450,14 @@ def _whole(values: Any, what: str) -> tuple[int, ...]:
 
 def _label(value: Any) -> int:
     return whole_number(value, "a label", least=0)
+
+
+def _integer(word: str) -> int:
+    """Python reads no number of more than some thousand digits."""
+    try:
+        return int(word)
+    except ValueError as error:
+        raise InputError(f"expected a number, got {shown(word)}: {error}") from error
 
 
 def _digit(value: Any) -> Any:

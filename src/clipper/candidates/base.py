@@ -366,7 +366,7 @@ def check_satisfiable(candidates: CandidateSet) -> None:
         raise InputError(
             f"expected at least one candidate per sample, but nothing satisfies the formula of {len(ids)} of "
             f"{candidates.samples} (sample {named}), which impossible='keep' let in; drop them: "
-            "possible = candidates.possible(), then candidates.batch(possible) and log_probs[possible]"
+            "possible = candidates.possible(), then candidates.batch(possible), and the same rows of all else"
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, seed_number, whole_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import check_log_probs
+from clipper.candidates.base import check_log_probs, check_satisfiable
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.graphs import check_edges, graph_of
@@ -84,6 +84,7 @@ def infer(
         (torch.Size([5]), torch.Size([3, 2, 3]))
     """
     graph = graph_of(candidates, graph, NEIGHBOURS)
+    check_satisfiable(candidates)
     check_edges(candidates, graph, candidates)
     curve, seed = _checked_trust(trust), seed_number(seed)
     starts = None if starts is None else whole_number(starts, "starts")
