@@ -262,8 +262,8 @@ def addition(digits: int) -> Rule:
     """The sum of two numbers of so many digits is known: the digits of both are the slots.
 
     Slots are in reading order: the first number's digits from left to right, then the second's. A target is the sum, or
-    its digits from left to right. Numbers are added in columns, with the known digits of the sum as
-    [observed](lattices.md#observed-labels) labels, so a hundred digits have 3,299 states, whatever the sums.
+    its digits from left to right. Numbers are added in columns, with the known digits of the sum as `observed` labels
+    (see `Lattice.from_rule`), so a hundred digits have 3,299 states, whatever the sums.
 
     Args:
         digits: of each of the two numbers; there are twice as many slots.
@@ -337,8 +337,7 @@ class _Proportions(_Numbers):
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels in ascending order."""
         if isinstance(given, Mapping):
-            pairs = [(_label(label), whole_number(number, "a count", least=0)) for label, number in given.items()]
-            return tuple(label for label, number in sorted(pairs) for _ in range(number))
+            return _bag([(_label(y), whole_number(count, "a count", least=0)) for y, count in given.items()], slots)
         values = as_list(given, "the counts of all labels, or labels,")
         if all(isinstance(value, int) for value in values) and len(values) != classes and len(values) == slots:
             return tuple(sorted(values))
@@ -352,7 +351,7 @@ class _Proportions(_Numbers):
                 f"expected counts of {classes} labels that add up to {slots} slots, got {shown(given)}; labels cannot "
                 "be told from counts where there are as many: pass collections.Counter(labels)"
             )
-        return tuple(label for label, number in enumerate(counts) for _ in range(number))
+        return _bag(list(enumerate(counts)), slots)
 
     def _machine(self, targets: list[Any]) -> Machine:
         """States are how often each label came; those that no target goes on from are left out."""
@@ -430,13 +429,15 @@ class _Transcript(_Numbers):
         """The labels as a tuple."""
         del slots, classes
         labels = whole_numbers(given, "labels in order")
-        return tuple(labels.tolist()) if labels.ndim == 1 else shown(given)
+        if labels.ndim != 1:
+            raise InputError(f"expected a list of labels in order, got {shown(given)}")
+        return tuple(labels.tolist())
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         del budget
-        if domains is not None or not isinstance(classes, int):
+        if domains is not None:
             raise InputError(
-                "expected one number of classes and no domains for transcripts; restrict the result instead"
+                "expected no domains for transcripts; narrow the candidates with restrict(allowed) instead"
             )
         return Alignments.from_texts(targets, lengths, classes, impossible="keep")
 
@@ -471,6 +472,13 @@ def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
             raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")
         return frozenset(label for label, inside in enumerate(labels) if inside)
     return frozenset(whole_number(label, "labels of a set", 0, classes - 1) for label in labels)
+
+
+def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
+    """The labels of a bag in ascending order; counts of more or fewer labels as they are, which nothing satisfies."""
+    if sum(number for _, number in counts) != slots:
+        return tuple(counts)
+    return tuple(label for label, number in sorted(counts) for _ in range(number))
 
 
 def _as_counts(values: list[Any], slots: int) -> list[int] | None:

@@ -482,7 +482,7 @@ class TemplateSet(CandidateSet):
 
     @property
     def shared(self) -> bool:
-        """Whether samples of one template have the same candidates, because nothing is known of a single one."""
+        """Whether the template alone decides which ways through the description a sample has."""
         return self.allowed is None
 
     def narrowed(self, allowed: Tensor) -> Self:

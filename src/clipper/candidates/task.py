@@ -54,7 +54,8 @@ def _target(value: object, sample: int) -> Hashable:
 
 def as_python(value: Any) -> Any:
     """Python's own number for a tensor or an array of one, so that equal values are equal; else the same."""
-    if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0:
+    single = isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0
+    if single and not getattr(value, "is_meta", False):
         return value.item()
     return value
 
