@@ -53,8 +53,8 @@ def test_the_ceiling_is_that_of_brute_force() -> None:
 
 def test_wide_samples_need_no_list_of_candidates() -> None:
     images = train_and_test("digits")[0]
-    assert isinstance(draw(images, MAX_RULE, 150, 7).candidates, Lattice)
-    row = measure_ceiling(RunConfig(rule="max", slots=7, samples=150), seeds=[0])["rows"][0]
+    assert isinstance(draw(images, MAX_RULE, 120, 9).candidates, Lattice)
+    row = measure_ceiling(RunConfig(rule="max", slots=9, samples=120), seeds=[0])["rows"][0]
     assert row["exhaustive"]
     assert 9 not in row["open"]
 

@@ -74,6 +74,10 @@ def test_the_symmetries_are_those_of_brute_force(problem: Any, repeat: bool) -> 
     samples = [*problem.samples, *problem.samples[:1] * repeat]
     found = identify(Candidates.from_lists(samples, classes=KINDS))
     check_group(found, namings_of(samples, TWO_KINDS))
+    supports = [{row[slot] for row in rows} for rows in samples for slot in range(len(rows[0]))]
+    shares = [sum((y in own) / len(own) for own in supports) for y in range(7)]
+    assert found.instances.tolist() == pytest.approx(shares)
+    assert found.concerned == pytest.approx(sum(s for s, y in zip(shares, found.identified, strict=True) if not y))
 
 
 @st.composite

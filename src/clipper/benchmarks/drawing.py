@@ -52,23 +52,16 @@ class ImageRule:
     machine: Machine | None = None
     counts_from_zero: bool = False
 
-    def needs_lattice(self, slots: int, classes: int, targets: Sequence[int] = ()) -> bool:
-        """Whether there are too many label combinations to try, or candidates of these targets to list.
-
-        Only for a rule with a state machine, which spares both.
+    def needs_lattice(self, slots: int, classes: int) -> bool:
+        """Whether there are too many label combinations to try them all, and a state machine that spares it.
 
         Examples:
             >>> from clipper.benchmarks.sum import SUM_RULE
             >>> SUM_RULE.needs_lattice(slots=4, classes=10), SUM_RULE.needs_lattice(slots=30, classes=10)
             (False, True)
-            >>> SUM_RULE.needs_lattice(slots=6, classes=10, targets=[27] * 10_000)
-            True
         """
         domains = self.domains(slots) if self.domains else [range(classes)] * slots
-        combinations = math.prod(map(len, domains))
-        if self.machine is None or combinations > BUDGET or combinations * len(targets) <= Candidates.LISTED:
-            return self.machine is not None and combinations > BUDGET
-        return sum(self.lattice(targets, slots, classes).counts) > Candidates.LISTED
+        return self.machine is not None and math.prod(map(len, domains)) > BUDGET
 
     def lattice(self, targets: Sequence[int], slots: int, classes: int) -> Lattice:
         """The lattice of all candidates of samples with these targets.
@@ -129,7 +122,7 @@ def draw(
     and operators in turn, each slot's label is drawn first, and images are reused once every image of that label has
     been drawn.
 
-    Where there are too many candidates to list and the rule has a state machine, they are those of its lattice.
+    Where there are too many candidates to enumerate and the rule has a state machine, they are those of its lattice.
 
     Args:
         images: what to draw from.
@@ -163,7 +156,7 @@ def draw(
     gold = images.labels[chosen]
     targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
     candidates: CandidateSet
-    if rule.needs_lattice(slots, images.classes, targets if per_sample is None else ()):
+    if rule.needs_lattice(slots, images.classes):
         all_of_them = rule.lattice(targets, slots, images.classes)
         candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
     else:

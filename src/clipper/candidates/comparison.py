@@ -126,7 +126,13 @@ def _of_samples(candidates: Lattice | Formula, weights: Tensor) -> Tensor:
     sample = torch.arange(count, device=weights.device).repeat_interleave(b)
     every = candidates.batch(sample)
     own = weights.repeat(count, 1, 1)  # (n*b, m, c)
-    own, mask = (own, every.mask) if isinstance(every, Formula) else (every._inward(own), every._mask)
+    if isinstance(every, Formula):
+        mask: Tensor | None = every.mask
+    else:
+        own, mask = (
+            every._inward(own - 1) + 1,
+            every._mask,
+        )  # as for logarithms: what reads no slot gets 0, a factor of 1
     values = _of_templates(every, own if mask is None else torch.where(mask, own, 0))  # (templates, n*b)
     return values.gather(0, every.template[None])[0].view(count, b)
 

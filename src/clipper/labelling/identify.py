@@ -27,6 +27,8 @@ LISTED = 1_000
 """Namings that are listed at most."""
 _HITTING = 20_000
 """Sets of labels tried for the smallest that settles the names; then it is found greedily."""
+_WRITTEN = 10_000
+"""Bits of the largest number that is written out."""
 _CELLS = 1 << 24
 """Numbers held at a time."""
 
@@ -79,13 +81,20 @@ class Identification:
         """What was found, in words."""
         return " ".join(_sentences(self))
 
+    def amount(self, instances: float) -> str:
+        """So many instances in words: a number or, if no labels were given, about which share of them all."""
+        if self.given:
+            return f"{instances:,.0f}"
+        return f"about {instances / max(1.0, float(self.instances.sum())):.0%}"
+
     def rows(self) -> list[dict[str, Any]]:
         """A table with a row for each label: the names it may have, and how many instances have it."""
+        identified = self.identified.tolist()
         return [
             {
                 "label": label,
                 "kind": kind.name,
-                "identified": bool(self.identified[label]),
+                "identified": identified[label],
                 "names": self.possible[label].nonzero()[:, 0].tolist(),
                 "instances": float(self.instances[label]),
             }
@@ -97,7 +106,7 @@ class Identification:
         """All of it for JSON."""
         return {
             "sentence": self.sentence,
-            "order": self.order,
+            "order": self.order if self.order.bit_length() < _WRITTEN else number_in_words(self.order),
             "exhaustive": self.exhaustive,
             "identified": self.identified.nonzero()[:, 0].tolist(),
             "instances": float(self.instances.sum()),
@@ -110,9 +119,8 @@ class Identification:
         }
 
     def __str__(self) -> str:
-        heads = {"label": "label", "names": "may be called", "instances": "instances"}
-        lines = [list(heads.values())]
-        lines += [[str(row["label"]), shortened(row["names"]), f"{row['instances']:.0f}"] for row in self.rows()]
+        lines = [["label", "may be called", "instances"]]
+        lines += [[str(row["label"]), shortened(row["names"]), self.amount(row["instances"])] for row in self.rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = (
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -361,15 +369,18 @@ def _sentences(found: Identification) -> list[str]:
         told.append(f"{none}the search was not exhaustive; a larger budget searches longer.")
     if not missing:
         told.append(f"The formulas identify all {classes:,} labels.")
+    elif found.exhaustive and not known:
+        told.append(f"The formulas identify none of the {classes:,} labels.")
     elif found.exhaustive:
         told.append(f"The formulas identify {known:,} of {classes:,} labels: not {shortened(missing)}.")
     else:
         told.append(f"So far {known:,} of {classes:,} labels are known to be identified: not {shortened(missing)}.")
     if missing:
+        most = "" if found.exhaustive else "at most "
+        total = f"{found.instances.sum():,.0f}" if found.given else "the"
         have = "has" if found.given and found.concerned == 1 else "have"
-        about = "" if found.given and found.exhaustive else "about " if found.exhaustive else "up to "
-        number = f"{about}{found.concerned:,.0f} of {found.instances.sum():,.0f}"
-        told.append(f"{number} instances {have} a label that is not identified.")
+        number = found.amount(found.concerned)
+        told.append(f"{most}{number} of {total} instances {have} a label that is not identified.")
         labels = f"label{'s' * (len(found.settle) > 1)} {shortened(found.settle)}"
         told.append(f"Knowing {labels} would settle it{'' if found.smallest else '; fewer labels may do'}.")
     return [text[0].upper() + text[1:] for text in told]
