@@ -142,6 +142,29 @@ def test_known_groups_of_ten_labels() -> None:
     assert not equal.identified.any()
 
 
+PAIRS = list(itertools.combinations(range(5), 2))
+TORUS = {(0, 1), (1, 0), (0, 3), (3, 0), (1, 1), (3, 3)}
+
+
+@pytest.mark.parametrize(
+    ("vertices", "adjacent", "order"),
+    [
+        pytest.param(10, lambda a, b: not set(PAIRS[a]) & set(PAIRS[b]), 120, id="Petersen's graph"),
+        pytest.param(8, lambda a, b: (a ^ b).bit_count() == 1, 48, id="a cube"),
+        pytest.param(13, lambda a, b: (a - b) % 13 in (1, 3, 4, 9, 10, 12), 78, id="Paley's graph"),
+        pytest.param(16, lambda a, b: ((a // 4 - b // 4) % 4, (a - b) % 4) in TORUS, 192, id="Shrikhande's graph"),
+        pytest.param(16, lambda a, b: (a // 4 == b // 4) != (a % 4 == b % 4), 1152, id="a rook's graph"),
+        pytest.param(25, lambda a, b: a // 5 == b // 5, 120**6, id="five cliques"),
+    ],
+)
+def test_graphs_have_as_many_symmetries_as_the_books_say(vertices: int, adjacent: Any, order: int) -> None:
+    edges = [(a, b) for a, b in itertools.permutations(range(vertices), 2) if adjacent(a, b)]
+    found = identify(Candidates.from_lists([edges], classes=vertices))
+    assert (found.order, found.exhaustive) == (order, True)
+    for names in found.namings[:50].tolist():
+        assert {(names[a], names[b]) for a, b in edges} == set(edges)
+
+
 def sudoku() -> Lattice:
     """Every row, column and block of the square holds four digits; a state is what each of them has seen."""
 
@@ -213,6 +236,29 @@ def test_the_maps_are_those_of_brute_force(problem: tuple[list[list[Labels]], li
     assert found.concerned == sum(not found.identified[y] for y in flat)
     symmetric = identify(candidates)
     assert {tuple(row) for row in symmetric.namings.tolist()} <= set(expected), "symmetries keep all labels satisfied"
+
+
+@given(labelled(), st.booleans(), st.booleans(), st.integers(1, 20_000))
+def test_a_search_that_is_cut_short_anywhere_claims_nothing_wrong(
+    problem: tuple[list[list[Labels]], list[Labels]], given_labels: bool, one_to_one: bool, budget: int
+) -> None:
+    samples, labels = problem
+    candidates = Candidates.from_lists(samples, classes=KINDS)
+    if given_labels:
+        found = identify(candidates, padded(labels, candidates.slots), one_to_one=one_to_one, budget=budget)
+        expected = maps_of(samples, labels, TWO_KINDS)
+        expected = [names for names in expected if not one_to_one or len(set(names)) == len(names)]
+    else:
+        found, expected = identify(candidates, budget=budget), namings_of(samples, TWO_KINDS)
+    if found.exhaustive:
+        check(found, expected)
+        return
+    listed = [tuple(row) for row in found.namings.tolist()]
+    assert listed[0] == tuple(range(7))
+    assert len(set(listed)) == len(listed) <= found.order <= len(expected)
+    assert set(listed) <= set(expected)
+    assert all(found.possible[y, names[y]] for names in expected for y in range(7)), "what is ruled out is ruled out"
+    assert [names for names in expected if all(names[y] == y for y in found.settle)] == [tuple(range(7))]
 
 
 EVEN_ODD = [(0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)]

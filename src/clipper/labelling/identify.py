@@ -360,7 +360,9 @@ def _sentences(found: Identification) -> list[str]:
     if found.order > 1:
         number = number_in_words(found.order) if found.exhaustive else f"at least {number_in_words(found.order)}"
         fit = "satisfy" if found.given else "fit"
-        moved = [f"{label} → {name}" for label, name in enumerate(found.namings[1].tolist()) if label != name]
+        changes = found.namings != found.namings[0]  # (k, c)
+        example = found.namings[1 + int(changes[1:].sum(1).argmin())].tolist()  # one with few changes
+        moved = [f"{label} → {name}" for label, name in enumerate(example) if label != name]
         told.append(
             f"{number.capitalize()} {what}s of the labels {fit} every formula, for example {shortened(moved, 4)}."
         )
