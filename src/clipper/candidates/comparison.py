@@ -16,7 +16,6 @@ from clipper.candidates.base import CandidateSet, TemplateSet, outside_inference
 from clipper.candidates.formula import Formula
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.rules import numbered
 from clipper.candidates.state_graph import StateGraph, weights_of
 from clipper.candidates.table import Candidates
 
@@ -54,9 +53,10 @@ def _equal_rows(candidates: TemplateSet) -> tuple[Tensor, Tensor]:
     """Which samples are described alike, `(n,)`, and the first sample of each description."""
     fields = (getattr(candidates, name) for name in candidates.PER_SAMPLE)
     parts = [[row.tobytes() for row in rows.cpu().numpy()] for rows in fields if rows is not None]
-    _, which = numbered(zip(*parts, strict=True))
-    firsts = np.unique(which.numpy(), return_index=True)[1]
-    return which.to(candidates.device), torch.from_numpy(firsts).to(candidates.device)
+    place: dict[tuple[bytes, ...], int] = {}
+    which = [place.setdefault(row, len(place)) for row in zip(*parts, strict=True)]
+    firsts = np.unique(which, return_index=True)[1]
+    return torch.tensor(which, device=candidates.device), torch.from_numpy(firsts).to(candidates.device)
 
 
 @outside_inference_mode
