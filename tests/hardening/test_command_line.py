@@ -287,7 +287,7 @@ WRONG_OPTIONS: dict[str, dict[str, str]] = {
     },
     "identify --rule sum --classes 3 --slots 2": {
         "": "file nowhere",
-        "--rule": "nope nope.py:NAME file.py:NAME checksum:1",
+        "--rule": "nope nope.py:NAME file.py:NAME sum:x",
         "--classes": f"0 -1 x {HUGE} 1000000000",
         "--slots": f"0 -1 x {HUGE} 1001",
         "--targets": "99 x , 1,99 (1 1e400",
