@@ -246,8 +246,8 @@ def _checked(labels: Any, candidates: CandidateSet) -> Tensor:
     wrong = (~candidates.contains(given)).nonzero()[:, 0].tolist()
     if wrong:
         raise InputError(
-            f"expected labels that satisfy every sample's formula, but {len(wrong)} of {candidates.samples} have labels "
-            f"that are no candidate (sample {shortened(wrong)}); correct them, or leave these samples out: "
+            f"expected labels that satisfy every sample's formula, but {len(wrong)} of {candidates.samples} have "
+            f"labels that are no candidate (sample {shortened(wrong)}); correct them, or leave these samples out: "
             "right = candidates.contains(labels), identify(candidates.batch(right), labels[right])"
         )
     return torch.where(candidates.kind < 0, -1, given)
