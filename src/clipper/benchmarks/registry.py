@@ -192,9 +192,9 @@ def benchmark_named(name: str) -> Registration:
         importlib.import_module(f"clipper.benchmarks.{module}")
     if name in _REGISTERED:
         return _REGISTERED[name]
-    path, colon, attribute = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _from_file(Path(path), attribute)
+    path, _, attribute = name.rpartition(":")
+    if path.endswith(".py"):
+        return _registration(read_from_file(name, "a function from a RunConfig to a Benchmark"), attribute)
     others = {point.name: point for point in metadata.entry_points(group=GROUP)}
     if name in others:
         try:
@@ -207,15 +207,26 @@ def benchmark_named(name: str) -> Registration:
     )
 
 
-def _from_file(path: Path, attribute: str) -> Registration:
+def read_from_file(name: str, expected: str) -> object:
+    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
+
+    Args:
+        name: the path of the file, a colon and a name in it.
+        expected: what it should be, for errors.
+
+    Raises:
+        InputError: the file cannot be read or run, or has nothing of that name.
+    """
+    place, _, attribute = name.rpartition(":")
+    path = Path(place)
     try:
         module = _module(str(path.resolve()), path.stat().st_mtime_ns)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with the benchmark") from error
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with {expected}") from error
     found = getattr(module, attribute, None)
     if found is None:
-        raise InputError(f"{path} has no {attribute!r}; expected a function from a RunConfig to a Benchmark")
-    return _registration(found, attribute)
+        raise InputError(f"{path} has no {attribute!r}; expected {expected}")
+    return found
 
 
 @lru_cache(maxsize=16)

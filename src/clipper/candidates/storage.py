@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
+from clipper.candidates.base import check_satisfiable
 from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import ClipperError, FileError, InputError
@@ -33,6 +34,7 @@ ROWS = 1 << 20
 
 def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
     """One row per candidate; `first_sample` is added to the sample ids."""
+    check_satisfiable(candidates)  # a sample without rows would not be there when it is read
     columns = {"sample": pa.array((candidates.sample + first_sample).cpu().numpy())}
     for slot, column in enumerate(candidates.labels.cpu().unbind(1)):
         columns[f"slot_{slot}"] = pa.array(column.numpy(), mask=(column < 0).numpy())
@@ -51,6 +53,7 @@ def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
 
 def write_candidates(candidates: Candidates, path: str | Path) -> None:
     """Write a Parquet file, whole or not at all."""
+    check_satisfiable(candidates)
     try:
         with written_whole(as_path(path)) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
@@ -168,14 +171,14 @@ def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
             f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(table.column_names)}"
             + ("; pandas wrote its index as well: use to_parquet(…, index=False)" if index else "")
         )
-    sample, missing = _whole(table, "sample")
+    sample, missing = whole_column(table, "sample")
     if missing:
         raise InputError("expected a sample id in every row, got nulls")
-    labels = np.stack([_whole(table, slot)[0] for slot in slots], axis=1)
+    labels = np.stack([whole_column(table, slot)[0] for slot in slots], axis=1)
     return torch.from_numpy(labels), torch.from_numpy(sample.astype(np.int64))
 
 
-def _whole(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
+def whole_column(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
     """A column of whole numbers of a signed type, -1 for nulls, and how many nulls there are."""
     column = table[name]
     if pa.types.is_dictionary(column.type):  # the same numbers, each stored once
