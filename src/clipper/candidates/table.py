@@ -421,7 +421,7 @@ class Candidates(CandidateSet):
         return found
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self)
+        return packed.log_probability(log_probs, self)
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
         return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self)
