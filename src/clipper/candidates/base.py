@@ -131,7 +131,14 @@ class CandidateSet(ABC):
         return self._log_probability(log_probs).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
+        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+
+        Raises:
+            InputError: if `log_probs` has another shape or device.
+        """
         check_log_probs(log_probs, self)
         return self._entropy(log_probs).to(log_probs.dtype)
 
@@ -193,7 +200,7 @@ class CandidateSet(ABC):
         return torch.zeros(self.samples, self.slots, self.classes, device=self.device)
 
     def restrict(self, allowed: Tensor) -> Self:
-        """Only the candidates whose every label is allowed.
+        """Keep the candidates whose every label is allowed.
 
         Args:
             allowed: `(n*m, c)` bool.
@@ -202,14 +209,21 @@ class CandidateSet(ABC):
             The same kind of set.
 
         Raises:
-            InputError: if a sample would lose its last candidate.
+            InputError: if a sample would lose its last candidate, or `allowed` has another shape.
         """
         restricted = self.narrowed(allowed)
         check_nonempty(restricted.possible().long(), what="would lose their last candidate")
         return restricted
 
     def marginals(self, log_probs: Tensor) -> Tensor:
-        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
+        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+
+        Raises:
+            InputError: if `log_probs` has another shape or device.
+        """
         check_log_probs(log_probs, self)
         with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
             logs = log_probs.detach().clone().requires_grad_()
@@ -226,12 +240,27 @@ class CandidateSet(ABC):
 
         Returns:
             `(b, n)`, differentiable.
+
+        Raises:
+            InputError: if the set was restricted, or is one of alignments, or `log_probs` does not fit.
         """
         check_log_probs(log_probs, self, any_samples=True)
         return self._outputs(log_probs, None if k is None else whole_number(k, "k")).to(log_probs.dtype)
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
-        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
+        """The `k` most probable candidates of each sample, best first; all of them where there are fewer.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            k: how many.
+
+        Returns:
+            These candidates, listed.
+
+        Raises:
+            InputError: `log_probs` has another shape or device, or is NaN or +inf in a used slot.
+            BudgetError: there would be too many rows.
+        """
         log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
         return self._best(log_probs, k) if self.samples else self._nothing()
 
@@ -246,6 +275,10 @@ class CandidateSet(ABC):
 
         Returns:
             The drawn candidates, listed.
+
+        Raises:
+            InputError: if a number is out of range, or `log_probs` does not fit.
+            BudgetError: if there would be too many rows.
 
         Examples:
             >>> from clipper import Lattice

@@ -169,6 +169,16 @@ class Candidates(CandidateSet):
 
         Samples may have different numbers of slots; a repeated tuple is kept (`distinct` drops repetitions).
 
+        Args:
+            samples: a list of label tuples for each sample.
+            classes: how many labels there are, or a mapping from kind to number.
+
+        Returns:
+            The candidates, in the given order.
+
+        Raises:
+            InputError: a sample has no candidates, its tuples differ in length, or a label is out of range.
+
         Examples:
             >>> Candidates.from_lists([[(0, 8), (1, 7)], [(2,)]], classes=10).labels.tolist()
             [[0, 8], [1, 7], [2, -1]]
@@ -217,7 +227,14 @@ class Candidates(CandidateSet):
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
-        """Read what `write` wrote; `classes` only for Parquet files from elsewhere.
+        """Read what `write` wrote, or a Parquet file from elsewhere.
+
+        Args:
+            path: the file.
+            classes: how many labels there are, if the file does not say.
+
+        Returns:
+            The candidates.
 
         Raises:
             FileError: if the file is missing, damaged or of another format.
@@ -241,7 +258,18 @@ class Candidates(CandidateSet):
 
     @classmethod
     def from_arrow(cls, table: pa.Table, classes: Classes | None = None) -> Candidates:
-        """The reverse of `to_arrow`."""
+        """The reverse of `to_arrow`.
+
+        Args:
+            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample.
+            classes: how many labels there are, if the metadata do not say.
+
+        Returns:
+            The candidates.
+
+        Raises:
+            InputError: the table holds no candidates.
+        """
         from clipper.candidates.storage import from_arrow
 
         return from_arrow(table, classes)
