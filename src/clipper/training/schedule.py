@@ -67,7 +67,7 @@ class PruningSchedule:
             _ = self._all.support, self._all.kind  # each batch then takes its share of them
             if embeddings is not None and not bank:
                 self._prepare(self.clip, embeddings, once)
-        self.seconds += time.perf_counter() - start
+            self.seconds += time.perf_counter() - start
 
     def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
         """What a frozen encoder lets one do before the first batch."""
@@ -112,7 +112,8 @@ class PruningSchedule:
         before = self._all.batch(self._batches[step])
         start = time.perf_counter()
         kept = self._kept(step, before, embedding)
-        self.seconds += time.perf_counter() - start
+        if self.clip is not None:
+            self.seconds += time.perf_counter() - start
         return before, kept
 
     def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
@@ -124,8 +125,7 @@ class PruningSchedule:
         vectors = self.embeddings[ids] if self.embeddings is not None else embedding
         if self.clip is None:
             if vectors is not None and self.inspector is not None and self.inspector.wants(ids):
-                # what a pruning would do, for the inspector alone
-                self._show(Clipper().prune(before, vectors), ids)
+                self.inspector.add(Clipper().prune(before, vectors), ids)  # what a pruning would do, to look at
             return before
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
