@@ -84,7 +84,7 @@ def check_encoder(encoder: object) -> None:
 
 @dataclass(frozen=True)
 class Pixels:
-    """The inputs themselves, flattened; blurred on request, which forgives small shifts.
+    """The inputs themselves, flattened; blurred on request, so that small shifts matter less.
 
     Attributes:
         blur: standard deviation of the Gaussian blur in pixels; 0 for none.

@@ -24,7 +24,7 @@ from clipper.errors import ClipperError, InputError, TrainingError
 
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
-    """Say whose fault it is when a part that the user brought fails; memory that is too small stays torch's error."""
+    """Name the part of the user's that failed, and how; if memory ran out, torch's error stays."""
     try:
         yield
     except (ClipperError, torch.OutOfMemoryError):
