@@ -21,7 +21,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, Outlines, Pixels
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.training import Samples
-from clipper.training.metrics import HeldOut as Evaluator
+from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
@@ -56,7 +56,7 @@ class Benchmark:
 
     samples: Samples
     network: nn.Module
-    evaluate: Evaluator
+    evaluate: HeldOut
     encoder: Encoder | None = None
     outputs: CandidateSet | None = None
     rule: Callable[..., object] | None = None
@@ -155,6 +155,12 @@ def register(
         encoders: the encoders that it takes.
         engines: the engines that can learn from it.
         quick: from a configuration to a smaller one.
+
+    Returns:
+        The decorator; what it returns is a `Registration`, which builds the benchmark when it is called.
+
+    Raises:
+        InputError: the name is one of Clipper's own benchmarks.
 
     Examples:
         >>> @register("nothing")

@@ -1,4 +1,4 @@
-"""The `clipper` command and how it speaks of errors."""
+"""The `clipper` command, and how errors are shown."""
 
 from __future__ import annotations
 
