@@ -75,11 +75,10 @@ def search(
     progress: Callable[[float], None] = lambda _: None,
 ) -> Found:
     """The best states of each fold."""
-    samples = pool.factor.shape[0]
-    folds = min(settings.folds, samples)
-    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
-    near = pool.nearest(settings.searched)
+    samples, near = pool.factor.shape[0], pool.nearest(settings.searched)
     together = max(1, settings.memory // (pool.factor.size + 2 * len(near.edges) * pool.classes))
+    folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
+    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
     search = _Search(pool, near, potential, settings, generator, fold, folds, together)
     whole = Schedule(settings.rounds, settings.noise, 1 / 2)
