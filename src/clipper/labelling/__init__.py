@@ -1,5 +1,19 @@
 """From what is known to labels: the front door."""
 
+from typing import TYPE_CHECKING
+
 from clipper.labelling.decode import Decoded, decode
 
-__all__ = ["Decoded", "decode"]
+if TYPE_CHECKING:
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+__all__ = ["Decoded", "WeakClassifier", "decode"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs scikit-learn when it is first asked for."""
+    if name != "WeakClassifier":
+        raise AttributeError(f"module 'clipper.labelling' has no attribute {name!r}", name=name)
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+    return WeakClassifier
