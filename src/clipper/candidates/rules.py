@@ -18,7 +18,7 @@ from clipper.arguments import as_list, one_of, shown, whole_number
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.base import CandidateSet, Impossible
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.task import called, numbered, targets_and_lengths
+from clipper.candidates.task import as_python, called, numbered, targets_and_lengths
 from clipper.errors import InputError
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Rule:
         wanted = []
         for i, (target, length) in enumerate(zip(given, lengths, strict=True)):
             try:
-                wanted.append(self.target(target, length, labels))
+                wanted.append(self.target(as_python(target), length, labels))
             except InputError as error:
                 raise InputError(f"sample {i}: {error}") from error
         return targets_and_lengths(wanted, lengths)

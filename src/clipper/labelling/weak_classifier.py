@@ -351,8 +351,8 @@ def _samples(values: Any) -> tuple[Tensor, list[int]]:
     inputs = _floats(values)
     if inputs.ndim < 3 or 0 in inputs.shape:
         raise InputError(
-            f"expected X of shape (n, m, *shape), m instances for each of n samples, got {tuple(inputs.shape)}; samples "
-            "of a single instance are X[:, None], samples of different lengths a list of (length, *shape)"
+            f"expected X of shape (n, m, *shape), m instances for each of n samples, got {tuple(inputs.shape)}; "
+            "samples of a single instance are X[:, None], samples of different lengths a list of (length, *shape)"
         )
     return inputs, [inputs.shape[1]] * len(inputs)
 
