@@ -21,7 +21,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, Outlines, Pixels
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.training import Samples
-from clipper.training.metrics import HeldOut as Evaluator
+from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
@@ -56,7 +56,7 @@ class Benchmark:
 
     samples: Samples
     network: nn.Module
-    evaluate: Evaluator
+    evaluate: HeldOut
     encoder: Encoder | None = None
     outputs: CandidateSet | None = None
     rule: Callable[..., object] | None = None
@@ -156,6 +156,12 @@ def register(
         engines: the engines that can learn from it.
         quick: from a configuration to a smaller one.
 
+    Returns:
+        The decorator; what it returns is a `Registration`, which builds the benchmark when it is called.
+
+    Raises:
+        InputError: the name is one of Clipper's own benchmarks.
+
     Examples:
         >>> @register("nothing")
         ... def nothing(config):
@@ -192,9 +198,9 @@ def benchmark_named(name: str) -> Registration:
         importlib.import_module(f"clipper.benchmarks.{module}")
     if name in _REGISTERED:
         return _REGISTERED[name]
-    path, colon, attribute = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _from_file(Path(path), attribute)
+    path, _, attribute = name.rpartition(":")
+    if path.endswith(".py"):
+        return _registration(read_from_file(name, "a function from a RunConfig to a Benchmark"), attribute)
     others = {point.name: point for point in metadata.entry_points(group=GROUP)}
     if name in others:
         try:
@@ -207,15 +213,26 @@ def benchmark_named(name: str) -> Registration:
     )
 
 
-def _from_file(path: Path, attribute: str) -> Registration:
+def read_from_file(name: str, expected: str) -> object:
+    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
+
+    Args:
+        name: the path of the file, a colon and a name in it.
+        expected: what it should be, for errors.
+
+    Raises:
+        InputError: the file cannot be read or run, or has nothing of that name.
+    """
+    place, _, attribute = name.rpartition(":")
+    path = Path(place)
     try:
         module = _module(str(path.resolve()), path.stat().st_mtime_ns)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with the benchmark") from error
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with {expected}") from error
     found = getattr(module, attribute, None)
     if found is None:
-        raise InputError(f"{path} has no {attribute!r}; expected a function from a RunConfig to a Benchmark")
-    return _registration(found, attribute)
+        raise InputError(f"{path} has no {attribute!r}; expected {expected}")
+    return found
 
 
 @lru_cache(maxsize=16)

@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING
 
 from clipper.labelling.decode import Decoded, decode
+from clipper.labelling.identify import Identification, identify
 
 if TYPE_CHECKING:
     from clipper.labelling.weak_classifier import WeakClassifier
 
-__all__ = ["Decoded", "WeakClassifier", "decode"]
+__all__ = ["Decoded", "Identification", "WeakClassifier", "decode", "identify"]
 
 
 def __getattr__(name: str) -> object:
