@@ -1,6 +1,20 @@
 """From what is known to labels: the front door."""
 
+from typing import TYPE_CHECKING
+
 from clipper.labelling.decode import Decoded, decode
 from clipper.labelling.identify import Identification, identify
 
-__all__ = ["Decoded", "Identification", "decode", "identify"]
+if TYPE_CHECKING:
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+__all__ = ["Decoded", "Identification", "WeakClassifier", "decode", "identify"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs scikit-learn when it is first asked for."""
+    if name != "WeakClassifier":
+        raise AttributeError(f"module 'clipper.labelling' has no attribute {name!r}", name=name)
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+    return WeakClassifier
