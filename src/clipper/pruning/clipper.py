@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -176,6 +177,7 @@ class Clipper:
         """
         seed = seed_number(seed)
         if self.objective == "joint":
+            self._warn_if_asked_again()
             return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
         listed = self.objective != "random" or listed_only(candidates) is not None
@@ -193,6 +195,17 @@ class Clipper:
         if self.objective == "random" and listed:
             return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
         return pruning
+
+    def _warn_if_asked_again(self) -> None:
+        """Joint inference looks at a whole pool: who asks for it again probably asks for every batch."""
+        asked = self.__dict__.get("_asked", 0) + 1
+        object.__setattr__(self, "_asked", asked)
+        if asked == 2:
+            warnings.warn(
+                'this Clipper(objective="joint") was asked a second time; joint inference looks at a whole pool, not at '
+                "a batch: prune all samples once, then take kept.batch(ids) of what is left",
+                stacklevel=4,
+            )
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
         """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are.

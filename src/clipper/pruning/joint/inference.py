@@ -11,7 +11,7 @@ from typing import Generic, Literal
 import torch
 from torch import Tensor, finfo
 
-from clipper.arguments import as_tensor, one_of, real_number, seed_number, whole_number
+from clipper.arguments import as_tensor, one_of, real_number, seed_number, shown, whole_number
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_log_probs
 from clipper.candidates.graph_building import templates_of
@@ -88,7 +88,11 @@ def infer(
     """
     graph = graph_of(candidates, graph, NEIGHBOURS)
     check_edges(candidates, graph, candidates)
-    settings = settings or InferenceSettings()
+    settings = InferenceSettings() if settings is None else settings
+    if not isinstance(settings, InferenceSettings):
+        raise InputError(f"expected settings to be InferenceSettings(...), got {shown(settings)}")
+    if progress is not None and not callable(progress):
+        raise InputError(f"expected progress to be a function of the share that is done, got {shown(progress)}")
     curve, seed = _checked_trust(trust, settings), seed_number(seed)
     if starts is not None:
         starts = whole_number(starts, "starts")
@@ -289,7 +293,8 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         heard, sharpness = pool.heard(messages), verification.sharpness
         states = pool.best(heard + pool.unary)
-        for state in range(1, states.shape[1]):  # states are compared under the names of the first one
+        # Where names are weighed by themselves, states are compared under the names of the first one.
+        for state in range(1, states.shape[1] if self.trust is None else 1):
             order = matched(states[:, state], states[:, 0], c)
             heard[:, :, state] = heard[:, order, state]
             used = states[:, state] >= 0

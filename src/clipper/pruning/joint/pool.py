@@ -360,17 +360,17 @@ class LatticeFactor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
         n, m, c = self.shape
         marginals = self._repeated(field).marginals(self._by_sample(field))  # (n*starts, m, c)
-        return marginals.view(n, -1, m, c).movedim(1, -1).reshape(field.shape)
+        return marginals.view(n, field.shape[2], m, c).movedim(1, -1).reshape(field.shape)
 
     def best(self, field: Tensor, /) -> Tensor:
         """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""
         n, m, _ = self.shape
         labels = self._repeated(field).top_k(self._by_sample(field), 1).labels.long()  # (n*starts, m)
-        return labels.view(n, -1, m).transpose(1, 2).reshape(n * m, -1)
+        return labels.view(n, field.shape[2], m).transpose(1, 2).reshape(n * m, field.shape[2])
 
     def evidence(self, field: Tensor, /) -> Tensor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
-        return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], -1)
+        return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], field.shape[2])
 
     def _repeated(self, field: Tensor) -> CandidateSet:
         """Each sample once for each start."""
@@ -382,7 +382,7 @@ class LatticeFactor:
     def _by_sample(self, field: Tensor) -> Tensor:
         """`(n*starts, m, c)`"""
         n, m, c = self.shape
-        return field.view(n, m, c, -1).permute(0, 3, 1, 2).reshape(-1, m, c)
+        return field.view(n, m, c, field.shape[2]).movedim(-1, 1).reshape(n * field.shape[2], m, c)
 
 
 @dataclass(frozen=True, eq=False)
