@@ -134,8 +134,7 @@ class _Run(Generic[Set]):
             finfo(torch.float).eps if given else settings.least_error,
             1.0 if given else settings.rarest,
         )
-        near = pool if given else pool.nearest(settings.searched)
-        found = search(near, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
+        found = search(pool, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         prior = prior_surprise(pool, found.fold, len(found.states), settings)
