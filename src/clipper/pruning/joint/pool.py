@@ -146,6 +146,14 @@ def _least(values: Tensor, pair: Tensor, pairs: int) -> Tensor:
     return start.scatter_reduce_(0, pair, values, "amin", include_self=False)
 
 
+def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
+    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
+    cut = edges.differs(labels).to(torch.float)  # (P, states)
+    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
+    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
+    return total / whole[:, None]
+
+
 def one_hot(labels: Tensor, classes: int) -> Tensor:
     """`labels (n*m, states)` as `(n*m, c, states)`; nothing where the slot is unused."""
     return (labels[:, None] == torch.arange(classes, device=labels.device)[:, None]).float()
@@ -349,7 +357,7 @@ class LatticeFactor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
         n, m, c = self.shape
         marginals = self._repeated(field).marginals(self._by_sample(field))  # (n*starts, m, c)
-        return marginals.view(n, -1, m, c).permute(0, 2, 3, 1).reshape(field.shape)
+        return marginals.view(n, -1, m, c).movedim(1, -1).reshape(field.shape)
 
     def best(self, field: Tensor, /) -> Tensor:
         """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""

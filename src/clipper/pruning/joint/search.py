@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clipper.pruning.joint.naming import NamingEvidence, anneal_names
-from clipper.pruning.joint.pool import Edges, Pool, one_hot
+from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
 from clipper.pruning.joint.settings import InferenceSettings
@@ -203,14 +203,6 @@ def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
         if not bool(grows.any()):
             return inside
         inside = torch.where(grows, reached, inside)
-
-
-def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
-    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
-    cut = edges.differs(labels).to(torch.float)  # (P, states)
-    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
-    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
-    return total / whole[:, None]
 
 
 def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) -> Tensor:
