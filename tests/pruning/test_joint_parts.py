@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import clipper.pruning.joint
 from clipper import Candidates, ProximityGraph
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool
+from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, disagreeing_share
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, Score, cavity_beliefs, propagate, silence
-from clipper.pruning.joint.search import Found, States, disagreeing_share, neighbourhoods, region_weights, search
+from clipper.pruning.joint.search import Found, States, neighbourhoods, region_weights, search
 from tests.pruning.pools import clustered, model_of, shuffled
 
 
@@ -41,6 +41,18 @@ def test_edges_are_counted_once_and_measured_by_their_neighbourhoods() -> None:
     assert torch.allclose(edges.length[0], torch.tensor(1 / 2**0.5))  # around 0 two is typical, around 2 one
     labels = torch.tensor([[0, 1], [9, 9], [0, 2], [9, 9], [1, 1], [9, 9]])
     assert edges.differs(labels).tolist() == [[False, True], [True, False], [True, True]]
+
+
+def test_ranks_do_not_count_an_edge_twice() -> None:
+    graph = ProximityGraph.from_edges([0, 0, 1, 2], [1, 2, 2, 0], torch.tensor([1.0, 2.0, 3.0, 2.0]))
+    again = ProximityGraph.from_edges(graph.source.repeat(3), graph.target.repeat(3), graph.distance.repeat(3))
+    for of_graph in (graph, again):
+        edges = Edges.of(of_graph, instances=3)
+        assert list(zip(edges.first.tolist(), edges.second.tolist(), edges.rank.tolist(), strict=True)) == [
+            (0, 1, 0), (0, 2, 0), (1, 2, 0),
+        ]  # fmt: skip
+    longer = ProximityGraph.from_edges([0, 0, 0], [1, 1, 2], torch.tensor([1.0, 1.0, 2.0]))
+    assert Edges.of(longer, instances=3).rank.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -121,6 +121,7 @@ def test_the_oracle_of_names_knows_the_usual_ones() -> None:
     assert len(names_that_fit(equal, every, 4)) == 24
 
 
+@pytest.mark.slow
 def test_where_any_name_will_do_nothing_is_pruned_on_names() -> None:
     candidates, embeddings, gold = pool_of(equal, 80, 2, 10)
     posterior = infer(candidates, embeddings)
@@ -131,6 +132,7 @@ def test_where_any_name_will_do_nothing_is_pruned_on_names() -> None:
     assert {len(posterior.labels[gold == label].unique()) for label in range(10)} == {1}, "the groups are right"
 
 
+@pytest.mark.slow
 def test_one_known_label_settles_a_reversal() -> None:
     candidates, embeddings, gold = pool_of(difference, 100, 2, 10)
     open_names = infer(candidates, embeddings)
