@@ -51,6 +51,9 @@ class Edges:
         """The pairs of a graph, whichever way they point and however often they come; no instance with itself."""
         loop = graph.source == graph.target
         source, target, distance = graph.source[~loop], graph.target[~loop], graph.distance[~loop].float()
+        directed, edge = torch.unique(source * instances + target, return_inverse=True)  # each once, its shortest
+        source, target = directed // instances, directed % instances
+        distance = _least(distance, edge, len(directed))
         ends = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])
         key, pair = torch.unique(ends[0] * instances + ends[1], return_inverse=True)
         scale = _typical(source, target, distance, instances)
@@ -461,6 +464,20 @@ class Pool:
     def surprise(self, field: Tensor) -> Tensor:
         """-log of how probable each formula is if its slots are labelled independently by the field, `(n, states)`."""
         return self.total(field) - self.factor.evidence(field)
+
+    def tempered(self, heard: Tensor, sharpness: float, mistaken: float) -> Tensor:
+        """What is known and heard, in log-odds, `(n*m, c, states)`: as sharp as it should be, and never quite certain.
+
+        Args:
+            heard: log-odds, `(n*m, c, states)`.
+            sharpness: a factor on them.
+            mistaken: the probability that an instance is not at all what its neighbours say.
+        """
+        if not mistaken:
+            return self.unary + heard * sharpness
+        labels = self.possible.sum(1).clamp(min=1)[:, None, None]
+        share = self.independent(heard * sharpness) * (1 - mistaken) + mistaken / labels
+        return self.unary + share.log().masked_fill_(~self.possible[:, :, None], 0)
 
     def independent(self, field: Tensor) -> Tensor:
         """The probability of each label by the field alone, `(n*m, c, states)`; none in unused slots."""
