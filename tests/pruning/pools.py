@@ -74,8 +74,8 @@ def brute_force(
 def random_pool(seed: int, tree: bool) -> tuple[Candidates, ProximityGraph]:
     """Two to six samples of up to three slots and four labels, tied as a forest of samples, or with cycles.
 
-    In a forest each sample has one pair at most with an earlier one. Otherwise pairs are drawn at random, within samples
-    too, both ways and more than once.
+    In a forest each sample has one pair at most with an earlier one. Otherwise pairs are drawn at random, within
+    samples too, both ways and more than once.
     """
     random = Random(seed)
     n, m, c = random.randint(2, 6), random.randint(1, 3), random.randint(2, 4)

@@ -31,37 +31,46 @@ def surprise_of(rows: list[list[int]], chances: list[list[float]]) -> float:
     return -math.log(sum(math.prod(p[y] for p, y in zip(chances, row, strict=False) if y >= 0) for row in rows))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_prior_surprise_is_that_of_expectation_and_maximisation(seed: int) -> None:
+def fitted_prior(samples: list[list[list[int]]], prior: list[float]) -> list[float]:
+    """Expectation-maximisation over the formulas of some samples; each label counts 1/c besides."""
+    c = len(prior)
+    for _ in range(CONSTANTS.hurried):
+        counts = [1 / c] * c
+        for rows in samples:
+            weights = [math.prod(prior[y] for y in row if y >= 0) for row in rows]
+            for row, weight in zip(rows, weights, strict=True):
+                for y in row:
+                    if y >= 0:
+                        counts[y] += weight / sum(weights)
+        prior = [count / sum(counts) for count in counts]
+    return prior
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_prior_surprise_is_that_of_the_better_of_two_fits(seed: int) -> None:
     candidates, _ = random_pool(seed, tree=True)
     n, m, c = candidates.samples, candidates.slots, candidates.classes
+    rows, random = [rows_of(candidates, i) for i in range(n)], Random(seed)
     fold = [i % 2 for i in range(n)]
+    labels = [[random.choice(row) for row in rows] for _ in range(2)]  # a state of each fold
     left_out = {n - 1} if seed % 2 else set()
     pool = model_of(candidates, NOWHERE)
     if left_out:
         pool = replace(pool, disbelieved=torch.tensor([i in left_out for i in range(n)]))
-    found = prior_surprise(pool, torch.tensor(fold), 2, CONSTANTS).tolist()
+    states = torch.tensor(labels).flatten(1).T  # (n*m, folds)
+    found = prior_surprise(pool, torch.tensor(fold), states, CONSTANTS).tolist()
     for f in range(2):
-        prior = [1 / c] * c
-        for _ in range(CONSTANTS.hurried):
-            counts = [1.0] * c
-            for i in range(n):
-                if fold[i] == f or i in left_out:
-                    continue
-                rows = rows_of(candidates, i)
-                weights = [math.prod(prior[y] for y in row if y >= 0) for row in rows]
-                for row, weight in zip(rows, weights, strict=True):
-                    for y in row:
-                        if y >= 0:
-                            counts[y] += weight / sum(weights)
-            prior = [count / sum(counts) for count in counts]
+        seen = [rows[i] for i in range(n) if fold[i] != f and i not in left_out]
+        often = [sum(row.count(y) for row in labels[f]) + 1 / c for y in range(c)]
+        fits = [fitted_prior(seen, start) for start in ([1 / c] * c, [count / sum(often) for count in often])]
+        best = min(fits, key=lambda prior: sum(surprise_of(row, [prior] * m) for row in seen))
         for i in range(n):
             if fold[i] == f:
-                assert found[i] == pytest.approx(surprise_of(rows_of(candidates, i), [prior] * m), abs=1e-4)
+                assert found[i] == pytest.approx(surprise_of(rows[i], [best] * m), abs=1e-3)
 
 
 def verdict_pool(seed: int) -> tuple[Candidates, Tensor, Tensor]:
-    """Sums of two of four labels, what was heard of them `(8, 4)`, right of most, and the surprise by uniform labels."""
+    """Sums of two of four labels, what was heard of them `(80, 4)`, mostly right, and the prior surprise."""
     generator = torch.Generator().manual_seed(seed)
     gold = torch.randint(0, 4, (40, 2), generator=generator)
     targets = gold.sum(1)
@@ -72,9 +81,15 @@ def verdict_pool(seed: int) -> tuple[Candidates, Tensor, Tensor]:
     return candidates, heard, prior
 
 
+def believed(heard: Tensor, sharpness: float, samples: int) -> list[list[list[float]]]:
+    """What slots are labelled by, `(n, m, c)`: what was heard, or, rarely, anything."""
+    said = (sharpness * heard).double().softmax(1) * (1 - CONSTANTS.least_error)
+    return (said + CONSTANTS.least_error / heard.shape[1]).view(samples, -1, heard.shape[1]).tolist()
+
+
 def bayes(candidates: Candidates, heard: Tensor, prior: Tensor, sharpness: float, wrong: float) -> list[float]:
     """The probability that each target is wrong, by Bayes' rule."""
-    said = (sharpness * heard).double().softmax(1).view(candidates.samples, candidates.slots, -1).tolist()
+    said = believed(heard, sharpness, candidates.samples)
     found = []
     for i in range(candidates.samples):
         if_right = (1 - wrong) * math.exp(-surprise_of(rows_of(candidates, i), said[i]))
@@ -92,11 +107,9 @@ def test_suspicion_is_bayes_rule_at_the_sharpness_that_makes_the_formulas_most_p
     assert found.suspicion.tolist() == pytest.approx(bayes(candidates, heard, prior, found.sharpness, wrong), abs=1e-4)
 
     def gains(sharpness: float) -> list[float]:
-        said = (sharpness * heard).double().softmax(1).view(40, 2, 4).tolist()
+        said = believed(heard, sharpness, 40)
         return [
-            math.log(
-                (1 - wrong) * math.exp(float(prior[i]) - surprise_of(rows_of(candidates, i), said[i])) + wrong
-            )
+            math.log((1 - wrong) * math.exp(float(prior[i]) - surprise_of(rows_of(candidates, i), said[i])) + wrong)
             for i in range(40)
         ]
 
@@ -126,6 +139,17 @@ def test_what_is_heard_is_believed_no_further_than_formulas_bear_it_out() -> Non
     assert noise.sharpness < 0.25 < plain.sharpness
     assert noise.explained < 0.05 < CONSTANTS.explained < plain.explained
     assert doubled.sharpness == pytest.approx(plain.sharpness / 2), "log-odds twice as large count half"
+
+
+@pytest.mark.parametrize("mistaken", [0.0, 0.1])
+def test_what_is_heard_is_tempered_and_what_is_known_is_not(mistaken: float) -> None:
+    candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(2,)]], classes=3)
+    pool = model_of(candidates, NOWHERE)
+    generator = torch.Generator().manual_seed(0)
+    heard, unary = torch.randn(4, 3, 2, generator=generator), torch.randn(4, 3, 1, generator=generator)
+    field = replace(pool, unary=unary).tempered(heard, 0.5, mistaken)
+    chance = (field - unary).softmax(1)[:3]  # the last slot is unused
+    torch.testing.assert_close(chance, (heard / 2).softmax(1)[:3] * (1 - mistaken) + mistaken / 3)
 
 
 @pytest.mark.parametrize("seed", range(5))

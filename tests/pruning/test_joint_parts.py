@@ -232,9 +232,7 @@ def test_a_hidden_formula_says_nothing_and_its_sample_still_passes_on_what_it_he
     belief = pool.beliefs(pool.heard(messages), hidden)
     torch.testing.assert_close(belief[1], torch.tensor([[0.0, 0.9], [1.0, 0.1]]))
     torch.testing.assert_close(belief[2], torch.tensor([[0.1, 0.82], [0.9, 0.18]]))
-    left_out, _ = propagate(
-        replace(pool, disbelieved=hidden[:, 1]), potential, silence(pool, 1), Schedule(100)
-    )
+    left_out, _ = propagate(replace(pool, disbelieved=hidden[:, 1]), potential, silence(pool, 1), Schedule(100))
     torch.testing.assert_close(left_out[:, :, 0], messages[:, :, 1])
 
 
