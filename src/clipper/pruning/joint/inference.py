@@ -159,6 +159,8 @@ class _Run(Generic[Set]):
         if verdict == "joint" and not given:
             heard = pool.tempered(held, sharpness, settings.least_error) - pool.unary
             namings = find_namings(pool, heard[:, :, 0], settings, self.generator)
+            if bool((namings.orders[0] != torch.arange(pool.classes)).any()):
+                messages, namings = self._rename(pool, potential, messages, namings)
             if not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
             elif float(namings.weight[0]) < 1 - settings.negligible:
@@ -175,6 +177,15 @@ class _Run(Generic[Set]):
         names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
         orders = [matched(states.labels[:, 0], names, pool.classes) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
+
+    def _rename(self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings) -> tuple[Tensor, Namings]:
+        """The best state under its most probable names, come to rest, before all others; and all names in its terms."""
+        first = namings.orders[0].to(messages.device)
+        best = messages[:, first, :1].contiguous()
+        rest = Schedule(2 * self.settings.rounds, still=self.settings.still)
+        best, _ = propagate(pool, potential, best, rest)
+        back = namings.orders[0].argsort()
+        return torch.cat([best, messages], 2), replace(namings, orders=back[namings.orders])
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -278,6 +289,11 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         heard, sharpness = pool.heard(messages), verification.sharpness
         states = pool.best(heard + pool.unary)
+        for state in range(1, states.shape[1]):  # states are compared under the names of the first one
+            order = matched(states[:, state], states[:, 0], c)
+            heard[:, :, state] = heard[:, order, state]
+            used = states[:, state] >= 0
+            states[used, state] = order.argsort()[states[used, state]]
         weight = region_weights(pool, states, score(pool, potential, messages), sharpness)
         used = weight.amax(0) > self.settings.still
         mistaken = 0.0 if self.trust is not None else self.settings.least_error

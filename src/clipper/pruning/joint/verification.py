@@ -81,7 +81,7 @@ def verified(
 def prior_surprise(pool: Pool, fold: Tensor, labels: Tensor, settings: InferenceSettings) -> Tensor:
     """How surprising each formula is by the class prior that fits the formulas of all other folds best, `(n,)`.
 
-    Expectation-maximisation, for each fold from two starts: all classes alike, and as often as in `labels (n*m, folds)`.
+    Expectation-maximisation, for each fold from two starts: all classes alike, and as often as `labels (n*m, folds)`.
     """
     folds = labels.shape[1]
     hidden = fold[:, None] == torch.arange(folds, device=fold.device)
