@@ -13,8 +13,7 @@ from clipper import Candidates, Clipper, ProximityGraph, infer, prune
 from clipper.candidates import Alignments
 from clipper.engines import DolphinLoss, ScallopLoss, SemanticLoss
 from clipper.pruning.controls import random_edges
-from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor
 from tests.candidates.test_alignments import Pair, clips
 from tests.machines import log_probs_for
 

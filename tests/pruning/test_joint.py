@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import clipper
 from clipper import Candidates, ProximityGraph
 from clipper.errors import InputError
+from clipper.pruning.joint import InferenceSettings
 from tests.oracles import Problem
 from tests.pruning.pools import clustered, shuffled
 from tests.strategies import as_tensors, problems
@@ -29,7 +30,10 @@ def test_no_sample_ever_loses_its_last_candidate(problem: Problem, mass: float, 
     assert torch.allclose(totals, torch.ones(candidates.samples), atol=1e-4)
     assert pruning.candidates.narrowed(pruning.allowed).counts == pruning.candidates.counts
     assert pruning.edges.shape == graph.source.shape
-    assert bool(candidates.contains(posterior.labels).all()), "the most probable labels are a candidate"
+    believed = posterior.suspicion <= 1 / 2
+    assert bool(candidates.contains(posterior.labels)[believed].all()), "the most probable labels are a candidate"
+    torch.testing.assert_close(posterior.marginals.sum(2), (posterior.labels >= 0).float())
+    assert 0 <= posterior.expected_accuracy <= 1.0001
 
 
 def test_a_single_sample_without_edges_keeps_everything() -> None:
@@ -59,11 +63,21 @@ def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
 def test_the_same_seed_gives_the_same_posterior() -> None:
     candidates, embeddings, _ = clustered(30)
     graph = ProximityGraph.from_embeddings(embeddings, k=5)
-    first, second = (clipper.infer(candidates, graph, starts=8, seed=3) for _ in range(2))
-    assert torch.equal(first.probability, second.probability)
-    assert first.energy == second.energy
+    for method in ("joint", "em"):
+        first, second = (clipper.infer(candidates, graph, method=method, seed=3) for _ in range(2))
+        assert torch.equal(first.probability, second.probability)
+        assert torch.equal(first.suspicion, second.suspicion)
+        assert first.energy == second.energy
+    noise = ProximityGraph.from_embeddings(shuffled(embeddings), k=2)
+    one, same, other = (
+        clipper.infer(candidates, noise, trust=0.2, seed=seed, settings=InferenceSettings(rounds=20, generations=1))
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(one.marginals, same.marginals)
+    assert not torch.equal(one.marginals, other.marginals), "what the seed is for"
 
 
+@pytest.mark.slow
 def test_direction_and_repetition_of_edges_are_of_no_matter() -> None:
     candidates, embeddings, _ = clustered(20)
     graph = ProximityGraph.from_embeddings(embeddings, k=3)
@@ -73,8 +87,14 @@ def test_direction_and_repetition_of_edges_are_of_no_matter() -> None:
     )
     both = ProximityGraph.from_edges(source, target, distance)
     again = ProximityGraph.from_edges(source.repeat(2), target.repeat(2), distance.repeat(2))
-    first, second = (clipper.infer(candidates, g, starts=4, trust=0.2) for g in (both, again))
-    assert torch.allclose(first.probability, second.probability, atol=1e-3)
+    swapped = ProximityGraph.from_edges(target, source, distance)
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))
+    mixed = ProximityGraph.from_edges(source[order], target[order], distance[order])
+    for trust in (0.2, None):
+        first, *others = (clipper.infer(candidates, g, starts=10, trust=trust) for g in (both, again, swapped, mixed))
+        for second in others:
+            assert torch.allclose(first.probability, second.probability, atol=1e-3)
+            assert first.verdict == second.verdict
 
 
 def test_a_classifier_may_have_a_say() -> None:
@@ -85,7 +105,6 @@ def test_a_classifier_may_have_a_say() -> None:
     assert posterior.labels.tolist() == [[1, 2], [0, 3]]
 
 
-@pytest.mark.slow
 def test_clusters_are_recovered_and_calibrated() -> None:
     candidates, embeddings, gold = clustered(80, spread=0.5)
     posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(embeddings, k=6))
@@ -97,7 +116,6 @@ def test_clusters_are_recovered_and_calibrated() -> None:
     assert posterior.prune(0.95).retained < 0.2
 
 
-@pytest.mark.slow
 def test_labels_that_lie_beside_one_another_are_found_out() -> None:
     generator = torch.Generator().manual_seed(0)
     centres = 2 * torch.randn(6, 8, generator=generator)
@@ -114,7 +132,7 @@ def test_labels_that_lie_beside_one_another_are_found_out() -> None:
 def test_a_few_pairs_say_nothing_of_many_labels() -> None:
     candidates, embeddings, _ = clustered(40, slots=2, classes=20)
     posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(embeddings, k=5), starts=8)
-    assert posterior.converged
+    assert posterior.verdict in ("joint", "ambiguous")
     assert torch.equal(posterior.confusion, 1 - torch.eye(20))
 
 
@@ -124,7 +142,10 @@ def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
     candidates, embeddings, gold = clustered(60, seed=seed)
     posterior = clipper.infer(candidates, ProximityGraph.from_embeddings(shuffled(embeddings), k=6))
     assert posterior.verdict == "uninformative"
-    assert torch.equal(posterior.confusion, 1 - torch.eye(10)), "what noise has to say of labels is not believed"
+    assert posterior.verification.sharpness == 0, "what noise has to say of labels is not believed"
+    assert posterior.suspicion.tolist() == [0.0] * 60
+    alone = clipper.infer(candidates, ProximityGraph.from_edges([], []))
+    torch.testing.assert_close(posterior.marginals, alone.marginals, atol=1e-4, rtol=0)
     pruning = posterior.prune()
     assert pruning.discarded == 0
     assert pruning.gold_retained(gold) == 1
@@ -136,6 +157,10 @@ def test_shuffled_embeddings_make_it_abstain(seed: int) -> None:
         ({"trust": 1.5}, "of at least 1e-06 and below 1"),
         ({"starts": 0}, "starts of at least 1"),
         ({"log_probs": torch.zeros(2, 2, 3)}, "log_probs of shape"),
+        ({"wrong": 1.0}, "wrong, the share of wrong targets,"),
+        ({"deadline": -1}, "deadline, in seconds,"),
+        ({"method": "magic"}, "method"),
+        ({"known": torch.zeros(2, 2)}, "known labels of shape"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
@@ -184,12 +209,79 @@ def test_trust_is_used_as_given(trust: float) -> None:
         torch.testing.assert_close(posterior.marginals[0, 0], torch.tensor([trust, 1 - trust]))
 
 
-def test_an_unsettled_posterior_prunes_by_nearest_neighbours() -> None:
+def test_an_unsettled_posterior_keeps_everything_unless_told_to_prune_by_nearest_neighbours() -> None:
     candidates, embeddings, _ = clustered(20, slots=2, classes=5)
     graph = ProximityGraph.from_embeddings(embeddings, k=4)
     posterior = replace(clipper.infer(candidates, graph, starts=2), verdict="unsettled")
     nearest = clipper.prune(candidates, ProximityGraph.from_embeddings(embeddings, k=1))
-    pruning = posterior.prune()
+    assert posterior.prune().discarded == 0
+    pruning = posterior.prune(fallback="exact")
+    assert pruning.discarded > 0
     assert torch.equal(pruning.keep, nearest.keep)
     assert int(pruning.edges.sum()) == int(nearest.edges.sum())
     assert not posterior.converged
+    with pytest.raises(InputError, match="fallback"):
+        posterior.prune(fallback="nearest")  # type: ignore[arg-type]
+    believed = replace(posterior, verdict="joint")
+    assert torch.equal(believed.prune(fallback="exact").keep, believed.prune().keep), "of no matter if it is settled"
+
+
+def test_a_deadline_ends_the_search_and_nothing_is_pruned() -> None:
+    candidates, embeddings, _ = clustered(40, slots=2, classes=5)
+    noise = ProximityGraph.from_embeddings(shuffled(embeddings), k=5)
+    posterior = clipper.infer(candidates, noise, deadline=0)
+    assert posterior.verdict == "unsettled"
+    assert posterior.prune().discarded == 0
+    assert posterior.marginals.isfinite().all()
+    assert clipper.infer(candidates, noise, deadline=1e6).verdict == "uninformative"
+
+
+def test_progress_is_told_in_shares() -> None:
+    candidates, embeddings, _ = clustered(40, slots=2, classes=5)
+    told: list[float] = []
+    clipper.infer(candidates, ProximityGraph.from_embeddings(shuffled(embeddings), k=5), progress=told.append)
+    assert len(told) > 1
+    assert told == sorted(told)
+    assert 0 <= told[0] < told[-1] <= 1
+
+
+def test_the_baseline_recovers_clean_clusters() -> None:
+    candidates, embeddings, gold = clustered(100, spread=0.1)
+    posterior = clipper.infer(candidates, embeddings, method="em")
+    assert float((posterior.labels == gold).float().mean()) > 0.95
+    assert bool(candidates.contains(posterior.labels).all())
+    torch.testing.assert_close(posterior.marginals.sum(2), torch.ones(100, 3))
+    pruning = posterior.prune()
+    assert pruning.gold_retained(gold) > 0.95
+    assert pruning.retained < 0.1
+
+
+def test_a_good_classifier_is_no_reason_to_abstain() -> None:
+    candidates, embeddings, gold = clustered(60)
+    for certainty in (1, 8):
+        says = (certainty * torch.eye(10)[gold]).log_softmax(-1)
+        posterior = clipper.infer(candidates, embeddings, log_probs=says)
+        assert posterior.verdict == "joint"
+        assert torch.equal(posterior.labels, gold)
+        assert posterior.prune().retained < 0.1
+
+
+def test_what_is_asked_for_is_unsure_and_new_each_time() -> None:
+    candidates, embeddings, _ = clustered(40, slots=2, classes=5, spread=0.6)
+    posterior = clipper.infer(candidates, embeddings)
+    asked = posterior.ask(10)
+    assert len(set(asked.tolist())) == 10
+    assert torch.equal(posterior.ask(4), asked[:4])
+    entropy = -torch.xlogy(posterior.marginals, posterior.marginals).sum(2).flatten()
+    assert float(entropy[asked].mean()) > 2 * float(entropy.mean())
+    for count in (0, 1.5, "all"):
+        with pytest.raises(InputError, match="k"):
+            posterior.ask(count)  # type: ignore[arg-type]
+
+
+def test_it_expects_as_many_labels_to_be_right_as_its_marginals_say() -> None:
+    candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(1,)], [(0,), (1,)]], classes=2)
+    posterior = clipper.infer(candidates, ProximityGraph.from_edges([0], [2]), trust=0.2)
+    sure = posterior.marginals.amax(2)[posterior.labels >= 0]
+    assert posterior.expected_accuracy == pytest.approx(float(sure.mean()))
+    assert sure.tolist() == pytest.approx([0.8, 0.8, 1, 0.5], abs=1e-4)

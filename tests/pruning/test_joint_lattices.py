@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clipper
-from clipper import Candidates, Clipper, Lattice, ProximityGraph
+from clipper import Candidates, Clipper, Lattice, Posterior, ProximityGraph
 from clipper.candidates.rules import SUM
-from clipper.pruning.joint import lattice_factor
-from clipper.pruning.joint.credible_set import credible_labels
-from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.lattice_factor import LatticeFactor, factor_of
+from clipper.pruning.joint import InferenceSettings, pool
+from clipper.pruning.joint.naming import Namings
+from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, factor_of
 from tests.machines import restricted
 from tests.pruning.pools import clustered, shuffled
+
+SHORT = InferenceSettings(rounds=20, generations=0)
 
 
 def as_lattice(gold: torch.Tensor, classes: int = 10) -> Lattice:
@@ -38,16 +39,18 @@ def test_the_factor_says_what_the_listed_one_says(sets: tuple[Lattice, Candidate
     assert torch.equal(factor.best(field), listed.best(field))
 
 
+@pytest.mark.slow
 def test_a_list_that_few_states_stand_for_is_walked_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, embeddings, gold = clustered(samples=40, slots=4, classes=8)
-    candidates = Candidates.from_rule(max, gold.amax(1), 4, 8)
+    _, embeddings, gold = clustered(samples=40, slots=4, classes=6)
+    candidates = Candidates.from_rule(max, gold.amax(1), 4, 6)
     graph = ProximityGraph.from_embeddings(embeddings, k=4)
-    walked = clipper.infer(candidates, graph, trust=0.1, starts=2)
+    walked = clipper.infer(candidates, graph, starts=10)
     assert isinstance(factor_of(candidates), LatticeFactor)
-    monkeypatch.setattr(lattice_factor, "_WORTH", len(candidates))
+    monkeypatch.setattr(pool, "_WORTH", len(candidates))
     assert isinstance(factor_of(candidates), CandidateFactor)
-    looked_up = clipper.infer(candidates, graph, trust=0.1, starts=2)
-    assert torch.equal(walked.labels, looked_up.labels)
+    looked_up = clipper.infer(candidates, graph, starts=10)
+    assert walked.verdict == looked_up.verdict
+    assert len(walked.namings) == len(looked_up.namings)
     assert torch.allclose(walked.marginals, looked_up.marginals, atol=1e-3)
     assert torch.equal(walked.prune().keep, looked_up.prune().keep)
 
@@ -63,6 +66,21 @@ def test_a_list_is_looked_up_where_formulas_are_too_different_for_a_small_lattic
     assert isinstance(factor_of(narrowed), CandidateFactor)  # the first sample lists a part of what others list
 
 
+def by_log_odds(lattice: Lattice, log_odds: torch.Tensor, suspicion: float = 0.0) -> Posterior[Lattice]:
+    """A posterior that is believed, whose samples hear these log-odds `(n, m, c)` and nothing else."""
+    abstains = clipper.infer(lattice, ProximityGraph.from_edges([], []), starts=1, settings=SHORT)
+    n, m, c = log_odds.shape
+    heard = log_odds.view(n * m, c, 1)
+    return replace(
+        abstains,
+        labels=lattice.top_k(log_odds, 1).labels.long(),
+        marginals=lattice.marginals(log_odds),
+        mixture=replace(abstains.mixture, heard=heard, weight=torch.ones(n, 1), solved={}),
+        verification=replace(abstains.verification, suspicion=torch.full((n,), suspicion)),
+        verdict="joint",
+    )
+
+
 @settings(max_examples=50, deadline=None)
 @given(restricted(), st.sampled_from([0.3, 0.8, 0.95, 1.0]), st.integers(0, 9))
 def test_the_labels_kept_hold_the_mass_and_no_higher_threshold_does(
@@ -71,8 +89,10 @@ def test_the_labels_kept_hold_the_mass_and_no_higher_threshold_does(
     lattice, _ = sets
     shape = lattice.samples, lattice.slots, lattice.classes
     log_odds = 2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-    marginals, best = lattice.marginals(log_odds), lattice.top_k(log_odds, 1).labels.long()
-    allowed = credible_labels(lattice, log_odds[..., None], torch.ones(1), marginals, best, mass)
+    posterior = by_log_odds(lattice, log_odds)
+    marginals, best = posterior.marginals, posterior.labels
+    pruning = posterior.prune(mass)
+    allowed = pruning.allowed
     kept = lattice.restrict(allowed)
     held = (kept.log_probability(log_odds.double()) - lattice.log_probability(log_odds.double())).exp()
     assert bool((held >= mass - 1e-6).all())
@@ -90,6 +110,22 @@ def _without_the_least(allowed: torch.Tensor, marginals: torch.Tensor, best: tor
     free = torch.where(allowed & ~certain & (marginals > 1e-8), marginals, torch.inf).flatten(1)
     least = free.amin(1, keepdim=True)
     return (allowed.flatten(1) & (free > least * (1 + 1e-6))).view_as(allowed) | (allowed & certain)
+
+
+def test_a_lattice_of_a_doubted_target_stays_whole_and_open_names_stay_open() -> None:
+    lattice = Lattice.from_rule(*SUM, targets=[2, 3], slots=2, classes=3)
+    sure = torch.tensor([[[9.0, 0, 0], [0, 0, 9]], [[0, 9, 0], [0, 0, 9]]])
+    assert by_log_odds(lattice, sure).prune().candidates.counts == [1, 1]
+    assert by_log_odds(lattice, sure, suspicion=0.6).prune().discarded == 0
+    posterior = by_log_odds(lattice, sure)
+    names = Namings(torch.tensor([[0, 1, 2]]), torch.zeros(1), exhaustive=False)
+    settled = replace(posterior, mixture=replace(posterior.mixture, namings=names))
+    assert settled.prune().candidates.counts == [1, 1]
+    both = replace(names, orders=torch.tensor([[0, 1, 2], [2, 1, 0]]), evidence=torch.tensor([9.0, 0.0]))
+    unnamed = replace(posterior, mixture=replace(posterior.mixture, namings=both))
+    kept = unnamed.prune(0.9).candidates
+    assert bool(kept.contains(torch.tensor([[2, 0], [1, 2]])).all()), "0 and 2 may be each other"
+    assert not bool(kept.contains(torch.tensor([[1, 1], [1, 2]]))[0]), "1 is nobody else"
 
 
 def test_a_pool_is_inferred_alike_listed_or_not() -> None:
@@ -122,9 +158,10 @@ def test_an_abstaining_posterior_prunes_a_lattice_soundly() -> None:
     _, embeddings, gold = clustered(40, slots=2, classes=5)
     lattice = as_lattice(gold, 5)
     posterior = clipper.infer(lattice, ProximityGraph.from_embeddings(shuffled(embeddings), k=4), starts=4)
-    everything = replace(posterior, verdict="uninformative").prune()
-    assert everything.discarded == 0
-    nearest = replace(posterior, verdict="unsettled").prune()
+    for verdict in ("uninformative", "unsettled"):
+        assert replace(posterior, verdict=verdict).prune().discarded == 0
+    assert replace(posterior, verdict="uninformative").prune(fallback="exact").discarded == 0
+    nearest = replace(posterior, verdict="unsettled").prune(fallback="exact")
     assert min(nearest.candidates.counts) >= 1
     assert len(nearest.edges) == len(posterior.graph)
     assert int(nearest.edges.sum()) <= 80, "at most the nearest neighbour's edge of each instance"

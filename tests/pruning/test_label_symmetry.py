@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from clipper import Candidates, Lattice, ProximityGraph, infer
+from clipper import Candidates, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import MAX
-from clipper.pruning.joint.edges import one_hot
-from clipper.pruning.joint.factors import CandidateFactor
-from clipper.pruning.joint.inference import model_of
-from clipper.pruning.joint.label_symmetry import weigh_namings
-from clipper.pruning.joint.messages import Model
-from clipper.pruning.joint.permutations import random_walk
-from tests.pruning.pools import clustered
+from clipper.pruning.joint import InferenceSettings
+from clipper.pruning.joint.naming import NamingEvidence, anneal_names, find_namings
+from clipper.pruning.joint.pool import one_hot
+from tests.pruning.pools import clustered, model_of
+
+Rule = Callable[[Sequence[int]], int]
+CONSTANTS = InferenceSettings()
+NOWHERE = ProximityGraph.from_edges([], [])
+
+
+def difference(labels: Sequence[int]) -> int:
+    return abs(labels[0] - labels[1])
+
+
+def shift(labels: Sequence[int]) -> int:
+    return (labels[0] + 4 * labels[1]) % 5
+
+
+def product_mod_10(labels: Sequence[int]) -> int:
+    return labels[0] * labels[1] * labels[2] % 10
+
+
+def sum_mod_10(labels: Sequence[int]) -> int:
+    return sum(labels) % 10
+
+
+def equal(labels: Sequence[int]) -> int:
+    return int(labels[0] == labels[1])
 
 
 def points(gold: Tensor, spread: float = 0.1) -> Tensor:
@@ -27,8 +49,115 @@ def points(gold: Tensor, spread: float = 0.1) -> Tensor:
     return centres[gold] + spread * torch.randn(*gold.shape, 8, generator=generator)
 
 
-def model(candidates: Candidates, embeddings: Tensor) -> Model:
-    return model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3), CandidateFactor(candidates))
+def pool_of(rule: Rule, samples: int, slots: int, classes: int, seed: int = 0) -> tuple[Candidates, Tensor, Tensor]:
+    """Candidates, embeddings and gold labels of clean clusters."""
+    gold = torch.randint(0, classes, (samples, slots), generator=torch.Generator().manual_seed(seed))
+    return Candidates.from_rule(rule, [rule(row) for row in gold.tolist()], slots, classes), points(gold), gold
+
+
+def names_that_fit(rule: Rule, gold: Tensor, classes: int) -> set[tuple[int, ...]]:
+    """All permutations of the labels under which every sample keeps its target, label by label, by backtracking."""
+    rows = sorted({tuple(row) for row in gold.tolist()}, key=max)
+    fits: set[tuple[int, ...]] = set()
+
+    def extend(names: list[int]) -> None:
+        if any(rule([names[y] for y in row]) != rule(row) for row in rows if max(row) == len(names) - 1):
+            return
+        if len(names) == classes:
+            fits.add(tuple(names))
+            return
+        for name in set(range(classes)) - set(names):
+            extend([*names, name])
+
+    extend([])
+    return fits
+
+
+def gold_names(posterior: Posterior[Candidates], gold: Tensor) -> list[tuple[int, ...]]:
+    """What each gold label is called under each of the namings; fails if a group has no name of its own."""
+    found: list[tuple[int, ...]] = []
+    for naming in posterior.namings:
+        named = naming.order[posterior.labels]
+        called = [named[gold == label].unique().tolist() for label in range(len(naming.order))]
+        assert all(len(names) == 1 for names in called)
+        found.append(tuple(names[0] for names in called))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "samples", "slots", "classes", "ways"),
+    [
+        (difference, 60, 2, 5, 2),
+        (difference, 100, 2, 10, 2),
+        (shift, 60, 2, 5, 5),
+        pytest.param(product_mod_10, 100, 3, 10, 1, marks=pytest.mark.slow),
+        pytest.param(sum_mod_10, 100, 3, 10, 1, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_namings_are_all_permutations_that_the_formulas_allow(
+    rule: Rule, samples: int, slots: int, classes: int, ways: int, seed: int
+) -> None:
+    candidates, embeddings, gold = pool_of(rule, samples, slots, classes, seed)
+    expected = names_that_fit(rule, gold, classes)
+    assert len(expected) == ways
+    posterior = infer(candidates, embeddings)
+    assert posterior.verdict == ("joint" if ways == 1 else "ambiguous")
+    found = gold_names(posterior, gold)
+    assert len(found) == ways
+    assert set(found) == expected
+    assert [naming.weight for naming in posterior.namings] == pytest.approx([1 / ways] * ways, abs=0.02)
+    assert posterior.namings[0].order.tolist() == list(range(classes)), "the first are the names of `labels`"
+    kept = posterior.prune()
+    assert all(bool(kept.candidates.contains(torch.tensor(names)[gold]).all()) for names in expected)
+    assert ways == classes or kept.retained < 0.5
+    worth = posterior.marginals.gather(2, gold[..., None])
+    assert float(worth.min()) > 1 / ways - 0.05
+
+
+def test_the_oracle_of_names_knows_the_usual_ones() -> None:
+    every = torch.cartesian_prod(torch.arange(4), torch.arange(4))
+    assert names_that_fit(difference, every, 4) == {(0, 1, 2, 3), (3, 2, 1, 0)}
+    assert len(names_that_fit(equal, every, 4)) == 24
+
+
+@pytest.mark.slow
+def test_where_any_name_will_do_nothing_is_pruned_on_names() -> None:
+    candidates, embeddings, gold = pool_of(equal, 80, 2, 10)
+    posterior = infer(candidates, embeddings)
+    assert posterior.verdict == "ambiguous"
+    assert not posterior.mixture.namings.exhaustive
+    assert bool(posterior.mixture.namings.open_labels.all())
+    assert posterior.prune().discarded == 0
+    assert {len(posterior.labels[gold == label].unique()) for label in range(10)} == {1}, "the groups are right"
+
+
+@pytest.mark.slow
+def test_one_known_label_settles_a_reversal() -> None:
+    candidates, embeddings, gold = pool_of(difference, 100, 2, 10)
+    open_names = infer(candidates, embeddings)
+    asked = int(open_names.ask(1))
+    sample, slot = divmod(asked, 2)
+    known = torch.full_like(gold, -1)
+    known[sample, slot] = gold[sample, slot]
+    posterior = infer(candidates, embeddings, known=known)
+    assert posterior.verdict == "joint"
+    assert len(posterior.namings) == 1
+    assert torch.equal(posterior.labels, gold)
+    assert posterior.prune().gold_retained(gold) == 1
+    known[sample, slot] = 9 - gold[sample, slot]  # the other way round
+    assert torch.equal(infer(candidates, embeddings, known=known).labels, 9 - gold)
+
+
+def test_what_to_ask_is_what_tells_the_namings_apart() -> None:
+    gold = torch.randint(0, 5, (60, 2), generator=torch.Generator().manual_seed(0))
+    candidates = Candidates.from_rule(difference, [difference(row) for row in gold.tolist()], 2, 5)
+    posterior = infer(candidates, points(gold))
+    assert posterior.verdict == "ambiguous"
+    asked = posterior.ask(3)
+    assert len(set(asked.tolist())) == 3
+    assert int(gold.flatten()[asked[0]]) != 2, "a 2 is a 2 under both namings"
+    assert len(posterior.ask(1000)) == 120
 
 
 def total_evidence(candidates: Candidates, field: Tensor) -> float:
@@ -41,6 +170,75 @@ def total_evidence(candidates: Candidates, field: Tensor) -> float:
     return total
 
 
+@pytest.mark.parametrize("classes", [3, 4])
+def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
+    candidates, _, gold = clustered(6, slots=2, classes=classes, seed=2)
+    pool, heard = model_of(candidates, NOWHERE), 0.3 * one_hot(gold.view(-1, 1), classes)[:, :, 0]
+    orders = list(itertools.permutations(range(classes)))
+    expected = torch.tensor([total_evidence(candidates, heard[:, list(order)]) for order in orders])
+    judge = NamingEvidence(pool, heard, CONSTANTS)
+    torch.testing.assert_close(judge(torch.tensor(orders)), expected.double(), atol=1e-4, rtol=0)
+    namings = find_namings(pool, heard, CONSTANTS, torch.Generator().manual_seed(0))
+    likely = expected >= expected.max() - CONSTANTS.improbable
+    assert namings.exhaustive
+    assert {tuple(o) for o in namings.orders.tolist()} == {o for o, ok in zip(orders, likely, strict=True) if ok}
+    assert float(namings.evidence[0]) == pytest.approx(float(expected.max()), abs=1e-4)
+    weight = dict(zip(orders, expected.masked_fill(~likely, -torch.inf).softmax(0).tolist(), strict=True))
+    assert namings.weight.tolist() == pytest.approx([weight[tuple(o)] for o in namings.orders.tolist()], abs=1e-3)
+
+
+def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
+    rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
+    candidates = Candidates.from_lists([rows] * 30, classes=3)  # all that is known: the two differ
+    heard = 3 * one_hot(torch.tensor(rows * 5).view(-1, 1), 3)[:, :, 0]
+    namings = find_namings(model_of(candidates, NOWHERE), heard, CONSTANTS, torch.Generator().manual_seed(0))
+    assert namings.weight.tolist() == pytest.approx([1 / 6] * 6)
+    assert {tuple(order) for order in namings.orders.tolist()} == set(itertools.permutations(range(3)))
+
+
+def test_samples_that_are_left_out_have_no_say() -> None:
+    candidates, _, gold = clustered(6, slots=2, classes=3, seed=2)
+    pool, heard = model_of(candidates, NOWHERE), one_hot(gold.view(-1, 1), 3)[:, :, 0]
+    hidden = torch.arange(6) < 2
+    orders = torch.tensor(list(itertools.permutations(range(3))))
+    rest = NamingEvidence(model_of(candidates.batch(range(2, 6)), NOWHERE), heard[4:], CONSTANTS)(orders)
+    torch.testing.assert_close(NamingEvidence(pool, heard, CONSTANTS, hidden)(orders), rest)
+    disbelieved = replace(pool, disbelieved=hidden)
+    torch.testing.assert_close(NamingEvidence(disbelieved, heard, CONSTANTS)(orders), rest)
+
+
+def test_exchanged_names_are_put_right() -> None:
+    candidates, _, gold = clustered(60, slots=2, classes=5)
+    wrong = torch.tensor([0, 3, 2, 1, 4])[gold]
+    heard = 3 * one_hot(wrong.view(-1, 1), 5)[:, :, 0]
+    namings = find_namings(model_of(candidates, NOWHERE), heard, CONSTANTS, torch.Generator().manual_seed(0))
+    assert torch.equal(heard[:, namings.orders[0]].argmax(1), gold.flatten())
+    assert float(namings.weight[0]) > 0.99
+
+
+def test_a_walk_finds_a_single_good_order_among_many() -> None:
+    candidates, _, gold = clustered(100, slots=3, classes=10)
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(5))
+    heard = 3 * one_hot(order[gold].view(-1, 1), 10)[:, :, 0]
+    judge = NamingEvidence(model_of(candidates, NOWHERE), heard, CONSTANTS)
+    generator = torch.Generator().manual_seed(0)
+    orders, evidence = anneal_names(judge, [range(10)], CONSTANTS.walkers, generator, CONSTANTS.exchanges)
+    assert orders[int(evidence.argmax())].tolist() == order.tolist()
+    torch.testing.assert_close(evidence, judge(orders))
+
+
+def test_names_are_exchanged_within_their_kind_only() -> None:
+    kinds = [range(2), range(2, 5)]
+    gold = torch.tensor([[0, 3], [1, 2], [0, 4]] * 5)
+    rows = [[tuple(row)] for row in gold.tolist()]
+    candidates = Candidates.from_lists(rows, classes=5)
+    judge = NamingEvidence(model_of(candidates, NOWHERE), one_hot(gold.view(-1, 1), 5)[:, :, 0], CONSTANTS)
+    orders, _ = anneal_names(judge, kinds, 16, torch.Generator().manual_seed(0), 1)
+    assert len({tuple(order) for order in orders.tolist()}) > 1
+    assert orders.sort(1).values.tolist() == [list(range(5))] * 16
+    assert orders[:, :2].max() < 2
+
+
 def maxima(samples: int = 60, classes: int = 4) -> Tensor:
     """Gold labels `(n, 3)` whose maxima never tell 0 from 1: each sample has both, or neither."""
     generator = torch.Generator().manual_seed(3)
@@ -50,77 +248,12 @@ def maxima(samples: int = 60, classes: int = 4) -> Tensor:
     return gold
 
 
-def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
-    rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
-    candidates = Candidates.from_lists([rows] * 30, classes=3)  # all that is known: the two differ
-    gold = torch.tensor(rows * 5)
-    readings = weigh_namings(model(candidates, points(gold)), 3 * one_hot(gold.view(-1, 1), 3))
-    assert readings.weight.tolist() == pytest.approx([1 / 6] * 6)
-    said = {tuple(readings.field[:, :, way].argmax(1).tolist()) for way in range(6)}
-    assert said == {tuple(torch.tensor(names)[gold.flatten()].tolist()) for names in itertools.permutations(range(3))}
-
-
-@pytest.mark.parametrize("classes", [3, 4])
-def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
-    candidates, embeddings, gold = clustered(6, slots=2, classes=classes, seed=2)
-    pool, field = model(candidates, embeddings), 0.3 * one_hot(gold.view(-1, 1), classes)
-    readings = weigh_namings(pool, field)
-    found = pool.factor.evidence(readings.field).sum(0)
-    expected = [
-        total_evidence(candidates, field[:, list(names), 0]) for names in itertools.permutations(range(classes))
-    ]
-    assert float(found[0]) == pytest.approx(max(expected), abs=1e-4)
-    assert torch.allclose(readings.weight, found.softmax(0), atol=1e-3)
-
-
-@pytest.mark.parametrize("scores", [[0.0] * 6, [0.0, 1.0, -1.0, 0.5, -0.5, 0.2]])
-def test_a_walk_reaches_orders_as_often_as_they_are_probable(scores: list[float]) -> None:
-    ways = list(itertools.permutations(range(3)))
-    table = dict(zip(ways, scores, strict=True))
-
-    def score(orders: Tensor) -> Tensor:
-        return torch.tensor([table[tuple(order)] for order in orders.tolist()], dtype=torch.float64)
-
-    walked = random_walk([(0, 1), (1, 2)], 3, score, walkers=4000)
-    seen = torch.tensor([sum(tuple(order) == way for order in walked.tolist()) for way in ways]) / 4000
-    assert torch.allclose(seen, torch.tensor(scores).softmax(0), atol=0.04)
-
-
-def test_of_many_exchangeable_names_each_is_as_probable_as_the_others() -> None:
-    rows = [list(pair) for pair in itertools.permutations(range(6), 2)]
-    gold = torch.tensor(rows * 2)
-    candidates = Candidates.from_lists([rows] * len(gold), classes=6)
-    readings = weigh_namings(model(candidates, points(gold)), 4 * one_hot(gold.view(-1, 1), 6))
-    assert len(readings.weight) > 20
-    chance = readings.field.softmax(1) @ readings.weight  # (n*m, c)
-    assert chance.max() < 0.5
-    assert chance.min() > 0.01
-
-
-def test_exchanged_names_are_put_right() -> None:
-    candidates, embeddings, gold = clustered(60, slots=2, classes=5)
-    wrong = torch.tensor([0, 3, 2, 1, 4])[gold]
-    readings = weigh_namings(model(candidates, embeddings), 3 * one_hot(wrong.view(-1, 1), 5))
-    assert not readings.as_found
-    assert torch.equal(readings.field[:, :, 0].argmax(1), gold.flatten())
-    assert float(readings.weight[0]) > 0.99
-
-
-def test_what_a_classifier_knows_beforehand_keeps_its_names() -> None:
-    gold = maxima()
-    pool = model(Candidates.from_rule(max, gold.amax(1), 3, 4), points(gold))
-    field = 3 * one_hot(gold.view(-1, 1), 4)
-    assert weigh_namings(pool, field).weight.tolist() == pytest.approx([0.5, 0.5], abs=0.1)
-    told = replace(pool, unary=field / 3)
-    assert float(weigh_namings(told, field + told.unary).weight[0]) > 0.99
-
-
 @pytest.mark.parametrize("listed", [True, False])
 def test_the_posterior_keeps_both_ways_where_nobody_can_tell(listed: bool) -> None:
     gold = maxima()
     sets = Candidates.from_rule(max, gold.amax(1), 3, 4) if listed else Lattice.from_rule(*MAX, gold.amax(1), 3, 4)
     posterior = infer(sets, ProximityGraph.from_embeddings(points(gold), k=8))
-    assert posterior.converged
+    assert posterior.verdict == "ambiguous"
     exchanged = torch.tensor([1, 0, 2, 3])[gold]
     kept = posterior.prune(0.95)
     assert kept.candidates.contains(gold).double().mean() >= 0.95
@@ -129,20 +262,20 @@ def test_the_posterior_keeps_both_ways_where_nobody_can_tell(listed: bool) -> No
     assert (posterior.marginals.sum(2) - 1).abs().max() < 1e-4
 
 
+def test_what_a_classifier_knows_beforehand_settles_names() -> None:
+    gold = maxima()
+    candidates, graph = (
+        Candidates.from_rule(max, gold.amax(1), 3, 4),
+        ProximityGraph.from_embeddings(points(gold), k=8),
+    )
+    said = (2 * torch.eye(4)[gold]).log_softmax(-1)
+    posterior = infer(candidates, graph, log_probs=said)
+    assert posterior.verdict == "joint"
+    assert torch.equal(posterior.labels, gold)
+
+
 def test_two_classes_do_not_share_a_name_although_every_formula_would_allow_it() -> None:
     gold = maxima(classes=5)
     posterior = infer(Candidates.from_rule(max, gold.amax(1), 3, 5), ProximityGraph.from_embeddings(points(gold), k=8))
     assert {len(posterior.labels[gold == label].unique()) for label in range(5)} == {1}
     assert len(posterior.labels.unique()) == 5
-
-
-def test_agreement_on_a_crowded_label_is_worth_less() -> None:
-    candidates = Candidates.from_lists([[(0,), (1,)]] * 6, classes=2)
-    graph = ProximityGraph.from_edges([0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
-    size_corrected = replace(model_of(candidates, graph, CandidateFactor(candidates)), size_corrected=True)
-    labels = torch.tensor([[0, 0], [0, 0], [0, 0], [0, 1], [0, 1], [0, 1]])
-    weight = torch.full((5,), 0.5)
-    worth = torch.tensor([4 / 7, 4 / 4]).log()  # three would be typical, and everybody counts one more
-    assert size_corrected.energy(labels, weight).tolist() == pytest.approx(
-        [-5 * float(worth[0]), 0.5 - 4 * float(worth[1])]
-    )

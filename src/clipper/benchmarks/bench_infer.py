@@ -16,8 +16,7 @@ from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
 from clipper.pruning.joint import NEIGHBOURS
-from clipper.pruning.joint.factors import CandidateFactor, Factor
-from clipper.pruning.joint.lattice_factor import LatticeFactor
+from clipper.pruning.joint.pool import CandidateFactor, Factor, LatticeFactor
 
 _STARTS = 4
 """Starts of a round that is raced."""
