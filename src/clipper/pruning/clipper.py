@@ -202,8 +202,8 @@ class Clipper:
         object.__setattr__(self, "_asked", asked)
         if asked == 2:
             warnings.warn(
-                'this Clipper(objective="joint") was asked a second time; joint inference looks at a whole pool, not at '
-                "a batch: prune all samples once, then take kept.batch(ids) of what is left",
+                'this Clipper(objective="joint") was asked a second time; joint inference looks at a whole pool, not '
+                "at a batch: prune all samples once, then take kept.batch(ids) of what is left",
                 stacklevel=4,
             )
 

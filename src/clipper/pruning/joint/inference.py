@@ -105,7 +105,7 @@ def infer(
         wrong = 0.0 if curve is not None and wrong is None else wrong
         pool, impossible = _pool_of(candidates, graph, known, wrong)
         run = _Run(
-            candidates, graph, pool, impossible, curve, wrong, deadline, starts,
+            candidates, graph, pool, pool.unary, impossible, curve, wrong, deadline, starts,
             torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
         )  # fmt: skip
         if log_probs is not None:
@@ -120,6 +120,7 @@ class _Run(Generic[Set]):
     candidates: Set
     graph: ProximityGraph
     pool: Pool
+    known: Tensor
     impossible: Tensor
     trust: Trust | None
     wrong: float | None
@@ -142,7 +143,7 @@ class _Run(Generic[Set]):
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         states = torch.cat([states.labels[:, :1] for states in found.states], 1)
-        prior = prior_surprise(pool, found.fold, states, settings)
+        prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
         parts = self._held_out(pool, potential, found)
         verification = self._verified(pool, _of_folds(pool, found, parts), prior)
         verdict, alone = self._verdict(verification, found), verification
@@ -437,7 +438,7 @@ def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor
     """Log-odds `(n*m, c, 1)` that leave known labels no choice."""
     labels = as_tensor(known, "known", candidates.device)
     shape = (candidates.samples, candidates.slots)
-    if tuple(labels.shape) != shape or labels.is_floating_point():
+    if tuple(labels.shape) != shape or labels.is_floating_point() or labels.dtype == torch.bool:
         raise InputError(
             f"expected known labels of shape {shape}, whole numbers, -1 where unknown, got {labels.dtype} of shape "
             f"{tuple(labels.shape)}"

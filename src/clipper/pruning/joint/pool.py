@@ -365,7 +365,9 @@ class LatticeFactor:
     def best(self, field: Tensor, /) -> Tensor:
         """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""
         n, m, _ = self.shape
-        labels = self._repeated(field).top_k(self._by_sample(field), 1).labels.long()  # (n*starts, m)
+        top = self._repeated(field).top_k(self._by_sample(field), 1)
+        labels = torch.full((n * field.shape[2], m), -1, device=field.device)
+        labels[top.sample] = top.labels.long()  # a sample without candidates has none
         return labels.view(n, field.shape[2], m).transpose(1, 2).reshape(n * m, field.shape[2])
 
     def evidence(self, field: Tensor, /) -> Tensor:
