@@ -42,9 +42,9 @@ class Task:
 
 
 @st.composite
-def tasks(draw: st.DrawFn, samples: int = 4) -> Task:
-    """Machines with dead ends and merging states; mixed lengths and targets, some domains narrowed."""
-    classes, states, longest = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 4))
+def tasks(draw: st.DrawFn, samples: int = 4, length: int | None = None) -> Task:
+    """Machines with dead ends and merging states; mixed lengths, unless one is given, and targets; narrowed domains."""
+    classes, states, longest = draw(st.integers(1, 4)), draw(st.integers(1, 4)), length or draw(st.integers(1, 4))
     after = draw(_tables(states, classes))
     ends = draw(st.lists(st.sampled_from(["a", "b", None, 3]), min_size=states, max_size=states))
     machine = Machine(0, lambda state, label: after[state][label], lambda state: ends[state])
@@ -52,7 +52,7 @@ def tasks(draw: st.DrawFn, samples: int = 4) -> Task:
     domains = draw(st.none() | st.lists(labels, min_size=longest, max_size=longest))
     known = [
         (length, target)
-        for length in range(1, longest + 1)
+        for length in range(length or 1, longest + 1)
         for target in ("a", "b", 3)
         if Task(machine, [target], [length], classes, domains).rows(0)
     ]

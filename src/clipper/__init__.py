@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "CandidateSet", "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning",
-    "Trust", "engines", "infer", "prune",
+    "Trust", "decode", "engines", "infer", "prune",
 ]  # fmt: skip
 __version__ = "0.2.0"
 
@@ -15,19 +15,22 @@ if TYPE_CHECKING:
     from clipper import candidates as candidates
     from clipper import engines
     from clipper import errors as errors
+    from clipper import labelling as labelling
     from clipper import proximity as proximity
     from clipper import pruning as pruning
+    from clipper import rules as rules
     from clipper import training as training
     from clipper.candidates import Candidates, CandidateSet, Lattice
     from clipper.errors import ClipperError
+    from clipper.labelling import decode
     from clipper.proximity import ProximityGraph
     from clipper.pruning import Clipper, Posterior, Pruning, Trust, infer, prune
 else:
-    _ROOMS = ("candidates", "engines", "errors", "proximity", "pruning", "training")
+    _ROOMS = ("candidates", "engines", "errors", "labelling", "proximity", "pruning", "rules", "training")
     _ROOM_OF = {
         "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
         "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",
-        "Trust": "pruning", "infer": "pruning", "prune": "pruning",
+        "Trust": "pruning", "decode": "labelling", "infer": "pruning", "prune": "pruning",
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from clipper.benchmarks.datasets import Images, digits, hwf, train_and_test
-from clipper.benchmarks.drawing import ImageRule, draw
+from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.hwf import HWF_RULE, NO_FORMULA, UNIT, domains, published_formulas, published_value, value
 from clipper.benchmarks.max import MAX_RULE
 from clipper.benchmarks.sum import SUM_RULE
 from clipper.candidates import Lattice
 from clipper.candidates.abduction import run_on_columns
 from clipper.errors import BudgetError, ClipperError
+from clipper.rules import Rule
 from clipper.training import Samples
 from tests.benchmarks.published import needs
 
@@ -105,7 +106,7 @@ def test_some_candidates_may_be_drawn_instead_of_all() -> None:
 
 @pytest.mark.parametrize(("rule", "of"), [(SUM_RULE, sum), (MAX_RULE, max)])
 @pytest.mark.parametrize("slots", [1, 2, 4])
-def test_sum_and_max_say_what_python_says(rule: ImageRule, of, slots: int) -> None:  # type: ignore[no-untyped-def]
+def test_sum_and_max_say_what_python_says(rule: Rule, of, slots: int) -> None:  # type: ignore[no-untyped-def]
     task = draw(digits(), rule, samples=50, slots=slots)
     assert task.targets.tolist() == [of(row) for row in task.gold.tolist()]
     assert bool(task.candidates.contains(task.gold).all())
@@ -147,10 +148,10 @@ def test_published_formulas_are_ragged_samples_with_their_gold_labels_among_the_
 
 
 def test_a_rule_gives_whole_numbers() -> None:
-    task = draw(digits(), ImageRule("parity", parity), samples=30, slots=2)
+    task = draw(digits(), Rule("parity", parity), samples=30, slots=2)
     assert task.targets.tolist() == [sum(row) % 2 for row in task.gold.tolist()]
     with pytest.raises(ClipperError, match="'half' to give whole numbers"):
-        draw(digits(), ImageRule("half", lambda labels: sum(labels) / 2), samples=1, slots=2)
+        draw(digits(), Rule("half", lambda labels: sum(labels) / 2), samples=1, slots=2)
 
 
 def parity(labels: tuple[int, ...]) -> int:
@@ -163,7 +164,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ClipperError, match="images of label 9, but digits-like has none"):
         draw(Images("digits-like", torch.zeros(9, 1, 1, 1), torch.arange(9), 12), HWF_RULE, samples=50, slots=3)
     with pytest.raises(BudgetError, match="94,143,178,827 combinations"):
-        draw(toy_symbols(), ImageRule("listed", value, domains), samples=1, slots=15)
+        draw(toy_symbols(), Rule("listed", value, domains), samples=1, slots=15)
     with pytest.raises(ClipperError, match="at least one sample"):
         draw(digits(), SUM_RULE, samples=0, slots=3)
     with pytest.raises(ClipperError, match="1 to 7 symbols"):
@@ -171,7 +172,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("rule", "slots"), [(SUM_RULE, 20), (MAX_RULE, 20)])
-def test_too_many_candidates_are_drawn_from_the_lattice(rule: ImageRule, slots: int) -> None:
+def test_too_many_candidates_are_drawn_from_the_lattice(rule: Rule, slots: int) -> None:
     task = draw(digits(), rule, samples=5, slots=slots, per_sample=30)
     assert task.candidates.counts == [30] * 5
     values = [rule.value(tuple(row)) for row in task.candidates.labels.tolist()]
@@ -200,7 +201,7 @@ def test_a_long_task_keeps_all_its_candidates_as_a_lattice() -> None:
 
 
 def test_a_rule_without_a_machine_has_no_lattice() -> None:
-    first = ImageRule("first", lambda labels: labels[0])
+    first = Rule("first", lambda labels: labels[0])
     with pytest.raises(ClipperError, match="give it machine="):
         first.lattice([1], 2, 10)
     with pytest.raises(BudgetError):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from clipper import Candidates, Clipper
+from clipper import Candidates, Clipper, rules
 from clipper.engines import SemanticLoss
 from clipper.errors import ClipperError, InputError
 from clipper.proximity import Pixels
-from clipper.training import Classifiers, Packing, Samples, train, train_iterated
+from clipper.training import Classifiers, Packing, Samples, pad_collate, train, train_iterated
 from tests.training.problems import TinyNet, problem, same_weights
 from tests.training.test_kinds import Net, scenes
 
@@ -178,3 +180,59 @@ def test_what_goes_wrong_in_a_worker_is_said_too():
 def test_a_data_loader_over_something_else_is_refused():
     with pytest.raises(ClipperError, match="expected Samples"):
         train(TinyNet(), DataLoader(Lazy(torch.zeros(20, 2, 6))), SemanticLoss())
+
+
+def bags(samples: int = 12) -> tuple[list[Tensor], Candidates]:
+    """Samples of one to three instances, of which it is known whether one is positive."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = [1 + i % 3 for i in range(samples)]
+    inputs = [torch.rand(length, 6, generator=generator) for length in lengths]
+    candidates = Candidates.from_rule(rules.at_least_one(1), [i % 2 for i in range(samples)], lengths, classes=4)
+    return inputs, candidates
+
+
+def test_samples_of_different_lengths_train_as_if_they_were_padded_by_hand():
+    inputs, candidates = bags()
+    padded = torch.zeros(12, 3, 6)
+    for row, own in zip(padded, inputs, strict=True):
+        row[: len(own)] = own
+    networks = [TinyNet() for _ in range(4)]
+    data = [padded, inputs, Lazy(inputs), lambda i: inputs[i]]
+    for network, given in zip(networks, data, strict=True):
+        train(network, (given, candidates), SemanticLoss(), clip=Clipper(), epochs=2, batch=5)
+        assert same_weights(networks[0], network)
+    assert torch.equal(Samples(inputs, candidates).inputs, padded)
+    assert torch.equal(Samples(Lazy(inputs), candidates)[1][0], padded[1])
+
+
+def test_a_loader_of_ones_own_pads_batches_of_different_lengths():
+    inputs, candidates = bags()
+    loader = DataLoader(list(zip(inputs, range(12), strict=True)), 4, collate_fn=partial(pad_collate, slots=3))
+    for batch, ids in loader:
+        assert batch.shape == (4, 3, 6)
+        for row, number in zip(batch, ids.tolist(), strict=True):
+            assert torch.equal(row[: len(inputs[number])], inputs[number])
+            assert not bool(row[len(inputs[number]) :].any())
+        losses = SemanticLoss()(torch.zeros(4, 3, 4).log_softmax(-1), candidates.batch(ids))
+        assert losses.shape == (4,)
+
+
+def test_what_a_network_says_of_padding_changes_no_loss():
+    _, candidates = bags()
+    log_probs = torch.randn(12, 3, 4, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    other = torch.where((candidates.kind < 0)[..., None], torch.zeros(4).log_softmax(-1), log_probs)
+    assert torch.equal(SemanticLoss()(log_probs, candidates), SemanticLoss()(other, candidates))
+
+
+def test_inputs_of_another_length_than_the_sample_are_refused():
+    inputs, candidates = bags()
+    with pytest.raises(InputError, match=r"inputs of sample 0 of shape \(3, \*shape\), or \(1, \*shape\)"):
+        Samples([torch.rand(2, 6), *inputs[1:]], candidates)
+    with pytest.raises(InputError, match="12 items, one for each sample, got 11"):
+        Samples(inputs[1:], candidates)
+    with pytest.raises(InputError, match="at most 2 slots"):
+        pad_collate([(inputs[2], 2)], slots=2)
+    with pytest.raises(InputError, match="one shape"):
+        pad_collate([(inputs[2], 2), (torch.rand(1, 5), 3)], slots=3)
+    with pytest.raises(InputError, match="pairs of inputs and a number"):
+        pad_collate([inputs[0], inputs[1]], slots=3)

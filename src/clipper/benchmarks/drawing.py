@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,15 +16,13 @@ from clipper.benchmarks.config import AUTO, RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.registry import Benchmark, benchmark_named
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.rules import Machine
+from clipper.candidates.rules import Rule
 from clipper.errors import InputError
 from clipper.proximity import Outlines
 from clipper.training import Samples
 
-ARCS = 20_000_000
-"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
 MOST_SLOTS = 1_000
 """Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
 DIGITS = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("MnistCnn",), "cifar10": ("CifarResNet18",)}
@@ -34,59 +33,7 @@ _MOST_OUTPUTS = 100_000
 """Candidates of all outputs together, past which an engine sees those of the target alone."""
 
 
-@dataclass(frozen=True)
-class ImageRule:
-    """What is known of a sample of images: this rule's value on its labels.
-
-    Attributes:
-        name: what the rule is called.
-        value: from a tuple of labels, one per slot, to a whole number; arithmetic runs on all combinations at once.
-        domains: from the number of slots to the labels that each slot may take; every label if not given.
-        machine: the same rule as a state machine; with it, candidates need not be enumerated.
-        counts_from_zero: whether its values are all whole numbers from 0 to its value on the largest labels.
-    """
-
-    name: str
-    value: Callable[..., Any]
-    domains: Callable[[int], Sequence[Sequence[int]]] | None = None
-    machine: Machine | None = None
-    counts_from_zero: bool = False
-
-    def needs_lattice(self, slots: int, classes: int) -> bool:
-        """Whether there are too many label combinations to try them all, and a state machine that spares it.
-
-        Examples:
-            >>> from clipper.benchmarks.sum import SUM_RULE
-            >>> SUM_RULE.needs_lattice(slots=4, classes=10), SUM_RULE.needs_lattice(slots=30, classes=10)
-            (False, True)
-        """
-        domains = self.domains(slots) if self.domains else [range(classes)] * slots
-        return self.machine is not None and math.prod(map(len, domains)) > BUDGET
-
-    def lattice(self, targets: Sequence[int], slots: int, classes: int) -> Lattice:
-        """The lattice of all candidates of samples with these targets.
-
-        Examples:
-            >>> from clipper.benchmarks.sum import SUM_RULE
-            >>> SUM_RULE.lattice([8, 135], slots=30, classes=10)
-            Lattice(2 samples, 30 slots, 10 classes, 2,183 states)
-        """
-        if self.machine is None:
-            raise InputError(
-                f"expected a rule with a state machine, got {self.name!r}; give it machine=, or do without the lattice"
-            )
-        domains = self.domains(slots) if self.domains else None
-        return Lattice.from_rule(*self.machine, targets, slots, classes, domains=domains, budget=ARCS)
-
-    def outputs(self, slots: int, classes: int) -> Candidates | None:
-        """The candidates of every value, a value being its own place; None where they are too many to list."""
-        if not self.counts_from_zero or classes**slots > _MOST_OUTPUTS:
-            return None
-        highest = self.value((classes - 1,) * slots)
-        return Candidates.from_rule(self.value, range(highest + 1), slots, classes)
-
-
-def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
+def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
     """The benchmark of a rule on a data set of single images.
 
     Args:
@@ -102,7 +49,7 @@ def image_benchmark(config: RunConfig, rule: ImageRule) -> Benchmark:
         network(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
-        outputs=None if some else rule.outputs(config.slots, images.classes),
+        outputs=None if some else outputs_of(rule, config.slots, images.classes),
         rule=rule.value,
         label_names=images.label_names,
     )
@@ -114,7 +61,7 @@ def on_digits(config: RunConfig) -> RunConfig:
 
 
 def draw(
-    images: Images, rule: ImageRule, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None
+    images: Images, rule: Rule, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None
 ) -> Samples:
     """Draw images into samples of `slots`, and note what the rule gives for each.
 
@@ -155,16 +102,38 @@ def draw(
         chosen = _dealt(images, samples, domains, generator)  # (n, m)
     gold = images.labels[chosen]
     targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
-    candidates: CandidateSet
-    if rule.needs_lattice(slots, images.classes):
-        all_of_them = rule.lattice(targets, slots, images.classes)
-        candidates = all_of_them if per_sample is None else all_of_them.draw(per_sample, seed)
+    if per_sample is None:
+        candidates = rule.candidates(targets, slots, images.classes)
+    elif rule.machine is not None and _combinations(rule, slots, images.classes) > BUDGET:
+        candidates = rule.lattice(targets, slots, images.classes).draw(per_sample, seed)
     else:
         candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
     return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets))
 
 
-def _whole(rule: ImageRule, labels: tuple[int, ...]) -> int:
+def outputs_of(rule: Rule, slots: int, classes: int) -> CandidateSet | None:
+    """The candidates of every value of a rule, a value being its own place; None where these are too many to list.
+
+    Examples:
+        >>> from clipper import rules
+        >>> outputs_of(rules.total(), slots=2, classes=10)
+        Candidates(19 samples, 100 candidates, 2 slots, 10 classes)
+    """
+    if _combinations(rule, slots, classes) > _MOST_OUTPUTS:
+        return None
+    domains = rule.domains(slots) if rule.domains else [range(classes)] * slots
+    values = sorted({rule.value(row) for row in itertools.product(*domains)})
+    if values != list(range(len(values))):
+        return None
+    return rule.candidates(values, slots, classes)
+
+
+def _combinations(rule: Rule, slots: int, classes: int) -> int:
+    domains = rule.domains(slots) if rule.domains else [range(classes)] * slots
+    return math.prod(map(len, domains))
+
+
+def _whole(rule: Rule, labels: tuple[int, ...]) -> int:
     value = rule.value(labels)
     if not isinstance(value, int):
         raise InputError(f"expected the rule {rule.name!r} to give whole numbers, got {value!r}; number its outcomes")
@@ -210,7 +179,8 @@ def candidates_of(
     lengths = [slots] * len(targets) if isinstance(slots, int) else slots
     tasks = list(zip(targets, lengths, strict=True))  # samples of one target and length share their candidates
     place = {task: i for i, task in enumerate(dict.fromkeys(tasks))}
-    shared = Candidates.from_rule(rule, *map(list, zip(*place, strict=True)), classes, domains=domains)
+    distinct, own = map(list, zip(*place, strict=True))
+    shared = Candidates.from_rule(rule, distinct, own, classes, domains=domains)
     which = torch.tensor([place[task] for task in tasks])
     parts = [shared.batch(ids).draw(per_sample, seed + i) for i, ids in enumerate(torch.split(which, _TOGETHER))]
     counts = torch.cat([part.offsets.diff() for part in parts])

@@ -10,9 +10,9 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.hwf import SYMBOLS, formulas
-from clipper.benchmarks.drawing import ImageRule, candidates_of, image_benchmark
+from clipper.benchmarks.drawing import candidates_of, image_benchmark
 from clipper.benchmarks.registry import Benchmark, register
-from clipper.candidates import rules
+from clipper.candidates.rules import HWF, Rule
 from clipper.errors import InputError
 from clipper.training import Samples
 
@@ -52,7 +52,7 @@ def domains(slots: int, symbols: int = 12) -> list[range]:
     return [range(9, symbols) if slot % 2 else range(9) for slot in range(slots)]
 
 
-HWF_RULE = ImageRule("hwf", value, domains, rules.HWF)
+HWF_RULE = Rule("hwf", value, domains, HWF)
 
 
 @register("hwf", data={"hwf": ("HwfCnn",)})

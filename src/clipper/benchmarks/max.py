@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from clipper import rules
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_digits
+from clipper.benchmarks.drawing import DIGITS, image_benchmark, on_digits
 from clipper.benchmarks.registry import Benchmark, register
-from clipper.candidates import rules
 
-MAX_RULE = ImageRule("max", max, machine=rules.MAX, counts_from_zero=True)
+MAX_RULE = rules.largest()
 
 
 @register("max", data=DIGITS, quick=on_digits)

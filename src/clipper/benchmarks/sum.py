@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from clipper import rules
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.drawing import DIGITS, ImageRule, image_benchmark, on_digits
+from clipper.benchmarks.drawing import DIGITS, image_benchmark, on_digits
 from clipper.benchmarks.registry import Benchmark, register
-from clipper.candidates import rules
 
-SUM_RULE = ImageRule("sum", sum, machine=rules.SUM, counts_from_zero=True)
+SUM_RULE = rules.total()
 
 
 @register("sum", data=DIGITS, quick=on_digits)

@@ -6,13 +6,15 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import number_in_words, shown
-from clipper.candidates.rules import called, read_task
+from clipper.arguments import number_in_words, one_of, shown
+from clipper.candidates.base import Impossible
+from clipper.candidates.task import called, read_task
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 20_000_000
@@ -20,45 +22,65 @@ BUDGET = 20_000_000
 
 _CHUNK = 1 << 20
 
-Rule = Callable[..., Any]
+Value = Callable[..., Any]
+"""A rule as a function: from a tuple of labels to the target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Templates:
+    """The candidates of each distinct pair of length and target.
+
+    Attributes:
+        labels: `(rows, m)`, one template after the other, padded with -1.
+        counts: `(templates,)`: how many candidates each has.
+        typical: `(templates, m)`: a label of the kind that each slot takes, also where there is no candidate.
+        shared: each sample's template.
+    """
+
+    labels: Tensor
+    counts: Tensor
+    typical: Tensor
+    shared: list[int]
 
 
 def templates(
-    rule: Rule,
-    targets: Sequence[Hashable] | Tensor,
+    rule: Value,
+    targets: Any,
     slots: int | Sequence[int],
     classes: int,
     domains: Sequence[Sequence[int]] | None = None,
     budget: int = BUDGET,
-) -> tuple[Tensor, Tensor, list[int]]:
-    """Enumerate each distinct (number of slots, target) once, because many samples share one.
-
-    Returns:
-        `labels (rows, m)` of all templates, padded with -1; `counts (templates,)`; each sample's template.
-    """
+    impossible: Impossible = "refuse",
+) -> Templates:
+    """Enumerate each distinct (number of slots, target) once, because many samples share one."""
+    one_of(impossible, "impossible", get_args(Impossible))
     wanted, lengths, domain = read_task(targets, slots, domains, classes, budget)
     longest = max(lengths)
     place: dict[tuple[int, Hashable], int] = {}
-    labels, counts = [], []
+    labels, counts, typical = list[Tensor](), list[Tensor](), list[Tensor]()
     for length in sorted(set(lengths)):
         distinct = list(dict.fromkeys(t for t, own in zip(wanted, lengths, strict=True) if own == length))
         rows, found = satisfying(rule, distinct, domain[:length], budget)
-        if not bool(found.all()):
+        if impossible == "refuse" and not bool(found.all()):
             missing = distinct[int((found == 0).nonzero()[0])]
             sample = next(i for i, t in enumerate(wanted) if t == missing and lengths[i] == length)
             raise InputError(
                 f"sample {sample}: no labels of {length} slots give the target {shown(missing)}; "
-                f"the rule gives {_attainable(rule, domain[:length])}"
+                f"the rule gives {_attainable(rule, domain[:length])}. Correct the target, leave the sample out, or "
+                "keep it without candidates by impossible='keep'"
             )
         place.update({(length, target): len(place) + i for i, target in enumerate(distinct)})
-        labels.append(torch.nn.functional.pad(rows, (0, longest - length), value=-1))
+        row = torch.tensor([own[0] for own in domain[:length]]).repeat(len(distinct), 1)
+        row[found > 0] = rows[(found.cumsum(0) - found)[found > 0]]
+        for parts, part in ((labels, rows), (typical, row)):
+            parts.append(torch.nn.functional.pad(part, (0, longest - length), value=-1))
         counts.append(found)
     shared = [place[length, target] for length, target in zip(lengths, wanted, strict=True)]
-    return torch.cat(labels), torch.cat(counts), shared
+    return Templates(torch.cat(labels), torch.cat(counts), torch.cat(typical), shared)
 
 
 def satisfying(
-    rule: Rule, targets: Sequence[Hashable], domains: Sequence[Sequence[int]], budget: int = BUDGET
+    rule: Value, targets: Sequence[Hashable], domains: Sequence[Sequence[int]], budget: int = BUDGET
 ) -> tuple[Tensor, Tensor]:
     """All label combinations that give one of the distinct `targets`, in lexicographic order per target.
 
@@ -101,7 +123,7 @@ def _combinations(domains: Sequence[Sequence[int]]) -> Iterator[Tensor]:
         yield torch.stack([value[place] for value, place in zip(values, places, strict=True)], dim=1)
 
 
-def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tensor:
+def _target_of(rule: Value, labels: Tensor, targets: Sequence[Hashable]) -> Tensor:
     """The index of the target that each row of `labels` gives, `(combinations,)`; -1 for none."""
     whole = all(isinstance(target, int) and abs(target) < 2**62 for target in targets)
     values = run_on_columns(rule, labels) if whole else None
@@ -113,7 +135,7 @@ def _target_of(rule: Rule, labels: Tensor, targets: Sequence[Hashable]) -> Tenso
     return torch.where(known[place] == values, order[place], -1)
 
 
-def _attainable(rule: Rule, domains: Sequence[Sequence[int]], most: int = 8) -> str:
+def _attainable(rule: Value, domains: Sequence[Sequence[int]], most: int = 8) -> str:
     """A short list of values that the rule does give, numbers first and by size, for error messages."""
     values = {run_on_row(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
     numbers = sorted(value for value in values if isinstance(value, int | float) and value == value)
@@ -183,7 +205,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # a comparison's column hold
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), lambda *_: 1, swap=False))
 
 
-def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
+def run_on_columns(rule: Value, labels: Tensor) -> Tensor | None:
     """The rule's value for each row of `labels (combinations, slots)`, or None if it must be called row by row.
 
     Examples:
@@ -207,6 +229,6 @@ def run_on_columns(rule: Callable[..., Any], labels: Tensor) -> Tensor | None:
     return result.values if isinstance(result, LabelColumn) and result.values.ndim == 1 else None
 
 
-def run_on_row(rule: Callable[..., Any], row: tuple[int, ...]) -> Hashable:
+def run_on_row(rule: Value, row: tuple[int, ...]) -> Hashable:
     """The rule's value for one tuple of labels, or an error that names the tuple."""
     return called(rule, row, what="the rule", returns="a hashable value, or None where there is none")

@@ -21,12 +21,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers
-from clipper.candidates.base import gold_labels, outside_inference_mode
+from clipper.candidates.base import Impossible, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, graph_of
 from clipper.candidates.kinds import kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattice_sums import centred
-from clipper.candidates.rules import PLACES, targets_and_lengths
+from clipper.candidates.rules import PLACES
+from clipper.candidates.task import targets_and_lengths
 from clipper.errors import InputError
 
 
@@ -56,13 +57,21 @@ class Alignments(Lattice):
 
     @classmethod
     @outside_inference_mode
-    def from_texts(cls, texts: Sequence[Sequence[int]], frames: int | Sequence[int], classes: int) -> Alignments:
+    def from_texts(
+        cls,
+        texts: Sequence[Sequence[int]],
+        frames: int | Sequence[int],
+        classes: int,
+        *,
+        impossible: Impossible = "refuse",
+    ) -> Alignments:
         """The alignments of each clip's frames with its text.
 
         Args:
             texts: the actions of each of the `n` clips, in order; neighbouring actions differ.
             frames: how many each clip has.
             classes: how many actions there are.
+            impossible: "refuse" a text with more actions than frames, or "keep" its clip without candidates.
 
         Returns:
             The alignments of all clips.
@@ -79,13 +88,13 @@ class Alignments(Lattice):
             raise InputError(f"expected a text and a number of frames for each clip, got {len(told)} and {len(frames)}")
         places, lengths = targets_and_lengths([len(text) for text in told], frames)
         for i, (text, length) in enumerate(zip(told, lengths, strict=True)):
-            if length < len(text):
+            if length < len(text) and impossible != "keep":
                 raise InputError(
                     f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "
                     "shorten the text, or leave the clip out"
                 )
         longest = max(map(len, told))
-        graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, budget=BUDGET)
+        graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, BUDGET, impossible)
         rows = [[*text, *[-1] * (longest - len(text))] for text in told]
         return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from clipper.candidates.table import Candidates
 
 
+Impossible = Literal["refuse", "keep"]
+"""What to do with a target that nothing satisfies: refuse it in words, or keep the sample without candidates."""
 Result = TypeVar("Result")
 _FEW = 4
 """Samples with fewer than so many times the wanted candidates are listed, and theirs are picked from the list."""
@@ -101,6 +103,15 @@ class CandidateSet(ABC):
     @abstractmethod
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
+
+    @property
+    @abstractmethod
+    def impossible(self) -> Tensor | None:
+        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none.
+
+        They have no candidates: counts of 0, an empty support, a log-probability of -inf. Pruning leaves them alone,
+        `top_k`, `draw` and `to_candidates` give them no rows, and losses refuse them.
+        """
 
     @abstractmethod
     def narrowed(self, allowed: Tensor) -> Self:
@@ -185,8 +196,8 @@ class CandidateSet(ABC):
 
     @cached_property
     def first(self) -> Tensor:
-        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.top_k(self.zeros(), 1).labels.long()
+        """One candidate of each sample, `(n, m)`; -1 in unused slots, and where a sample has none."""
+        return self.top_k(self.zeros(), 1).first
 
     def zeros(self) -> Tensor:
         """Log-probabilities that prefer nothing, `(n, m, c)`."""
@@ -205,7 +216,7 @@ class CandidateSet(ABC):
             InputError: if a sample would lose its last candidate.
         """
         restricted = self.narrowed(allowed)
-        check_nonempty(restricted.possible().long(), what="would lose their last candidate")
+        check_none_emptied(self, restricted.possible())
         return restricted
 
     def marginals(self, log_probs: Tensor) -> Tensor:
@@ -228,12 +239,17 @@ class CandidateSet(ABC):
             `(b, n)`, differentiable.
         """
         check_log_probs(log_probs, self, any_samples=True)
-        return self._outputs(log_probs, None if k is None else whole_number(k, "k")).to(log_probs.dtype)
+        k = None if k is None else whole_number(k, "k")
+        if self.impossible is None:
+            return self._outputs(log_probs, k).to(log_probs.dtype)
+        ids = (~self.impossible).nonzero()[:, 0]
+        some = self.batch(ids)._outputs(log_probs, k).to(log_probs.dtype)
+        return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
         log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
-        return self._best(log_probs, k) if self.samples else self._nothing()
+        return self._rows_of_possible(lambda own, ids: own._best(log_probs[ids], k))
 
     def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
         """At most `per_sample` different candidates of each sample, drawn at random.
@@ -255,13 +271,12 @@ class CandidateSet(ABC):
             [9, 100]
         """
         per_sample, generator = whole_number(per_sample, "per_sample"), seeded(seed)
-        if not self.samples:
-            return self._nothing()
         if log_probs is None:
-            return self._drawn(self._affordable(per_sample), generator, None)
-        log_probs = self._choosable(log_probs)
+            affordable = self._affordable(per_sample)
+            return self._rows_of_possible(lambda own, _: own._drawn(affordable, generator, None))
+        logs = self._choosable(log_probs)
         self._check_rows(per_sample * self.samples)
-        return self._drawn(per_sample, generator, log_probs)
+        return self._rows_of_possible(lambda own, ids: own._drawn(per_sample, generator, logs[ids]))
 
     def to_candidates(self, budget: int | None = None) -> Candidates:
         """Every candidate as a row, in the order of `Candidates.from_rule`.
@@ -276,16 +291,25 @@ class CandidateSet(ABC):
             BudgetError: if there are more candidates.
         """
         self._check_rows(sum(self.counts), None if budget is None else whole_number(budget, "budget", least=0))
-        return self._all() if self.samples else self._nothing()
+        return self._rows_of_possible(lambda own, _: own._all())
 
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """`labels (rows, m)` of each row's `sample (rows,)`, ascending, as a listed set."""
         from clipper.candidates.table import Candidates, offsets_of
 
         offsets = offsets_of(torch.bincount(sample, minlength=self.samples))
-        rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds)
+        kind = None if self.impossible is None else self.kind
+        rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds, kind)
         rows.__dict__["sample"] = sample
         return rows
+
+    def _rows_of_possible(self, ask: Callable[[Self, Tensor | slice], Candidates]) -> Candidates:
+        """What `ask` gives for the samples that have candidates, and their ids; the others have no rows."""
+        if self.impossible is None:
+            return ask(self, slice(None)) if self.samples else self._nothing()
+        ids = (~self.impossible).nonzero()[:, 0]
+        found = ask(self.batch(ids), ids) if len(ids) else self._nothing()
+        return self._rows(found.labels, ids[found.sample])
 
     def _choosable(self, log_probs: Tensor) -> Tensor:
         check_log_probs(log_probs, self)
@@ -326,6 +350,24 @@ def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
     raise InputError(
         f"expected {what} to be Candidates, a Lattice or a Formula, got a {type(value).__name__}: {advice}"
     )
+
+
+def check_none_emptied(candidates: CandidateSet, left: Tensor) -> None:
+    """Raise unless `left (n,)` bool says of each sample that it keeps a candidate, or it had none before."""
+    kept = left if candidates.impossible is None else left | candidates.impossible
+    check_nonempty(kept.long(), what="would lose their last candidate")
+
+
+def check_satisfiable(candidates: CandidateSet) -> None:
+    """Refuse samples that nothing satisfies, where something has to be learned from each."""
+    if candidates.impossible is not None:
+        ids = candidates.impossible.nonzero()[:, 0].tolist()
+        named = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
+        raise InputError(
+            f"expected at least one candidate per sample, but nothing satisfies the formula of {len(ids)} of "
+            f"{candidates.samples} (sample {named}), which impossible='keep' let in; drop them: "
+            "possible = candidates.possible(), then candidates.batch(possible) and log_probs[possible]"
+        )
 
 
 def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
@@ -438,6 +480,11 @@ class TemplateSet(CandidateSet):
         """Where the tensors are."""
         return self.template.device
 
+    @property
+    def shared(self) -> bool:
+        """Whether samples of one template have the same candidates, because nothing is known of a single one."""
+        return self.allowed is None
+
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
         narrowed = allowed_by_slot(allowed, self)
@@ -475,7 +522,7 @@ class TemplateSet(CandidateSet):
             every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
             repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
             return self.batch(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
-        if self.allowed is not None:
+        if not self.shared:
             raise InputError(
                 "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"
             )

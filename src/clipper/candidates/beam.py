@@ -12,8 +12,9 @@ from clipper.candidates.base import check_choosable, check_shape
 from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
-from clipper.candidates.rules import Machine, checked_machine, read_task
+from clipper.candidates.rules import Machine, checked_machine
 from clipper.candidates.table import Candidates, offsets_of
+from clipper.candidates.task import read_task
 from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1

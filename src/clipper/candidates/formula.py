@@ -21,8 +21,8 @@ from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
 from clipper.candidates.lattice_sums import masked
 from clipper.candidates.packed import chosen, equal_rows, ranked
 from clipper.candidates.propositions import Clauses, Proposition, from_clauses, read_dimacs
-from clipper.candidates.rules import domains_of_slots, numbered, targets_and_lengths
 from clipper.candidates.table import Candidates
+from clipper.candidates.task import domains_of_slots, numbered, targets_and_lengths
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 1_000_000
@@ -174,6 +174,11 @@ class Formula(TemplateSet):
     def slots(self) -> int:
         """How many slots the longest sample has, `m`."""
         return int(self.compiled.pairs[:, 0].max()) + 1
+
+    @property
+    def impossible(self) -> None:
+        """None: a formula that nothing satisfies is refused when it is compiled."""
+        return
 
     @property
     def states(self) -> int:

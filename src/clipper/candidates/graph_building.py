@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from clipper.arguments import shown
+from clipper.arguments import one_of, shown
+from clipper.candidates.base import Impossible
 from clipper.candidates.kinds import Kind, kind_of_label
-from clipper.candidates.rules import Machine, Step, numbered, read_task
+from clipper.candidates.rules import Machine, Step
 from clipper.candidates.state_graph import StateGraph, trimmed
 from clipper.candidates.table import Candidates
+from clipper.candidates.task import numbered, read_task
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 5_000_000
@@ -28,13 +31,16 @@ def graph_of(
     kinds: tuple[Kind, ...],
     domains: Sequence[Sequence[int]] | None,
     budget: int,
+    impossible: Impossible = "refuse",
 ) -> tuple[StateGraph, Tensor]:
     """The graph of all distinct pairs of length and target, and which of them each sample has, `(n,)`."""
+    one_of(impossible, "impossible", get_args(Impossible))
     wanted, lengths, taken = read_task(targets, slots, domains, kinds[-1].stop, budget)
     pairs = list(zip(lengths, wanted, strict=True))
     templates, template = numbered(pairs)
     graph = expand(machine, templates, taken, kinds[-1].stop, budget)
-    _check_attained(graph, pairs, template)
+    if impossible == "refuse":
+        _check_attained(graph, pairs, template)
     return graph, template
 
 
@@ -53,20 +59,21 @@ def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
             f"slot {slot} holds labels of different kinds in different candidates of the target "
             f"{shown(graph.targets[template])}; a slot is read by one classifier: narrow it with domains="
         )
-    return highest
+    if graph.complete:
+        return highest
+    first = torch.stack([kind[layer.labels[0]] for layer in graph.layers])  # of what nothing attains, as the slot is
+    used = torch.arange(graph.slots, device=first.device) < graph.lengths[:, None]
+    return torch.where(graph.attained[:, None] | ~used, highest, first)
 
 
 def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], template: Tensor) -> None:
-    attained = torch.zeros(len(graph.targets) + 1, dtype=torch.bool)
-    for ends in graph.ends:
-        attained[ends] = True  # -1 marks the last entry, which nobody asks for
-    missing = (~attained[template]).nonzero()
+    missing = (~graph.attained[template]).nonzero()
     if len(missing):
         sample = int(missing[0])
         length, target = pairs[sample]
         raise InputError(
             f"sample {sample}: no labels of {length} slots give the target {shown(target)}; "
-            "correct the target, or leave the sample out"
+            "correct the target, leave the sample out, or keep it without candidates by impossible='keep'"
         )
 
 

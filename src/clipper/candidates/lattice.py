@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import shown
-from clipper.candidates.base import TemplateSet, gold_labels, outside_inference_mode
+from clipper.arguments import shown, whole_numbers
+from clipper.candidates.base import Impossible, TemplateSet, check_satisfiable, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, condensed, graph_of, kind_of_slots, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
@@ -59,11 +59,17 @@ class Lattice(TemplateSet):
         kinds: the kinds of label; one, unless several classifiers are trained.
         allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
         graph: the states of the rule, shared by all samples.
+        observed: `(n, steps)`: the labels that are known of what the rule reads and no slot shows; -1 at the steps that
+            read a slot. None if every step reads a slot, in their order.
+        read_at: `(m,)`: the step at which the rule reads each slot; None if `observed` is.
     """
 
     LISTED: ClassVar[int] = 20_000_000
+    PER_SAMPLE: ClassVar[tuple[str, ...]] = (*TemplateSet.PER_SAMPLE, "observed")
 
     graph: StateGraph = field(kw_only=True)
+    observed: Tensor | None = field(default=None, kw_only=True)
+    read_at: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
     @outside_inference_mode
@@ -78,31 +84,52 @@ class Lattice(TemplateSet):
         *,
         domains: Sequence[Sequence[int]] | None = None,
         budget: int = BUDGET,
+        impossible: Impossible = "refuse",
+        observed: Any = None,
+        read_at: Sequence[int] | Tensor | None = None,
     ) -> Lattice:
         """All label combinations that a state machine maps to each sample's target.
+
+        A machine may read more than a sample shows, such as the digits of a known result. Such labels are **observed**:
+        the machine reads them, all samples still share its states, and they are no slots of the set.
 
         Args:
             start: the state before the first label; any hashable value.
             step: from a state and a label to the next state, or None where the label cannot follow.
             accept: from a state to the target of a sample that ends there.
             targets: what the rule gives for each of the `n` samples.
-            slots: how many inputs a sample has; a list for samples of different lengths.
+            slots: how many labels the machine reads: the inputs of a sample, and what is observed; a list for samples
+                of different lengths.
             classes: how many labels there are, or a mapping from kind to number.
-            domains: the labels each slot may take, if not all of them.
+            domains: the labels that the machine may read at each step, if not all of them.
             budget: arcs to follow at most; equal states are followed once.
+            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
+            observed: `(n, slots)`: the labels that are known beforehand; -1 where the machine reads an input.
+            read_at: the step, from 0, at which the machine reads each of the inputs; in their order if not given.
 
         Returns:
-            The lattice of all samples.
+            The lattice of all samples. With `observed`, its slots are the inputs alone.
 
         Raises:
             InputError: if nothing gives a sample's target, or `step` or `accept` fails.
             BudgetError: if the machine has more arcs than the budget.
+
+        Examples:
+            >>> difference = Lattice.from_rule(  # of an image and a number that is known, read first
+            ...     0, lambda total, label: label - total, lambda total: total, targets=[2, 2], slots=2, classes=10,
+            ...     observed=[[3, -1], [5, -1]])
+            >>> difference.to_candidates().labels.tolist()
+            [[5], [7]]
         """
         kinds = kinds_of(classes)
         machine = checked_machine((start, step, accept))
-        graph, template = graph_of(machine, targets, slots, kinds, domains, budget)
+        graph, template = graph_of(machine, targets, slots, kinds, domains, budget, impossible)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
-        return cls(template, kinds, graph=graph)
+        if observed is None and read_at is None:
+            return cls(template, kinds, graph=graph)
+        known, steps = _observations(observed, read_at, graph, len(template))
+        lattice = cls(template, kinds, graph=graph, observed=known, read_at=steps)
+        return lattice.without_candidates(~lattice.possible(), impossible)
 
     @classmethod
     @outside_inference_mode
@@ -121,6 +148,7 @@ class Lattice(TemplateSet):
         """
         if not isinstance(candidates, Candidates):
             raise InputError(f"expected Candidates, got {shown(candidates)}; list others with to_candidates()")
+        check_satisfiable(candidates)
         used = candidates.first >= 0
         if bool((~used[:, :-1] & used[:, 1:]).any()):
             raise InputError("expected unused slots after the used ones, got labels behind an unused slot (-1)")
@@ -133,20 +161,50 @@ class Lattice(TemplateSet):
             )
         return cls(template, candidates.kinds, graph=graph)
 
+    def without_candidates(self, emptied: Tensor, impossible: Impossible) -> Self:
+        """The same, but the samples `emptied (n,)` bool have nothing to attain; "refuse" raises if there are any."""
+        if not bool(emptied.any()):
+            return self
+        if impossible == "refuse":
+            raise InputError(
+                f"sample {int(emptied.nonzero()[0])}: nothing satisfies what is known of it; correct that, leave the "
+                "sample out, or keep it without candidates by impossible='keep'"
+            )
+        templates = self.graph.targets  # each once more, where nothing ends
+        graph = replace(self.graph, targets=(*templates, *templates), lengths=self.graph.lengths.repeat(2))
+        return replace(self, graph=graph, template=self.template + len(templates) * emptied)
+
     @property
     def slots(self) -> int:
         """How many slots the longest sample has, `m`."""
-        return self.graph.slots
+        return self.graph.slots if self.read_at is None else len(self.read_at)
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that tell this lattice from others."""
         layers = [layer.next for layer in self.graph.layers]
-        return self.template, *layers, *self.graph.ends, *(() if self.allowed is None else (self.allowed,))
+        own = (rows for rows in (self.allowed, self.observed) if rows is not None)
+        return self.template, *layers, *self.graph.ends, *own
+
+    @property
+    def shared(self) -> bool:
+        """Whether samples of one template have the same candidates, because nothing is known of a single one."""
+        return self.allowed is None and self.observed is None
+
+    @cached_property
+    @outside_inference_mode
+    def impossible(self) -> Tensor | None:
+        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none."""
+        if self.graph.complete:
+            return None
+        missing = ~self.graph.attained[self.template]
+        return missing if bool(missing.any()) else None
 
     @property
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
+        if self.read_at is not None:
+            return torch.full_like(self.template, self.slots)
         return self.graph.lengths[self.template]
 
     @property
@@ -157,7 +215,7 @@ class Lattice(TemplateSet):
     @cached_property
     def counts(self) -> list[int]:
         """How many candidates each sample has, exactly, however many."""
-        if self.allowed is None:
+        if self.shared:
             return integers_of(self.graph.counts[self.template])
         return integers_of(self._by_piece(count_ways, each=words_for(self.graph)))
 
@@ -165,20 +223,23 @@ class Lattice(TemplateSet):
     @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
-        if self.allowed is None:
+        if self.shared:
             return self.graph.support.index_select(0, self.template).flatten(0, 1)
-        return self._by_piece(supported_labels).flatten(0, 1)
+        return self._of_slots(self._by_piece(supported_labels)).flatten(0, 1)
 
     @cached_property
     @outside_inference_mode
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
-        return kind_of_slots(self.graph, self.kinds).index_select(0, self.template)
+        return self._of_slots(kind_of_slots(self.graph, self.kinds).index_select(0, self.template))
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
         gold = gold_labels(gold, self)
-        inside = followed(self.graph, self.template, gold)
+        read = gold
+        if self.observed is not None and self.read_at is not None:
+            read = self.observed.index_copy(1, self.read_at, gold)
+        inside = followed(self.graph, self.template, read)
         if self.allowed is None:
             return inside
         taken = self.allowed.gather(2, gold.clamp(0, self.classes - 1)[..., None])[..., 0]
@@ -186,6 +247,8 @@ class Lattice(TemplateSet):
 
     def possible(self) -> Tensor:
         """Whether each sample has a candidate, `(n,)` bool."""
+        if self.shared:
+            return self.graph.attained[self.template]
         return self._by_piece(lambda *part: viable(*part)[0][0])
 
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
@@ -200,12 +263,18 @@ class Lattice(TemplateSet):
 
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
-        return replace(super().to(device), graph=self.graph.to(device))
+        read_at = None if self.read_at is None else self.read_at.to(device)
+        return replace(super().to(device), graph=self.graph.to(device), read_at=read_at)
 
     @cached_property
     @outside_inference_mode
     def _mask(self) -> Tensor | None:
-        """The labels that each slot may take, `(n, m, c)` bool; None where all samples may take all of them."""
+        """The labels that may be read at each step, `(n, steps, c)` bool; None where all samples may have all."""
+        if self.observed is not None and self.read_at is not None:
+            known = torch.nn.functional.one_hot(self.observed.clamp(min=0), self.classes).bool()
+            if self.allowed is None:
+                return known.index_fill_(1, self.read_at, True)
+            return known.index_copy_(1, self.read_at, self.allowed)
         if not self.graph.ragged:
             return self.allowed
         used = (torch.arange(self.slots, device=self.device) < self.lengths[:, None])[..., None]
@@ -213,10 +282,10 @@ class Lattice(TemplateSet):
 
     @property
     def _columns(self) -> Tensor:
-        """As `_mask`, `(m, c, n)`."""
+        """As `_mask`, `(steps, c, n)`."""
         if self._mask is not None:
             return self._mask.permute(1, 2, 0)
-        return torch.ones(self.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
+        return torch.ones(self.graph.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
 
     def _by_piece(self, ask: Callable[[StateGraph, Tensor, Tensor], Tensor], each: int = 1) -> Tensor:
         """What `ask` gives for graph, template and columns, some samples at a time, so that memory stays bounded."""
@@ -233,7 +302,7 @@ class Lattice(TemplateSet):
             return log_probs.sum((1, 2))
         pieces = self.graph.pieces(self.samples)
         if len(pieces) == 1:
-            return log_probability(self.graph, self.template, log_probs, self._mask)
+            return log_probability(self.graph, self.template, self._inward(log_probs), self._mask)
         return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
     def _template_outputs(self, log_probs: Tensor) -> Tensor:
@@ -255,7 +324,8 @@ class Lattice(TemplateSet):
 
     def _all(self) -> Candidates:
         columns, pieces = self._columns, self.graph.pieces(self.samples)
-        return self._joined(pieces, [listed(self.graph, self.template[part], columns[..., part]) for part in pieces])
+        rows = self._joined(pieces, [listed(self.graph, self.template[part], columns[..., part]) for part in pieces])
+        return rows if self.read_at is None else rows.distinct()  # which sorts by slots, not by steps
 
     def _joined(self, pieces: list[slice], found: list[tuple[Tensor, Tensor]]) -> Candidates:
         """The rows of labels that were found for each piece, and whose they are, counted from the piece's start."""
@@ -269,16 +339,47 @@ class Lattice(TemplateSet):
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
-        """What the graph's `labels (rows, m)` stand for in each row's `sample (rows,)`: here, themselves."""
+        """What the graph's `labels (rows, steps)` stand for in each row's `sample (rows,)`: `(rows, m)`."""
         del sample
-        return labels
+        return self._of_slots(labels)
+
+    def _of_slots(self, values: Tensor) -> Tensor:
+        """Of `values (n, steps, …)` those at the steps that read a slot, `(n, m, …)`."""
+        return values if self.read_at is None else values.index_select(1, self.read_at)
 
     def _inward(self, values: Tensor) -> Tensor:
-        """The reverse, for `values (n, m, c)` of labels."""
-        return values
+        """What `values (n, m, c)` say of labels, at the step that reads each slot, `(n, steps, c)`; else 0."""
+        if self.read_at is None:
+            return values
+        return values.new_zeros(len(values), self.graph.slots, self.classes).index_copy(1, self.read_at, values)
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.samples:,} samples, {self.slots} slots, {self.classes} classes, "
             f"{self.graph.states:,} states)"
         )
+
+
+def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) -> tuple[Tensor, Tensor]:
+    """What is known of each step, `(n, steps)`, and the step that reads each slot, `(m,)`."""
+    known = torch.full((samples, graph.slots), -1)
+    if observed is not None:
+        known = whole_numbers(observed, "observed labels").long()
+    if known.shape != (samples, graph.slots) or graph.ragged:
+        raise InputError(
+            f"expected observed labels of shape ({samples}, {graph.slots}), one for each label that the machine reads "
+            f"of samples of one length, -1 where it reads an input, got {shown(observed)}"
+        )
+    seen = known >= 0
+    if bool((seen != seen[:1]).any()) or bool(seen[0].all()) or bool((known >= graph.classes).any()):
+        raise InputError(
+            f"expected the same steps to be observed in every sample, some to read an input (-1), and labels below "
+            f"{graph.classes}, got {shown(observed)}"
+        )
+    inputs = (~seen[0]).nonzero()[:, 0]
+    if read_at is None:
+        return known, inputs
+    steps = whole_numbers(read_at, "steps of read_at").long()
+    if steps.shape != inputs.shape or not torch.equal(steps.sort().values, inputs):
+        raise InputError(f"expected read_at as an order of the steps {inputs.tolist()} that read, got {shown(read_at)}")
+    return known, steps

@@ -112,7 +112,7 @@ def _piece(
 ) -> tuple[Tensor, Tensor]:
     """The draws of the samples `ids (n,)`; where only the target matters, samples share their columns."""
     template, column = lattice.template[ids], torch.arange(len(ids), device=ids.device)
-    if logs is None and lattice.allowed is None:
+    if logs is None and lattice.shared:
         template, column = torch.unique(template, return_inverse=True)
         weights = torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device).double()
     else:

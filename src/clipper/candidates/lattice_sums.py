@@ -116,7 +116,8 @@ def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | Non
 def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
     """The summed weight of each sample's candidates, `(n,)`, from the `forward` sums."""
     if not graph.ragged:
-        return sums[-1].gather(0, graph.last[template][None])[0]
+        total = sums[-1].gather(0, graph.last[template][None])[0]
+        return total if graph.complete else total * graph.attained[template]
     parts = [(sums[depth] * graph.ending(depth, template)).sum(0) for depth in graph.depths]
     return torch.stack(parts).sum(0)
 

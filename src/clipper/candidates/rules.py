@@ -1,19 +1,31 @@
-"""Rules: ready-made state machines, and how a caller's rule, its targets, lengths and domains are read."""
+"""What a rule is: a function of labels, a state machine, and the way from targets to candidates.
+
+The rules that people have are in `clipper.rules`; the machines here are those that the library itself builds on.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from clipper.arguments import as_list, number_in_words, shown, whole_number, whole_numbers
-from clipper.errors import BudgetError, InputError
+from clipper.arguments import as_list, one_of, shown, whole_number
+from clipper.candidates.abduction import BUDGET
+from clipper.candidates.base import CandidateSet, Impossible
+from clipper.candidates.kinds import Classes, kinds_of
+from clipper.candidates.task import called, numbered, targets_and_lengths
+from clipper.errors import InputError
+
+if TYPE_CHECKING:
+    from clipper.candidates.lattice import Lattice
+
+ARCS = 20_000_000
+"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
 
 Step = Callable[[Any, int], Any]
 Accept = Callable[[Any], Hashable]
@@ -123,110 +135,6 @@ def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
     return Machine((), step, _same)
 
 
-def targets_and_lengths(targets: object, slots: object) -> tuple[list[Hashable], list[int]]:
-    """One target and one number of slots for each sample, of which there must be one."""
-    wanted = _targets(targets)
-    one = not hasattr(slots, "__len__") or getattr(slots, "ndim", 1) == 0
-    numbers = whole_numbers([whole_number(slots, "slots")] * len(wanted) if one else slots, "slots")
-    if numbers.ndim != 1:
-        raise InputError(f"expected slots as one number or as a list with one for each sample, got {shown(slots)}")
-    lengths: list[int] = numbers.tolist()
-    if len(lengths) != len(wanted) or not wanted or min(lengths) < 1:
-        raise InputError(
-            f"expected one positive number of slots per target and at least one target, "
-            f"got {len(lengths)} slot numbers {shown(lengths[:5])} for {len(wanted)} targets"
-        )
-    return wanted, lengths
-
-
-def _targets(targets: object) -> list[Hashable]:
-    if getattr(targets, "ndim", 1) != 1:
-        raise InputError(f"expected targets as a list with one for each sample, got {shown(targets)}")
-    values: list[Hashable] = as_list(targets, "targets, one for each sample,")
-    if set(map(type, values)) <= {int, bool, str}:
-        return values
-    return [_target(value, i) for i, value in enumerate(values)]
-
-
-def _target(value: object, sample: int) -> Hashable:
-    value = as_python(value)
-    try:
-        right = hash(value) is not None and value is not None and bool(value == value)  # NaN is not
-    except Exception:
-        right = False
-    if not right:
-        raise InputError(
-            f"expected a hashable target that equals itself for each sample, such as a number or a tuple, "
-            f"got {shown(value)} for sample {sample}"
-        )
-    return value
-
-
-def as_python(value: Any) -> Any:
-    """Python's own number for a tensor or an array of one, so that equal values are equal; else the same."""
-    if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0:
-        return value.item()
-    return value
-
-
-def domains_of_slots(domains: object, longest: int, classes: int) -> list[Sequence[int]]:
-    """The labels that each slot may take, ascending."""
-    if domains is None:
-        return [range(classes)] * longest
-    listed = as_list(domains, "domains, the labels of each slot,")
-    rows = [_domain(domain, slot) for slot, domain in enumerate(listed)]
-    if len(rows) < longest or not all(rows):
-        raise InputError(f"expected a non-empty domain for each of {longest} slots, got {len(rows)}")
-    for slot, domain in enumerate(rows):
-        if domain[0] < 0 or domain[-1] >= classes:
-            raise InputError(
-                f"expected labels 0 … {classes - 1} in the domain of slot {slot}, got {shown(list(domain))}"
-            )
-    return list(rows[:longest])
-
-
-def _domain(domain: object, slot: int) -> list[int]:
-    labels = whole_numbers(list(domain) if isinstance(domain, set | frozenset) else domain, f"labels of slot {slot}")
-    if labels.ndim != 1:
-        raise InputError(f"expected the domain of slot {slot} as a list of labels, got {shown(domain)}")
-    return sorted(set(labels.tolist()))
-
-
-def read_task(
-    targets: object, slots: object, domains: object, classes: int, budget: int
-) -> tuple[list[Hashable], list[int], list[Sequence[int]]]:
-    """Each sample's target and number of slots, and each slot's labels; refuses more slots than the budget."""
-    wanted, lengths = targets_and_lengths(targets, slots)
-    if max(lengths) > whole_number(budget, "budget", least=0):
-        raise BudgetError(
-            f"a sample of {number_in_words(max(lengths))} slots is over the budget of {budget:,}; "
-            "raise budget= if memory and time allow"
-        )
-    return wanted, lengths, domains_of_slots(domains, max(lengths), classes)
-
-
-def called(function: Callable[..., Any], *arguments: object, what: str, returns: str) -> Hashable:
-    """What a caller's function gives: a hashable value, and no tensor, which equals another one by no value.
-
-    Raises:
-        InputError: if it fails or gives anything else; the error says that `what` failed, and on which arguments.
-    """
-    try:
-        value: Hashable = function(*arguments)
-        if type(value) is int:  # as most are, and a large machine takes many steps
-            return value
-        value = as_python(value)
-        if isinstance(value, Tensor):
-            raise TypeError("it returned a tensor; use tolist() or tuples")
-        hash(value)
-    except Exception as error:
-        given = " and ".join(shown(argument) for argument in arguments)
-        raise InputError(
-            f"{what} failed on {given}: {type(error).__name__}: {error}. It must return {returns}"
-        ) from error
-    return value
-
-
 def checked_machine(machine: Any) -> Machine:
     """A caller's machine, whose steps and targets are checked as they are taken."""
     try:
@@ -245,13 +153,172 @@ def checked_machine(machine: Any) -> Machine:
     )
 
 
-def numbered(values: Iterable[Hashable]) -> tuple[list[Any], Tensor]:
-    """The distinct values by first appearance, and the place of each value among them, `(n,)`.
+@dataclass(frozen=True)
+class Rule:
+    """What is known of a sample: the value of this function of its labels.
+
+    `clipper.rules` has those that people have. `Candidates.from_rule` takes one in place of a function.
+
+    Attributes:
+        name: what the rule is called.
+        value: from a tuple of labels, one per slot, to the target; arithmetic runs on all combinations at once.
+        domains: from the number of slots to the labels that each slot may take; every label if not given.
+        machine: the same rule as a state machine; with it, candidates need not be listed.
+        slots: how many slots a sample has; any number if not given.
 
     Examples:
-        >>> numbered("abca")
-        (['a', 'b', 'c'], tensor([0, 1, 2, 0]))
+        >>> rule = Rule("sum", sum, machine=SUM)
+        >>> rule.candidates([8, 2], slots=2, classes=10)
+        Candidates(2 samples, 12 candidates, 2 slots, 10 classes)
+        >>> rule.candidates([8, 135], slots=[2, 30], classes=10)
+        Lattice(2 samples, 30 slots, 10 classes, 2,056 states)
     """
-    place: dict[Hashable, int] = {}
-    numbers = [place.setdefault(value, len(place)) for value in values]
-    return list(place), torch.tensor(numbers)
+
+    name: str
+    value: Callable[..., Any]
+    domains: Callable[[int], Sequence[Sequence[int]]] | None = None
+    machine: Machine | None = None
+    slots: int | None = None
+
+    def candidates(
+        self,
+        targets: Any,
+        slots: int | Sequence[int],
+        classes: Classes,
+        *,
+        domains: Sequence[Sequence[int]] | None = None,
+        budget: int = BUDGET,
+        impossible: Impossible = "refuse",
+    ) -> CandidateSet:
+        """All label combinations that have each sample's target: listed if they are few, else as a lattice.
+
+        Args:
+            targets: what is known of each of the `n` samples.
+            slots: how many inputs a sample has; a list for samples of different lengths.
+            classes: how many labels there are, or a mapping from kind to number.
+            domains: the labels each slot may take, if not all of the rule's.
+            budget: candidates to list at most, those of all samples together; a rule without a state machine tries at
+                most so many label combinations.
+            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
+
+        Returns:
+            `Candidates` or a `Lattice`.
+
+        Raises:
+            InputError: if a target is none of this rule's, or nothing satisfies it.
+            BudgetError: if the rule has more states than fit, or no state machine and too many combinations.
+        """
+        budget = whole_number(budget, "budget", least=0)
+        if self.machine is None:
+            from clipper.candidates.table import Candidates
+
+            wanted, lengths = self._read(targets, slots, classes)
+            taken = self._domains(domains, max(lengths))
+            return Candidates.from_rule(
+                self.value, wanted, lengths, classes, domains=taken, budget=budget, impossible=impossible
+            )
+        distinct, place = self._distinct(targets, slots, classes, domains, ARCS, impossible)
+        counts = distinct.counts
+        if sum(counts[i] for i in place.tolist()) > budget:
+            return distinct.batch(place)
+        listed = distinct.to_candidates(budget)
+        _ = listed.support_with_unused, listed.kind  # worked out for a few rows, inherited by all samples
+        return listed.batch(place)
+
+    def lattice(
+        self,
+        targets: Any,
+        slots: int | Sequence[int],
+        classes: Classes,
+        *,
+        domains: Sequence[Sequence[int]] | None = None,
+        budget: int = ARCS,
+        impossible: Impossible = "refuse",
+    ) -> Lattice:
+        """As `candidates`, but a lattice however few they are; `budget` counts the arcs to follow.
+
+        Examples:
+            >>> Rule("sum", sum, machine=SUM).lattice([8, 2], slots=2, classes=10)
+            Lattice(2 samples, 2 slots, 10 classes, 12 states)
+        """
+        distinct, place = self._distinct(targets, slots, classes, domains, budget, impossible)
+        return distinct.batch(place)
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """A sample's target in the form that `value` gives, from one that people have.
+
+        Args:
+            given: what the caller passed for this sample.
+            slots: how many the sample has.
+            classes: how many labels there are.
+        """
+        del slots, classes
+        target: Hashable = given
+        return target
+
+    def parse(self, text: str) -> Any:
+        """A target from text, such as the cell of a table: a whole number where it is one, else the text itself."""
+        try:
+            return int(text)
+        except ValueError:
+            return text
+
+    def _distinct(
+        self, targets: Any, slots: Any, classes: Classes, domains: Any, budget: int, impossible: Impossible
+    ) -> tuple[Lattice, Tensor]:
+        """The lattice of all different pairs of length and target, and which of them each sample has, `(n,)`."""
+        if self.machine is None:
+            raise InputError(
+                f"expected a rule with a state machine, got {self.name!r}; give it machine=, or do without the lattice"
+            )
+        one_of(impossible, "impossible", get_args(Impossible))
+        wanted, lengths = self._read(targets, slots, classes)
+        pairs, place = numbered(zip(lengths, wanted, strict=True))
+        own, distinct = [length for length, _ in pairs], [target for _, target in pairs]
+        lattice = self._lattice(distinct, own, classes, self._domains(domains, max(lengths)), budget)
+        missing = lattice.impossible
+        if impossible == "refuse" and missing is not None:
+            sample = int(missing[place].nonzero()[0])
+            raise InputError(
+                f"sample {sample}: no labels of {lengths[sample]} slots give the rule {self.name!r} the target "
+                f"{shown(wanted[sample])}; correct it, leave the sample out, or keep it without candidates by "
+                "impossible='keep'"
+            )
+        return lattice, place
+
+    def _lattice(
+        self, targets: list[Hashable], lengths: list[int], classes: Classes, domains: Any, budget: int
+    ) -> Lattice:
+        """The lattice of targets as `target` gives them, those that nothing satisfies among them."""
+        from clipper.candidates.lattice import Lattice
+
+        machine = self._machine(targets)
+        return Lattice.from_rule(*machine, targets, lengths, classes, domains=domains, budget=budget, impossible="keep")
+
+    def _machine(self, targets: list[Hashable]) -> Machine:
+        """The state machine, for rules whose states depend on which targets there are."""
+        del targets
+        assert self.machine is not None
+        return self.machine
+
+    def _read(self, targets: Any, slots: Any, classes: Classes) -> tuple[list[Hashable], list[int]]:
+        """Each sample's target, as `value` gives it, and number of slots."""
+        given = as_list(targets, "targets, one for each sample,")
+        _, lengths = targets_and_lengths(range(len(given)), slots)
+        for length in lengths if self.slots is not None else ():
+            if length != self.slots:
+                raise InputError(f"expected samples of {self.slots} slots for the rule {self.name!r}, got {length}")
+        labels = kinds_of(classes)[-1].stop
+        wanted = []
+        for i, (target, length) in enumerate(zip(given, lengths, strict=True)):
+            try:
+                wanted.append(self.target(target, length, labels))
+            except InputError as error:
+                raise InputError(f"sample {i}: {error}") from error
+        return targets_and_lengths(wanted, lengths)
+
+    def _domains(self, given: Any, longest: int) -> Any:
+        """The labels of each slot: the caller's, else the rule's own, else None for all."""
+        if given is not None or self.domains is None:
+            return given
+        return self.domains(longest)

@@ -80,6 +80,19 @@ class StateGraph:
         return max(layer.next.numel() for layer in self.layers)
 
     @cached_property
+    def attained(self) -> Tensor:
+        """`(templates,)` bool: whether anything leads to a template."""
+        reached = torch.zeros(len(self.targets) + 1, dtype=torch.bool, device=self.lengths.device)
+        for ends in self.ends:
+            reached[ends] = True  # -1 marks the last entry, which is no template
+        return reached[:-1]
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every template is attained."""
+        return bool(self.attained.all())
+
+    @cached_property
     def support(self) -> Tensor:
         """The labels that each slot of a template takes in some candidate, `(templates, m, c)` bool."""
         every = torch.arange(len(self.targets), device=self.lengths.device)
@@ -119,9 +132,13 @@ class StateGraph:
 
     @cached_property
     def last(self) -> Tensor:
-        """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged."""
+        """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged.
+
+        0 for a template that nothing attains.
+        """
+        ending = self.ends[-1] >= 0
         result = torch.zeros_like(self.lengths)
-        result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
+        result[self.ends[-1][ending]] = torch.arange(self.sizes[-1], device=result.device)[ending]
         return result
 
     @cached_property
@@ -237,7 +254,7 @@ def _carried(words: Tensor) -> Tensor:
 def trimmed(
     labels: Sequence[Tensor], tables: Sequence[Tensor], ends: Sequence[Tensor]
 ) -> tuple[list[Layer], list[Tensor]]:
-    """The layers and ends of the states that lead to an end.
+    """The layers and ends of the states that lead to an end; a depth without any keeps one that leads nowhere.
 
     Args:
         labels: those of each slot, `(a,)`.
@@ -245,15 +262,21 @@ def trimmed(
         ends: for each depth 0 … m, the template that ends in a state, `(states,)`; -1 for none.
     """
     alive = ends[-1] >= 0
-    kept, layers = [ends[-1][alive]], []
+    kept, layers = [_chosen_rows(ends[-1], alive, -1)], []
     for table, own_ends, own_labels in zip(reversed(tables), reversed(ends[:-1]), reversed(labels), strict=True):
-        number = torch.where(alive, alive.cumsum(0) - 1, alive.sum())
-        number = torch.cat([number, alive.sum()[None]])  # for nowhere
+        nowhere = len(kept[-1])
+        number = torch.nn.functional.pad(torch.where(alive, alive.cumsum(0) - 1, nowhere), (0, 1), value=nowhere)
         following = number[table]  # (states, a)
-        alive = (own_ends >= 0) | (following < number[-1]).any(1)
-        layers.append(Layer(own_labels, following[alive].contiguous()))
-        kept.append(own_ends[alive])
+        alive = (own_ends >= 0) | (following < nowhere).any(1)
+        layers.append(Layer(own_labels, _chosen_rows(following, alive, nowhere)))
+        kept.append(_chosen_rows(own_ends, alive, -1))
     return layers[::-1], kept[::-1]
+
+
+def _chosen_rows(rows: Tensor, chosen: Tensor, otherwise: int) -> Tensor:
+    """The chosen rows; one that holds `otherwise` if there are none."""
+    found = rows[chosen].contiguous()
+    return found if len(found) else rows.new_full((1, *rows.shape[1:]), otherwise)
 
 
 def only(graph: StateGraph, templates: Tensor) -> StateGraph:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
+from clipper.candidates.base import check_satisfiable
 from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import ClipperError, FileError, InputError
@@ -33,6 +34,7 @@ ROWS = 1 << 20
 
 def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
     """One row per candidate; `first_sample` is added to the sample ids."""
+    check_satisfiable(candidates)  # a sample without rows would not be there when it is read
     columns = {"sample": pa.array((candidates.sample + first_sample).cpu().numpy())}
     for slot, column in enumerate(candidates.labels.cpu().unbind(1)):
         columns[f"slot_{slot}"] = pa.array(column.numpy(), mask=(column < 0).numpy())
@@ -51,6 +53,7 @@ def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
 
 def write_candidates(candidates: Candidates, path: str | Path) -> None:
     """Write a Parquet file, whole or not at all."""
+    check_satisfiable(candidates)
     try:
         with written_whole(as_path(path)) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)

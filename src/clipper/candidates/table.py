@@ -5,12 +5,12 @@ This file knows nothing of embeddings, graphs or losses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -26,16 +26,19 @@ from clipper.arguments import (
     whole_numbers,
 )
 from clipper.candidates import packed
-from clipper.candidates.abduction import BUDGET, Rule, templates
+from clipper.candidates.abduction import BUDGET, templates
 from clipper.candidates.base import (
     CandidateSet,
+    Impossible,
     allowed_by_slot,
+    check_none_emptied,
     check_nonempty,
     gold_labels,
     known_samples,
     outside_inference_mode,
 )
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of, smallest_type
+from clipper.candidates.rules import Rule
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class Candidates(CandidateSet):
         labels: `(Ω, m)`, the smallest integer type that fits; -1 in unused slots.
         offsets: `(n+1,)`: the candidates of sample `i` are the rows `offsets[i]` to `offsets[i+1]`.
         kinds: the kinds of label; one, unless several classifiers are trained.
+        slot_kinds: `(n, m)`: as `kind`, where there may be samples without candidates, which do not show it; else None.
     """
 
     LISTED: ClassVar[int] = 100_000_000
@@ -80,29 +84,61 @@ class Candidates(CandidateSet):
     labels: Tensor
     offsets: Tensor
     kinds: tuple[Kind, ...]
+    slot_kinds: Tensor | None = None
 
+    @overload
     @classmethod
-    @outside_inference_mode
     def from_rule(
         cls,
         rule: Rule,
-        targets: Sequence[Hashable] | Tensor,
+        targets: Any,
         slots: int | Sequence[int],
         classes: Classes,
         *,
         domains: Sequence[Sequence[int]] | None = None,
         budget: int = BUDGET,
-    ) -> Candidates:
+        impossible: Impossible = "refuse",
+    ) -> CandidateSet: ...
+
+    @overload
+    @classmethod
+    def from_rule(
+        cls,
+        rule: Callable[..., Any],
+        targets: Any,
+        slots: int | Sequence[int],
+        classes: Classes,
+        *,
+        domains: Sequence[Sequence[int]] | None = None,
+        budget: int = BUDGET,
+        impossible: Impossible = "refuse",
+    ) -> Candidates: ...
+
+    @classmethod
+    @outside_inference_mode
+    def from_rule(
+        cls,
+        rule: Rule | Callable[..., Any],
+        targets: Any,
+        slots: int | Sequence[int],
+        classes: Classes,
+        *,
+        domains: Sequence[Sequence[int]] | None = None,
+        budget: int = BUDGET,
+        impossible: Impossible = "refuse",
+    ) -> CandidateSet:
         """All label combinations that a rule maps to each sample's target.
 
         Args:
             rule: any callable on a tuple of labels. Arithmetic runs on all combinations at once, anything else
-                once per combination; samples with the same target share the work.
+                once per combination; samples with the same target share the work. Or one of `clipper.rules`, which
+                list their candidates if these are few, and else give a `Lattice`.
             targets: what the rule gives for each of the `n` samples.
             slots: how many inputs a sample has; a list for samples of different lengths.
             classes: how many labels there are, or a mapping from kind to number.
             domains: the labels each slot may take, if not all of them.
-            budget: label combinations to try at most.
+            budget: label combinations to try at most; for one of `clipper.rules`, candidates to list at most.
+            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
 
         Returns:
             The candidates of all samples, in lexicographic order.
@@ -111,13 +147,16 @@ class Candidates(CandidateSet):
             InputError: if nothing gives a sample's target, or the rule fails.
             BudgetError: if there are more combinations than the budget.
         """
+        if isinstance(rule, Rule):
+            return rule.candidates(targets, slots, classes, domains=domains, budget=budget, impossible=impossible)
         kinds = kinds_of(classes)
-        labels, counts, shared = templates(rule, targets, slots, kinds[-1].stop, domains, budget)
-        offsets = offsets_of(counts)
-        check_labels(labels, torch.repeat_interleave(counts), offsets, kinds)
-        distinct = cls(labels.to(smallest_type(kinds)), offsets, kinds)
+        found = templates(rule, targets, slots, kinds[-1].stop, domains, budget, impossible)
+        some = found.counts[found.counts > 0]
+        check_labels(found.labels, torch.repeat_interleave(some), offsets_of(some), kinds)
+        slot_kinds = None if len(some) == len(found.counts) else kind_of_label(found.typical, kinds)
+        distinct = cls(found.labels.to(smallest_type(kinds)), offsets_of(found.counts), kinds, slot_kinds)
         _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
-        return distinct.batch(shared)
+        return distinct.batch(found.shared)
 
     @classmethod
     def from_program(
@@ -296,14 +335,26 @@ class Candidates(CandidateSet):
 
     @property
     def first(self) -> Tensor:
-        """One candidate of each sample, `(n, m)`; -1 in unused slots."""
-        return self.labels[self.offsets[:-1]].long()
+        """One candidate of each sample, `(n, m)`; -1 in unused slots, and where a sample has none."""
+        if self.impossible is None:
+            return self.labels[self.offsets[:-1]].long()
+        some = self.possible()
+        first = self.offsets.new_full((self.samples, self.slots), -1)
+        return first.masked_scatter_(some[:, None], self.labels[self.offsets[:-1][some]].long())
 
     @cached_property
     @outside_inference_mode
     def kind(self) -> Tensor:
         """The kind of label in each slot, `(n, m)`; -1 where the slot is unused."""
-        return kind_of_label(self.labels[self.offsets[:-1]], self.kinds)
+        return kind_of_label(self.first, self.kinds) if self.slot_kinds is None else self.slot_kinds
+
+    @cached_property
+    @outside_inference_mode
+    def impossible(self) -> Tensor | None:
+        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none."""
+        if self.slot_kinds is None or bool(self.possible().all()):
+            return None
+        return ~self.possible()
 
     @cached_property
     @outside_inference_mode
@@ -364,13 +415,13 @@ class Candidates(CandidateSet):
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
         kept = self.rows_where(keep)
-        check_nonempty(kept.offsets.diff(), what="would lose their last candidate")
+        check_none_emptied(self, kept.possible())
         return kept
 
     def rows_where(self, keep: Tensor) -> Candidates:
         """As `subset`, but samples may be left without a candidate."""
         offsets = torch.nn.functional.pad(keep.cumsum(0), (1, 0)).index_select(0, self.offsets)
-        return Candidates(self.labels.index_select(0, keep.nonzero().flatten()), offsets, self.kinds)
+        return replace(self, labels=self.labels.index_select(0, keep.nonzero().flatten()), offsets=offsets)
 
     def narrowed(self, allowed: Tensor) -> Candidates:
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
@@ -393,7 +444,8 @@ class Candidates(CandidateSet):
         total = int(offsets[-1])
         sample = torch.repeat_interleave(counts, output_size=total)
         rows = (start - offsets[:-1]).index_select(0, sample).add_(torch.arange(total, device=sample.device))
-        batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds)
+        slot_kinds = None if self.slot_kinds is None else self.slot_kinds.index_select(0, ids)
+        batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds, slot_kinds)
         batch.__dict__["sample"] = sample
         if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
@@ -406,7 +458,8 @@ class Candidates(CandidateSet):
         """The candidates of the samples `first` to `last - 1`, without a copy."""
         offsets = self.offsets[first : last + 1]
         begin, end = offsets[[0, -1]].tolist()
-        return Candidates(self.labels[begin:end], offsets - begin, self.kinds)
+        slot_kinds = None if self.slot_kinds is None else self.slot_kinds[first:last]
+        return Candidates(self.labels[begin:end], offsets - begin, self.kinds, slot_kinds)
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
@@ -487,7 +540,8 @@ class Candidates(CandidateSet):
     def to(self, device: torch.device | str) -> Candidates:
         """The same candidates on another device."""
         device = usable_device(device)
-        return Candidates(self.labels.to(device), self.offsets.to(device), self.kinds)
+        slot_kinds = None if self.slot_kinds is None else self.slot_kinds.to(device)
+        return Candidates(self.labels.to(device), self.offsets.to(device), self.kinds, slot_kinds)
 
     def __len__(self) -> int:
         return len(self.labels)

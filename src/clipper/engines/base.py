@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, seed_number
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import check_log_probs, must_be_candidates
+from clipper.candidates.base import check_log_probs, check_satisfiable, must_be_candidates
 from clipper.errors import InputError
 
 _SLACK = 1e-3
@@ -103,14 +103,15 @@ class Engine(torch.nn.Module):
             The losses, `(n,)`, differentiable in `log_probs`.
 
         Raises:
-            InputError: the values are no log-probabilities or do not fit the candidates, or a part of the context
-                that the engine needs is missing.
+            InputError: the values are no log-probabilities or do not fit the candidates, a sample has no candidates,
+                or a part of the context that the engine needs is missing.
         """
         log_probs = checked_log_probs(log_probs, candidates)
         context = Context() if context is None else context
         if not isinstance(context, Context):
             raise InputError(f"expected context to be a clipper.engines.Context, got a {type(context).__name__}")
         check_needs(self, context)
+        check_satisfiable(candidates)
         if not candidates.samples:
             return log_probs.sum((1, 2))  # no sample, no loss
         losses = self.losses(log_probs, candidates, context)

@@ -132,7 +132,7 @@ def _exact_by_pairs(candidates: Candidates, found: Conflicts) -> Tensor:
     for key in keys:
         order = order[key[order].argsort(stable=True)]
     first = torch.searchsorted(sample, torch.arange(candidates.samples, device=sample.device))
-    return masks[order[first]]
+    return masks[order[first.clamp(max=len(order) - 1)]]  # a sample without candidates may take any mask
 
 
 def _survivors_of_each(sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:

@@ -45,8 +45,12 @@ class Conflicts:
 
 
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
-    """The labels that each edge forbids its source instance, `(E, c)` bool; `support (N*m, c)` of the targets."""
-    return ~support.index_select(0, graph.target)
+    """The labels that each edge forbids its source instance, `(E, c)` bool; `support (N*m, c)` of the targets.
+
+    A sample that nothing satisfies says nothing: an edge to an instance without any label forbids none.
+    """
+    taken = support.index_select(0, graph.target)
+    return ~taken & taken.any(1, keepdim=True)
 
 
 def labels_left(candidates: CandidateSet, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:

@@ -54,7 +54,8 @@ def integer_program(candidates: Candidates, graph: ProximityGraph, rejects: Tens
     omega, edges = len(candidates), len(graph)
     conflicted = np.zeros(omega, dtype=bool)
     conflicted[candidate] = True
-    sound = _rows(candidates.offsets.diff().cpu().numpy(), np.arange(omega), 1.0, np.inf)  # ΣI ≥ 1 for each sample
+    sizes = candidates.offsets.diff().cpu().numpy()
+    sound = _rows(sizes[sizes > 0], np.arange(omega), 1.0, np.inf)  # ΣI ≥ 1 for each sample that has candidates
     pairs = np.stack([candidate, omega + edge], axis=1).ravel()
     if objective == "paper":
         blocks = [sound, _rows(np.full(len(edge), 2), pairs, 1.0, 1.0)]  # E + I = 1

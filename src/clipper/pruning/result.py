@@ -14,7 +14,7 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import gold_labels
 from clipper.candidates.kinds import kind_of_label
 from clipper.proximity import ProximityGraph
-from clipper.pruning.consistency import labels_left
+from clipper.pruning.consistency import edge_rejects, labels_left
 
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
@@ -23,7 +23,7 @@ Set = TypeVar("Set", bound=CandidateSet)
 
 
 class Pruning(Generic[Set]):
-    """What is left of some candidates. Every sample has kept at least one.
+    """What is left of some candidates. Every sample that had one has kept at least one.
 
     `prune`, `Clipper.prune` and `Posterior.prune` return it. `edges`, `allowed` and `candidates` are worked out when
     they are first asked for.
@@ -96,7 +96,7 @@ class Pruning(Generic[Set]):
     def edges(self) -> Tensor:
         """`(E,)` bool: the edges that were chosen."""
         # Whatever was dropped is contradicted by a survivor: a closed form drops the conflicts of one it keeps.
-        contradicted = self.candidates.support[self.graph.source] & ~self._support[self.graph.target]
+        contradicted = self.candidates.support[self.graph.source] & edge_rejects(self._support, self.graph)
         return ~contradicted.any(1)
 
     @cached_property

@@ -6,12 +6,29 @@ from clipper.training.iterated import Pass, train_iterated
 from clipper.training.loop import Callback, History, Progress, train
 from clipper.training.metrics import EpochMetrics, Evaluator, accuracy
 from clipper.training.record import Record
-from clipper.training.samples import Samples
+from clipper.training.samples import Samples, pad_collate
 from clipper.training.schedule import MemoryBank, PruningSchedule
 from clipper.training.tensorboard import tensorboard
 
 __all__ = [
-    "Callback", "Classifiers", "Encoders", "EpochMetrics", "Evaluator", "History", "Inspection", "Inspector",
-    "MemoryBank", "Packing", "Pass", "Progress", "PruningSchedule", "Record", "Samples", "accuracy",
-    "tensorboard", "train", "train_iterated",
+    "Callback",
+    "Classifiers",
+    "Encoders",
+    "EpochMetrics",
+    "Evaluator",
+    "History",
+    "Inspection",
+    "Inspector",
+    "MemoryBank",
+    "Packing",
+    "Pass",
+    "Progress",
+    "PruningSchedule",
+    "Record",
+    "Samples",
+    "accuracy",
+    "pad_collate",
+    "tensorboard",
+    "train",
+    "train_iterated",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from clipper.arguments import as_tensor, shown
 from clipper.candidates import CandidateSet
@@ -25,7 +25,8 @@ class Samples(Dataset[tuple[Tensor, int]]):
     Attributes:
         inputs: a tensor `(n, m, *shape)`; or a `Dataset` of `n` items, or a function, that gives the inputs
             `(m, *shape)` of one sample, so that they need not fit into memory; or, where there are several kinds of
-            label, a mapping from kind to tensor, which is packed (see `Packing`).
+            label, a mapping from kind to tensor, which is packed (see `Packing`). Items, and tensors in a list, may
+            be as long as their own sample: unused slots are filled with zeros, which no classifier sees.
         candidates: what the labels could be.
         gold: the true labels `(n, m)`, for measuring only.
         targets: `(n,)`, each sample's place among the outputs of an engine that has outputs.
@@ -58,6 +59,10 @@ class Samples(Dataset[tuple[Tensor, int]]):
         if isinstance(self.inputs, Mapping):
             packed = Packing.of(self.inputs, self.candidates).pack(self.inputs, self.candidates.kind)
             object.__setattr__(self, "inputs", packed)
+        if isinstance(self.inputs, list | tuple) and all(isinstance(item, Tensor) for item in self.inputs):
+            self._check_number(self.inputs)
+            rows = [self._padded(item, number) for number, item in enumerate(self.inputs)]
+            object.__setattr__(self, "inputs", stacked(rows))
         if self.in_memory:
             object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
             if self.inputs.ndim < 3 or tuple(self.inputs.shape[:2]) != (n, m):
@@ -67,8 +72,8 @@ class Samples(Dataset[tuple[Tensor, int]]):
                 )
         elif isinstance(self.inputs, IterableDataset):
             raise InputError("expected a data set whose items have numbers, got an IterableDataset")
-        elif hasattr(self.inputs, "__len__") and len(self.inputs) != n:
-            raise InputError(f"expected inputs of {n} items, one for each sample, got {len(self.inputs)}")
+        elif hasattr(self.inputs, "__len__"):
+            self._check_number(self.inputs)
         for name, shape in (("gold", (n, m)), ("targets", (n,))):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_tensor(getattr(self, name), name))
@@ -88,13 +93,29 @@ class Samples(Dataset[tuple[Tensor, int]]):
             return self.inputs[number], number
         with in_words(f"loading sample {number}"):
             item = self.inputs[number] if isinstance(self.inputs, Dataset) else self.inputs(number)
-        inputs = as_tensor(item, f"the inputs of sample {number}")
-        if inputs.ndim < 2 or len(inputs) != self.candidates.slots:
+        return self._padded(as_tensor(item, f"the inputs of sample {number}"), number), number
+
+    def _check_number(self, items: Any) -> None:
+        if len(items) != len(self):
+            raise InputError(f"expected inputs of {len(self)} items, one for each sample, got {len(items)}")
+
+    def _padded(self, inputs: Tensor, number: int) -> Tensor:
+        """The inputs of a sample, filled up to all slots if they are as many as it uses."""
+        slots, length = self.candidates.slots, self._lengths[number]
+        if inputs.ndim < 2 or len(inputs) not in (slots, length):
+            own = "" if length == slots else f", or ({length}, *shape), as many as it has,"
             raise InputError(
-                f"expected the inputs of sample {number} of shape ({self.candidates.slots}, *shape), "
-                f"got {tuple(inputs.shape)}"
+                f"expected the inputs of sample {number} of shape ({slots}, *shape){own} got {tuple(inputs.shape)}"
             )
-        return inputs, number
+        return pad_slots(inputs, slots)
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """How many slots each sample uses, where these come first; else all."""
+        used = self.candidates.kind >= 0
+        first = (used.long().diff(dim=1) <= 0).all(1)
+        lengths: list[int] = torch.where(first, used.sum(1), self.candidates.slots).tolist()
+        return lengths
 
     def load(self, ids: Tensor) -> Tensor:
         """The inputs of some samples, `(len(ids), m, *shape)`, on the candidates' device."""
@@ -104,8 +125,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return self._stacked(ids.tolist()).to(self.candidates.device)
 
     def _stacked(self, ids: Sequence[int]) -> Tensor:
-        with in_words("stacking the samples of a batch, whose inputs must have one shape,"):
-            return torch.stack([self[i][0] for i in ids])
+        return stacked([self[i][0] for i in ids])
 
     @cached_property
     def used(self) -> Tensor | None:
@@ -132,6 +152,49 @@ class Samples(Dataset[tuple[Tensor, int]]):
         Inputs that are loaded item by item are not read for this: only their candidates count.
         """
         return fingerprint(*([self.inputs] if self.in_memory else []), *self.candidates.contents)
+
+
+def pad_slots(inputs: Tensor, slots: int) -> Tensor:
+    """Inputs `(length, *shape)` of a sample as `(slots, *shape)`, with zeros in the slots that it does not use."""
+    missing = slots - len(inputs)
+    return inputs if missing <= 0 else torch.cat([inputs, inputs.new_zeros(missing, *inputs.shape[1:])])
+
+
+def stacked(inputs: Sequence[Tensor]) -> Tensor:
+    """The inputs of some samples as one tensor, `(n, m, *shape)`."""
+    with in_words("stacking the samples of a batch, whose inputs must have one shape,"):
+        return torch.stack(list(inputs))
+
+
+def pad_collate(items: Sequence[tuple[Tensor, Any]], slots: int) -> tuple[Tensor, Any]:
+    """Samples of different lengths as one batch: the `collate_fn` of a `DataLoader` of your own.
+
+    Unused slots are filled with zeros. Candidates know which slots a sample uses, and losses look at these only.
+
+    Args:
+        items: what the data set gives for each sample: inputs `(length, *shape)`, and its number or whatever else.
+        slots: how many the longest sample of *all* has, `candidates.slots`.
+
+    Returns:
+        Inputs `(b, slots, *shape)`, and the rest as PyTorch collates it.
+
+    Raises:
+        InputError: if a sample has more inputs than slots, or inputs have different shapes.
+
+    Examples:
+        >>> from functools import partial
+        >>> bags = [(torch.rand(2, 5), 0), (torch.rand(3, 5), 1)]  # inputs and number of each sample
+        >>> loader = DataLoader(bags, batch_size=2, collate_fn=partial(pad_collate, slots=3))
+        >>> inputs, ids = next(iter(loader))
+        >>> inputs.shape, ids
+        (torch.Size([2, 3, 5]), tensor([0, 1]))
+    """
+    with in_words("collating items, pairs of inputs and a number,"):
+        rows, others = zip(*items, strict=True)
+    for row in rows:
+        if not isinstance(row, Tensor) or row.ndim < 2 or len(row) > slots:
+            raise InputError(f"expected inputs of at most {slots} slots, (length, *shape), got {shown(row)}")
+    return stacked([pad_slots(row, slots) for row in rows]), default_collate(list(others))
 
 
 def _chosen(samples: Samples, ids: list[int], number: int) -> Tensor:

@@ -1,0 +1,121 @@
+"""decode: a classifier's output and what is known of a sample, made into its most probable labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from clipper.arguments import as_tensor, real_number
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.base import check_choosable, check_log_probs, must_be_candidates
+from clipper.candidates.packed import candidate_log_probs
+from clipper.errors import InputError
+
+_SLACK = 1e-3
+"""By how much the probabilities of all outputs may add up to more than 1: rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The most probable labels of some samples, and how sure they are.
+
+    Attributes:
+        labels: `(n, m)`: the most probable labels that satisfy what is known; -1 in unused slots, and everywhere where
+            nothing satisfies it.
+        probability: `(n,)`: of these labels, given what is known; 0 where the classifier rules out all candidates.
+        runner_up: `(n, m)`: the second most probable labels; -1 where there is one candidate alone.
+        runner_up_probability: `(n,)`: of these; 0 where there are none.
+        abstained: `(n,)` bool: samples below the threshold, which had better be looked at, and those that nothing
+            satisfies.
+        output: `(n,)`: where no target is known, the most probable output; its labels are those above. Else None.
+        output_probability: `(n, outputs)`: how probable each output is. None where the targets are known.
+    """
+
+    labels: Tensor
+    probability: Tensor
+    runner_up: Tensor
+    runner_up_probability: Tensor
+    abstained: Tensor
+    output: Tensor | None = None
+    output_probability: Tensor | None = None
+
+
+@torch.no_grad()
+def decode(
+    log_probs: Tensor,
+    candidates: CandidateSet | None = None,
+    *,
+    outputs: CandidateSet | None = None,
+    threshold: float = 0.0,
+) -> Decoded:
+    """The most probable labels of each sample that satisfy what is known of it.
+
+    Args:
+        log_probs: the classifier's output, `(n, m, c)`; arrays and lists will do.
+        candidates: what the labels of each sample could be, listed or not.
+        outputs: instead, where the targets of the samples are not known: the candidates of every output of a program,
+            one "sample" each. Then the most probable output is found first, and its most probable labels.
+        threshold: abstain where the labels, or without a target the output, are less probable than this.
+
+    Returns:
+        Labels, probabilities and runners-up, `(n, …)` each.
+
+    Raises:
+        InputError: the log-probabilities do not fit the candidates, or are NaN or infinite.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[3], slots=2, classes=3)  # 1 + 2 or 2 + 1
+        >>> log_probs = torch.tensor([[[0.6, 0.3, 0.1], [0.2, 0.4, 0.4]]]).log()
+        >>> decoded = decode(log_probs, candidates, threshold=0.9)
+        >>> decoded.labels.tolist(), decoded.probability, decoded.abstained  # 0.3 · 0.4 of 0.3 · 0.4 + 0.1 · 0.4
+        ([[1, 2]], tensor([0.7500]), tensor([True]))
+        >>> sums = Candidates.from_rule(sum, targets=range(5), slots=2, classes=3)
+        >>> decoded = decode(log_probs, outputs=sums)
+        >>> decoded.output, decoded.output_probability
+        (tensor([2]), tensor([[0.1200, 0.3000, 0.3800, 0.1600, 0.0400]]))
+    """
+    limit = real_number(threshold, "threshold", least=0, most=1)
+    if (candidates is None) == (outputs is None):
+        raise InputError(
+            "expected candidates, what the labels of each sample could be, or outputs=, the candidates of every output "
+            "of a program, one of both"
+        )
+    if candidates is not None:
+        values = as_tensor(log_probs, "log_probs", must_be_candidates(candidates).device)
+        return _decoded(values, candidates, limit)
+    every = must_be_candidates(outputs, "outputs")
+    values = as_tensor(log_probs, "log_probs", every.device)
+    check_log_probs(values, every, any_samples=True)
+    check_choosable(values, every.kind[:1].expand(len(values), -1))
+    share = every.output_probabilities(values)  # (n, outputs)
+    if share.numel() and float(share.sum(1).max()) > 1 + _SLACK:
+        raise InputError(
+            f"expected log-probabilities, got values under which the outputs have a probability of "
+            f"{float(share.sum(1).max()):.4g} together: apply log_softmax(-1) to the classifier's scores"
+        )
+    probability, output = share.max(1)
+    found = _decoded(values, every.batch(output), 0.0)
+    return replace(found, abstained=probability < limit, output=output, output_probability=share)
+
+
+def _decoded(log_probs: Tensor, candidates: CandidateSet, threshold: float) -> Decoded:
+    best = candidates.top_k(log_probs, 2)
+    exact = log_probs.double()
+    whole = candidates.log_probability(exact)
+    share = (candidate_log_probs(exact, best) - whole[best.sample]).exp().nan_to_num(0.0)  # NaN: all are ruled out
+    (labels, probability), (runner_up, second) = (_of_rank(best, share, rank) for rank in range(2))
+    abstained = (probability < threshold) | (best.offsets.diff() == 0)
+    kind = log_probs.dtype
+    return Decoded(labels, probability.to(kind), runner_up, second.to(kind), abstained)
+
+
+def _of_rank(best: Candidates, share: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The labels `(n, m)` and the probability `(n,)` of the row with this rank in each sample; -1 and 0 if none."""
+    there = best.offsets.diff() > rank
+    row = (best.offsets[:-1] + rank)[there]
+    labels = best.offsets.new_full((best.samples, best.slots), -1)
+    probability = share.new_zeros(best.samples)
+    labels[there], probability[there] = best.labels[row].long(), share[row]
+    return labels, probability

@@ -1,0 +1,688 @@
+"""Rules people have: what is known of a sample where nobody knows its labels.
+
+Each function gives a `Rule`. `Candidates.from_rule(rule, targets, slots, classes)` and `rule.candidates(…)` turn it and
+the samples' targets into candidates: a list where they are few, else a lattice. Samples may have different numbers of
+slots.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+
+from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers
+from clipper.candidates.alignment import Alignments
+from clipper.candidates.kinds import Classes, kinds_of
+from clipper.candidates.lattice import Lattice
+from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
+from clipper.errors import InputError
+
+__all__ = [
+    "Machine", "Rule", "addition", "all_different", "at_least_one", "checksum", "count", "exactly_one", "iban", "isbn",
+    "largest", "luhn", "named", "none", "ordered", "partial_labels", "proportions", "smallest", "total", "transcript",
+    "weighted_sum",
+]  # fmt: skip
+
+
+def total() -> Rule:
+    """The sum of the labels is known: the total of a receipt.
+
+    Examples:
+        >>> total().candidates([8, 2], slots=2, classes=10).counts
+        [9, 3]
+    """
+    return Rule("sum", sum, machine=SUM)
+
+
+def weighted_sum(weights: Sequence[int]) -> Rule:
+    """The sum of the labels is known, each times the weight of its slot.
+
+    Args:
+        weights: a whole number for each slot.
+
+    Examples:
+        >>> weighted_sum([10, 1]).candidates([42], slots=2, classes=10).labels.tolist()  # a number of two digits
+        [[4, 2]]
+    """
+    factors = _whole(weights, "weights, one for each slot,")
+    machine = Machine((0, 0), partial(_weigh, factors, None), _second)
+    return Rule("weighted-sum", partial(run, machine), machine=machine, slots=len(factors))
+
+
+def checksum(weights: Sequence[int], modulus: int = 10) -> Rule:
+    """The remainder of the weighted sum is known: 0 for most check digits.
+
+    Args:
+        weights: a whole number for each slot, the first again after the last: `[3, 7, 1]` for a routing number.
+        modulus: what the sum is divided by.
+
+    Examples:
+        >>> rule = checksum([3, 1, 7, 9], modulus=10)
+        >>> rule.candidates([0, 4], slots=4, classes=10)  # 4 digits each, with remainders 0 and 4
+        Candidates(2 samples, 2,000 candidates, 4 slots, 10 classes)
+    """
+    factors, divisor = _whole(weights, "weights"), whole_number(modulus, "modulus", least=2)
+    machine = Machine((0, 0), partial(_weigh, factors, divisor), _second)
+    return _Remainder("checksum", partial(run, machine), machine=machine)
+
+
+def luhn() -> Rule:
+    """Whether the digits pass the Luhn check, as the numbers of payment cards do; the check digit is the last slot.
+
+    Targets are True, or False for numbers that fail.
+
+    Examples:
+        >>> rule = luhn()
+        >>> rule.value((7, 9, 9, 2, 7, 3, 9, 8, 7, 1, 3)), rule.value((7, 9, 9, 2, 7, 3, 9, 8, 7, 1, 4))
+        (True, False)
+        >>> rule.candidates([True], slots=16, classes=10)
+        Lattice(1 samples, 16 slots, 10 classes, 1,379 states)
+    """
+    machine = Machine((0, 0), _luhn_step, _luhn_passed)
+    return _YesNo("luhn", partial(run, machine), _digits, machine)
+
+
+def isbn(digits: int = 13) -> Rule:
+    """Whether the digits are those of an ISBN, its check digit among them; targets are True or False.
+
+    Args:
+        digits: 13 or 10. In an ISBN-10 the last slot may be X, which is label 10: it takes 11 classes.
+
+    Examples:
+        >>> isbn().value((9, 7, 8, 0, 3, 0, 6, 4, 0, 6, 1, 5, 7)), isbn(10).value((0, 3, 0, 6, 4, 0, 6, 1, 5, 2))
+        (True, True)
+    """
+    if digits not in (10, 13):
+        raise InputError(f"expected an ISBN of 10 or 13 digits, got {shown(digits)}")
+    weights, modulus = ((1, 3), 10) if digits == 13 else (tuple(range(10, 0, -1)), 11)
+    machine = Machine((0, 0), partial(_weigh, weights, modulus), _no_remainder)
+    domains = _digits if digits == 13 else _digits_and_x
+    return _YesNo("isbn", partial(run, machine), domains, machine, slots=digits)
+
+
+def iban() -> Rule:
+    """Whether the characters are those of an IBAN, by its check modulo 97; targets are True or False.
+
+    Slots are in the order of the check: the first four characters of the IBAN come last. Labels 0–9 are digits, 10–35
+    the letters A–Z; 10 classes will do where all characters are digits.
+
+    Examples:
+        >>> characters = "WEST12345698765432GB82"  # GB82 WEST 1234 5698 7654 32
+        >>> iban().value(tuple(int(character, 36) for character in characters))
+        True
+    """
+    machine = Machine(0, _modulo_97, _is_one)
+    return _YesNo("iban", partial(run, machine), machine=machine)
+
+
+def largest() -> Rule:
+    """The largest label is known.
+
+    Examples:
+        >>> largest().candidates([1], slots=2, classes=10).labels.tolist()
+        [[0, 1], [1, 0], [1, 1]]
+    """
+    return Rule("max", max, machine=MAX)
+
+
+def smallest() -> Rule:
+    """The smallest label is known.
+
+    Examples:
+        >>> smallest().candidates([8], slots=2, classes=10).labels.tolist()
+        [[8, 8], [8, 9], [9, 8]]
+    """
+    return Rule("min", min, machine=Machine(-1, _lesser, _itself))
+
+
+def count(label: int) -> Rule:
+    """How many slots have a label is known.
+
+    Args:
+        label: which.
+
+    Examples:
+        >>> count(1).candidates([2], slots=3, classes=2).labels.tolist()
+        [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    """
+    machine = Machine(0, partial(_counted, _label(label)), _itself)
+    return Rule("count", partial(run, machine), machine=machine)
+
+
+def at_least_one(label: int) -> Rule:
+    """Whether some slot has a label: multiple-instance learning, with True for positive bags, False for negative ones.
+
+    Args:
+        label: that of positive instances.
+
+    Examples:
+        >>> bags = at_least_one(1).candidates([True, False], slots=[2, 3], classes=2)
+        >>> bags.labels.tolist()
+        [[0, 1, -1], [1, 0, -1], [1, 1, -1], [0, 0, 0]]
+    """
+    machine = Machine(0, partial(_found, _label(label)), _is_one)
+    return _YesNo("at-least-one", partial(run, machine), machine=machine)
+
+
+def exactly_one(label: int) -> Rule:
+    """Whether just one slot has a label; targets are True or False.
+
+    Args:
+        label: which.
+
+    Examples:
+        >>> exactly_one(1).candidates([True], slots=3, classes=2).labels.tolist()
+        [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    """
+    machine = Machine(0, partial(_counted_to_two, _label(label)), _is_one)
+    return _YesNo("exactly-one", partial(run, machine), machine=machine)
+
+
+def none(label: int) -> Rule:
+    """Whether no slot has a label; targets are True or False.
+
+    Args:
+        label: which.
+
+    Examples:
+        >>> none(1).candidates([True, False], slots=2, classes=2).counts
+        [1, 3]
+    """
+    machine = Machine(0, partial(_found, _label(label)), _is_zero)
+    return _YesNo("none", partial(run, machine), machine=machine)
+
+
+def all_different() -> Rule:
+    """Whether no two slots have the same label; targets are True or False.
+
+    Examples:
+        >>> all_different().candidates([True, False], slots=3, classes=3).counts
+        [6, 21]
+    """
+    machine = Machine(0, _add_to_set, _is_set)
+    return _YesNo("all-different", partial(run, machine), machine=machine)
+
+
+def ordered(*, strict: bool = False) -> Rule:
+    """Whether the labels ascend from slot to slot; targets are True or False.
+
+    Args:
+        strict: whether each must be larger than the one before: of two slots, whether a < b.
+
+    Examples:
+        >>> ordered().candidates([True], slots=2, classes=2).labels.tolist()
+        [[0, 0], [0, 1], [1, 1]]
+        >>> ordered(strict=True).candidates([True, False], slots=2, classes=10).counts
+        [45, 55]
+    """
+    machine = Machine(-1, partial(_ascend, bool(strict)), _still_ascends)
+    return _YesNo("strictly-ordered" if strict else "ordered", partial(run, machine), machine=machine)
+
+
+def proportions() -> Rule:
+    """How often each label comes in a bag is known, not where: learning from label proportions.
+
+    A target is a number for each label, `[0, 2, 1]`; a share for each, `[0, 0.67, 0.33]`; a mapping from label to
+    number; or the labels themselves, in any order. As many numbers as there are labels are taken for counts.
+
+    Examples:
+        >>> proportions().candidates([[0, 2, 1, 0]], slots=3, classes=4).labels.tolist()
+        [[1, 1, 2], [1, 2, 1], [2, 1, 1]]
+        >>> proportions().candidates([[2, 1, 1]], slots=3, classes=4).counts  # the labels themselves
+        [3]
+    """
+    return _Proportions("proportions", _sorted, machine=Machine((), _insert, _itself))
+
+
+def partial_labels() -> Rule:
+    """Some labels are known to hold the right one: a set for each slot.
+
+    A target is a list of sets of labels, one for each slot, or of rows of `c` truth values. Samples of a single slot
+    may have a set or a row as it is.
+
+    Examples:
+        >>> partial_labels().candidates([{1, 3}, {2}], slots=1, classes=10).labels.tolist()
+        [[1], [3], [2]]
+        >>> partial_labels().candidates([[{0, 1}, {2}]], slots=2, classes=10).labels.tolist()
+        [[0, 2], [1, 2]]
+    """
+    return _PartialLabels("partial-labels", tuple, machine=Machine(0, _anything, _itself))
+
+
+def addition(digits: int) -> Rule:
+    """The sum of two numbers of so many digits is known: the digits of both are the slots.
+
+    Slots are in reading order: the first number's digits from left to right, then the second's. A target is the sum, or
+    its digits from left to right. Numbers are added in columns, with the known digits of the sum as
+    [observed](lattices.md#observed-labels) labels, so a hundred digits have 3,299 states, whatever the sums.
+
+    Args:
+        digits: of each of the two numbers; there are twice as many slots.
+
+    Examples:
+        >>> addition(2).candidates([3], slots=4, classes=10).labels.tolist()
+        [[0, 0, 0, 3], [0, 1, 0, 2], [0, 2, 0, 1], [0, 3, 0, 0]]
+        >>> addition(15).candidates([10**15 + 7, 12], slots=30, classes=10)
+        Lattice(2 samples, 30 slots, 10 classes, 494 states)
+    """
+    length = whole_number(digits, "digits")
+    column = Machine((0, 0), _add_column, _carry)
+    return _Addition("addition", partial(_sum_of_numbers, length), _digits, column, 2 * length)
+
+
+def transcript() -> Rule:
+    """What a sequence shows is known in order, not when: actions of a clip, letters of a line.
+
+    A target is a list of labels, neighbours different. Each label lasts for one slot or more; see `Alignments`.
+
+    Examples:
+        >>> transcript().candidates([(2, 0)], slots=4, classes=3).labels.tolist()
+        [[2, 2, 2, 0], [2, 2, 0, 0], [2, 0, 0, 0]]
+    """
+    return _Transcript("transcript", _without_repetitions, machine=PLACES)
+
+
+class _YesNo(Rule):
+    """A rule that holds or does not."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """True or False, or 1 or 0."""
+        del slots, classes
+        if isinstance(given, bool | int | float) and given in (0, 1):
+            return bool(given)
+        raise InputError(
+            f"expected True or False, or 1 or 0, as a target of the rule {self.name!r}, got {shown(given)}"
+        )
+
+    def parse(self, text: str) -> bool:
+        """Yes or no, true or false, 1 or 0."""
+        known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if (word := text.strip().lower()) in known:
+            return known[word]
+        raise InputError(f"expected true or false as a target of the rule {self.name!r}, got {shown(text)}")
+
+
+class _Remainder(Rule):
+    """A rule that gives a remainder."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """A whole number; "valid" is none."""
+        del slots, classes
+        if isinstance(given, bool):
+            raise InputError(f"expected a remainder, 0 for most check digits, got {given}")
+        remainder: Hashable = given
+        return remainder
+
+
+class _Numbers(Rule):
+    """A rule whose targets are several numbers."""
+
+    def parse(self, text: str) -> Any:
+        """The numbers in the text, however they are separated."""
+        return [float(word) if "." in word else int(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
+
+
+class _Proportions(_Numbers):
+    """Bags of which it is known how often each label comes."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """The labels in ascending order."""
+        if isinstance(given, Mapping):
+            pairs = [(_label(label), whole_number(number, "a count", least=0)) for label, number in given.items()]
+            return tuple(label for label, number in sorted(pairs) for _ in range(number))
+        values = as_list(given, "the counts of all labels, or labels,")
+        if all(isinstance(value, int) for value in values) and len(values) != classes and len(values) == slots:
+            return tuple(sorted(values))
+        counts = _as_counts(values, slots)
+        if counts is None or len(values) != classes or min(counts) < 0:
+            raise InputError(
+                f"expected a count or a share for each of {classes} labels, or {slots} labels, got {shown(given)}"
+            )
+        if classes == slots and sum(counts) != slots:
+            raise InputError(
+                f"expected counts of {classes} labels that add up to {slots} slots, got {shown(given)}; labels cannot "
+                "be told from counts where there are as many: pass collections.Counter(labels)"
+            )
+        return tuple(label for label, number in enumerate(counts) for _ in range(number))
+
+    def _machine(self, targets: list[Any]) -> Machine:
+        """States are how often each label came; those that no target goes on from are left out."""
+        enough: dict[tuple[int, int], int] = {}  # the targets with so many of a label, as bits
+        for bit, target in enumerate(targets):
+            for label, run_of in groupby(target):
+                for number, _ in enumerate(run_of, start=1):
+                    enough[label, number] = enough.get((label, number), 0) | 1 << bit
+        return Machine(((), (1 << len(targets)) - 1), partial(_insert_if_wanted, enough), _first)
+
+
+class _PartialLabels(Rule):
+    """A set of labels for each slot."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """A frozen set for each slot."""
+        rows = list(given) if isinstance(given, set | frozenset) else as_list(given, "a set of labels for each slot")
+        if slots == 1 and all(isinstance(value, int) for value in rows):  # labels or truth values
+            rows = [given]
+        if len(rows) != slots:
+            raise InputError(f"expected a set of labels for each of {slots} slots, got {shown(given)}")
+        return tuple(_set_of_labels(row, classes) for row in rows)
+
+    def parse(self, text: str) -> Any:
+        """Sets of labels, a bar between slots: `1,3|2`."""
+        return [{int(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
+
+    def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
+        everything = super()._lattice([0] * len(targets), lengths, classes, domains, budget)
+        allowed = torch.zeros(len(targets), max(lengths), kinds_of(classes)[-1].stop, dtype=torch.bool)
+        cells = [(i, j, y) for i, sets in enumerate(targets) for j, labels in enumerate(sets) for y in labels]
+        if cells:
+            allowed[tuple(torch.tensor(cells).T)] = True
+        own = replace(everything, allowed=allowed)
+        return own.without_candidates(~own.possible(), "keep")
+
+
+class _Addition(Rule):
+    """Two numbers, digit by digit, and their sum."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """The sum as a number."""
+        if classes < 10:
+            raise InputError(f"expected a class for each of ten digits, got {classes} classes")
+        number = as_index(given)
+        if number is None:
+            written = as_list(given, "the sum, or its digits,") if not isinstance(given, str) else list(given)
+            number = int("".join(str(whole_number(_digit(d), "a digit", 0, 9)) for d in written) or "0")
+        if number < 0:
+            raise InputError(f"expected a sum of two numbers of {slots // 2} digits, got {shown(given)}")
+        return number
+
+    def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
+        assert self.machine is not None
+        digits = lengths[0] // 2
+        column = torch.arange(digits).flip(0)  # of each digit; the machine begins on the right
+        read_at = torch.cat([3 * column, 3 * column + 1])
+        observed = torch.full((len(targets), 3 * digits), -1)
+        observed[:, 2::3] = torch.tensor([[target // 10**i % 10 for i in range(digits)] for target in targets])
+        by_step: list[Sequence[int]] = [range(10)] * (3 * digits)
+        for step, domain in zip(read_at.tolist(), domains, strict=True):
+            by_step[step] = domain
+        return Lattice.from_rule(
+            *self.machine, [target // 10**digits for target in targets], 3 * digits, classes, domains=by_step,
+            budget=budget, impossible="keep", observed=observed, read_at=read_at,
+        )  # fmt: skip
+
+
+class _Transcript(_Numbers):
+    """Labels in order, each for one slot or more."""
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """The labels as a tuple."""
+        del slots, classes
+        labels = whole_numbers(given, "labels in order")
+        return tuple(labels.tolist()) if labels.ndim == 1 else shown(given)
+
+    def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
+        del budget
+        if domains is not None or not isinstance(classes, int):
+            raise InputError(
+                "expected one number of classes and no domains for transcripts; restrict the result instead"
+            )
+        return Alignments.from_texts(targets, lengths, classes, impossible="keep")
+
+
+def _whole(values: Any, what: str) -> tuple[int, ...]:
+    numbers = whole_numbers(values, what)
+    if numbers.ndim != 1 or not len(numbers):
+        raise InputError(f"expected {what} as a list of whole numbers, got {shown(values)}")
+    return tuple(numbers.tolist())
+
+
+def _label(value: Any) -> int:
+    return whole_number(value, "a label", least=0)
+
+
+def _digit(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
+def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
+    labels = list(given) if isinstance(given, set | frozenset) else as_list(given, "labels")
+    if labels and all(isinstance(value, bool) for value in labels):
+        if len(labels) != classes:
+            raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")
+        return frozenset(label for label, inside in enumerate(labels) if inside)
+    return frozenset(whole_number(label, "labels of a set", 0, classes - 1) for label in labels)
+
+
+def _as_counts(values: list[Any], slots: int) -> list[int] | None:
+    """Whole numbers, or shares of the slots as such; None for what is neither."""
+    if not values or not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+        return None
+    whole = all(value == int(value) for value in values)
+    if not whole or (slots > 1 and sum(values) == 1 and any(isinstance(value, float) for value in values)):
+        values = [value * slots for value in values]
+    counts = [round(value) for value in values]
+    if any(abs(value - number) > _ROUNDED for value, number in zip(values, counts, strict=True)):
+        return None
+    return counts
+
+
+_ROUNDED = 0.25
+"""By how much a share of the slots may miss a whole number: shares are often rounded."""
+
+
+def _digits(slots: int) -> list[range]:
+    return [range(10)] * slots
+
+
+def _digits_and_x(slots: int) -> list[range]:
+    return [*[range(10)] * (slots - 1), range(11)]
+
+
+# The steps of the machines. They are functions of this module, not of a closure, so that rules can be pickled; where it
+# is easy they are arithmetic, so that a rule's value runs on many combinations at once.
+
+
+def _itself(state: Hashable) -> Hashable:
+    return state
+
+
+def _first(state: tuple[Any, ...]) -> Any:
+    return state[0]
+
+
+def _second(state: tuple[Any, ...]) -> Any:
+    return state[1]
+
+
+def _is_one(state: int) -> Any:
+    return state == 1
+
+
+def _is_zero(state: int) -> Any:
+    return state == 0
+
+
+def _no_remainder(state: tuple[int, int]) -> Any:
+    return state[1] == 0
+
+
+def _weigh(weights: tuple[int, ...], modulus: int | None, state: tuple[int, int], label: int) -> tuple[int, int]:
+    place, value = state
+    value = value + weights[place] * label
+    return (place + 1) % len(weights), value if modulus is None else value % modulus
+
+
+def _luhn_step(state: tuple[int, int], label: int) -> tuple[int, int]:
+    """The sums if the last digit is counted once, as at the end, and if it is doubled."""
+    once, doubled = state
+    return (doubled + label) % 10, (once + 2 * label - 9 * (label > 4)) % 10
+
+
+def _luhn_passed(state: tuple[int, int]) -> Any:
+    return state[0] == 0
+
+
+def _modulo_97(state: int, label: int) -> int:
+    return (state * (10 + 90 * (label > 9)) + label) % 97
+
+
+def _lesser(state: int, label: int) -> int:
+    return label if state < 0 else min(state, label)
+
+
+def _counted(wanted: int, state: int, label: int) -> int:
+    return state + (label == wanted)
+
+
+def _counted_to_two(wanted: int, state: int, label: int) -> int:
+    return state + (state < 2) * (label == wanted)
+
+
+def _found(wanted: int, state: int, label: int) -> int:
+    return state + (1 - state) * (label == wanted)
+
+
+def _add_to_set(state: int, label: int) -> int:
+    """The labels so far as bits; -1 once one came twice."""
+    return -1 if state < 0 or state >> label & 1 else state | 1 << label
+
+
+def _is_set(state: int) -> bool:
+    return state >= 0
+
+
+def _ascend(strict: bool, state: int, label: int) -> int:
+    """The label before; -2 once the order was broken."""
+    return label if state >= -1 and label >= state + strict else -2
+
+
+def _still_ascends(state: int) -> bool:
+    return state >= 0
+
+
+def _sorted(labels: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(labels))
+
+
+def _insert(state: tuple[int, ...], label: int) -> tuple[int, ...]:
+    return _sorted((*state, label))
+
+
+def _insert_if_wanted(
+    enough: dict[tuple[int, int], int], state: tuple[tuple[int, ...], int], label: int
+) -> tuple[tuple[int, ...], int] | None:
+    """The labels so far, and the targets, as bits, that have at least these."""
+    labels, targets = state
+    left = targets & enough.get((label, labels.count(label) + 1), 0)
+    return (_insert(labels, label), left) if left else None
+
+
+def _anything(state: int, label: int) -> int:
+    del label
+    return state
+
+
+def _add_column(state: tuple[int, int], label: int) -> tuple[int, int] | None:
+    """From the right: a digit of each number, then the digit of their sum; the total so far, then the carry."""
+    read, value = state
+    if read < 2:
+        return read + 1, value + label
+    return (0, value // 10) if label == value % 10 else None
+
+
+def _carry(state: tuple[int, int]) -> int:
+    return state[1]
+
+
+def _sum_of_numbers(digits: int, labels: Sequence[int]) -> int:
+    first = second = 0
+    for a, b in zip(labels[:digits], labels[digits:], strict=True):
+        first, second = 10 * first + a, 10 * second + b
+    return first + second
+
+
+def _without_repetitions(labels: Sequence[int]) -> tuple[int, ...]:
+    return tuple(label for label, _ in groupby(labels))
+
+
+def _weighted_sum(*weights: int) -> Rule:
+    return weighted_sum(weights)
+
+
+def _checksum(*weights: int, modulus: int = 10) -> Rule:
+    return checksum(weights, modulus)
+
+
+_BY_NAME: dict[str, tuple[str, Callable[..., Rule]]] = {
+    "sum": ("", total),
+    "weighted-sum": (":WEIGHT,…", _weighted_sum),
+    "checksum": (":WEIGHT,…[%MODULUS]", _checksum),
+    "luhn": ("", luhn),
+    "isbn": ("[:10]", isbn),
+    "iban": ("", iban),
+    "max": ("", largest),
+    "min": ("", smallest),
+    "count": (":LABEL", count),
+    "at-least-one": (":LABEL", at_least_one),
+    "exactly-one": (":LABEL", exactly_one),
+    "none": (":LABEL", none),
+    "all-different": ("", all_different),
+    "ordered": ("", ordered),
+    "strictly-ordered": ("", partial(ordered, strict=True)),
+    "proportions": ("", proportions),
+    "partial-labels": ("", partial_labels),
+    "addition": (":DIGITS", addition),
+    "transcript": ("", transcript),
+}
+"""What follows each name in text, and what makes the rule of the numbers there."""
+_SYNTAX = re.compile(r"([a-z-]+)(?::(-?\d+(?:,-?\d+)*)(?:%(\d+))?)?")
+
+
+def named(text: str) -> Rule:
+    """A rule by its name, with numbers behind a colon: what the command line calls `--rule`.
+
+    | text | rule |
+    |---|---|
+    | `sum`, `max`, `min` | `total()`, `largest()`, `smallest()` |
+    | `weighted-sum:100,10,1` | `weighted_sum([100, 10, 1])` |
+    | `checksum:3,1,7,9`, `checksum:1,4%5` | `checksum([3, 1, 7, 9], 10)`, `checksum([1, 4], 5)` |
+    | `luhn`, `isbn`, `isbn:10`, `iban` | `luhn()`, `isbn()`, `isbn(10)`, `iban()` |
+    | `count:3`, `at-least-one:1`, `exactly-one:1`, `none:1` | `count(3)` and so on |
+    | `all-different`, `ordered`, `strictly-ordered` | `all_different()`, `ordered()`, `ordered(strict=True)` |
+    | `proportions`, `partial-labels`, `addition:15`, `transcript` | `proportions()` and so on |
+
+    Args:
+        text: the name and its numbers.
+
+    Returns:
+        The rule.
+
+    Raises:
+        InputError: if there is no such rule; the message lists all names.
+
+    Examples:
+        >>> named("checksum:1,4%5").value((2, 3))
+        4
+        >>> named("count:7").name
+        'count'
+    """
+    found = _SYNTAX.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found and found[1] in _BY_NAME:
+        numbers = [int(number) for number in found[2].split(",")] if found[2] else []
+        modulus = {"modulus": int(found[3])} if found[3] else {}
+        try:
+            return _BY_NAME[found[1]][1](*numbers, **modulus)
+        except TypeError:  # more or fewer numbers than the rule has
+            pass
+    every = ", ".join(name + following for name, (following, _) in _BY_NAME.items())
+    raise InputError(
+        f"expected a rule by name, with its numbers where it has any, got {shown(text)}; rules are {every}"
+    )
