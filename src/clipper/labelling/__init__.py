@@ -1,5 +1,6 @@
 """From what is known to labels: the front door."""
 
 from clipper.labelling.decode import Decoded, decode
+from clipper.labelling.label import Labels, label
 
-__all__ = ["Decoded", "decode"]
+__all__ = ["Decoded", "Labels", "decode", "label"]
