@@ -138,26 +138,27 @@ class _Run:
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         prior = prior_surprise(pool, found.fold, len(found.states), settings)
-        alone = self._verified(pool, self._held_out(pool, potential, found), prior, found)
+        parts = self._held_out(pool, potential, found)
+        alone = self._verified(pool, _of_folds(pool, found, parts), prior)
         verdict = self._verdict(alone, found)
         believed = verdict in ("joint", "ambiguous")
-        if not given and believed and enough_pairs(pool, settings):
-            potential, messages = self._refitted(pool, potential, messages[:, :, :1], settings.prior_pairs)
-            messages = self._polished(pool, potential, labels, messages)
         verification = alone
         for _ in range(settings.patience):
             names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
-            held = self._held_out(pool, potential, found, names)
-            verification = self._verified(pool, held, prior, found) if believed else alone
+            named = [
+                part[:, matched(states.labels[:, 0], names, pool.classes)]
+                for part, states in zip(parts, found.states, strict=True)
+            ]  # each fold has its own names for the groups
+            held = _of_folds(pool, found, named)
+            verification = self._verified(pool, held, prior) if believed else alone
             doubted = (verification.suspicion > 1 / 2) & believed | self.impossible
             if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
                 break
             pool = replace(pool, disbelieved=doubted)
             if not given:
-                potential, messages = self._refitted(
-                    pool, potential, messages[:, :, :1], torch.inf if potential.confusion is None else settings.prior_pairs
-                )
+                potential, messages = self._refitted(pool, potential, messages[:, :, :1])
             messages = self._polished(pool, potential, labels, messages)
+            parts = self._held_out(pool, potential, found)
         leaks = self._leak > settings.leak
         sharpness = 1.0 if given else 0.0 if verdict == "uninformative" or leaks else verification.sharpness
         namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
@@ -184,7 +185,7 @@ class _Run:
             if not namings.exhaustive:
                 orders = torch.cat([orders, matched(best, state, pool.classes)[None]])
             differs = (orders[:, state] != best).double().mean(1)  # (ways,)
-            same += float(differs.min()) <= 2 * self.settings.alike
+            same += float(differs.min()) <= self.settings.alike
         return 2 * same > labels.shape[1]
 
     def _finalists(self, found: Found) -> Tensor:
@@ -197,7 +198,7 @@ class _Run:
         """ψ fitted to the best of some labellings, and the messages of all of them, the best first."""
         messages = self._polished(pool, potential, labels, None)
         if self.trust is None:
-            potential, messages = self._refitted(pool, potential, messages[:, :, :1], torch.inf)
+            potential, messages = self._refitted(pool, potential, messages[:, :, :1])
             messages = self._polished(pool, potential, labels, messages)
         return potential, messages
 
@@ -217,33 +218,29 @@ class _Run:
         order = score(pool, potential, messages).total.argsort(descending=True, stable=True)
         return messages[:, :, order]
 
-    def _refitted(self, pool: Pool, potential: Potential, messages: Tensor, prior_pairs: float) -> tuple[Potential, Tensor]:
+    def _refitted(self, pool: Pool, potential: Potential, messages: Tensor) -> tuple[Potential, Tensor]:
         """ψ fitted to one state by expectation-maximisation, and its messages then."""
         settings = self.settings
+        enough = len(pool.edges) > settings.prior_pairs * pool.classes**2  # or q would be the prior's
         messages = messages.contiguous()
         for _ in range(2**2 * 2):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
             senders = cavity_beliefs(pool, messages, belief)[:, :, 0]
-            potential = potential.refitted(pool, senders, belief[:, :, 0], prior_pairs)
+            potential = potential.refitted(pool, senders, belief[:, :, 0], settings.prior_pairs if enough else torch.inf)
             messages, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2 // 2, still=settings.still))
         return potential, messages
 
-    def _held_out(self, pool: Pool, potential: Potential, found: Found, names: Tensor | None = None) -> Tensor:
-        """What each sample hears, `(n*m, c, 1)`, in the state that the search found without the formulas of its fold.
-
-        Each fold has its own names for the groups; with `names (n*m,)`, labels of the pool, those that agree best.
-        """
+    def _held_out(self, pool: Pool, potential: Potential, found: Found) -> list[Tensor]:
+        """What instances hear in the state that the search found without the formulas of each fold, `(n*m, c)` each."""
         settings, parts = self.settings, []
         for f, states in enumerate(found.states):
-            hidden, labels = (found.fold == f)[:, None], states.labels[:, :1]
-            hint = one_hot(labels, pool.classes) * settings.hint
-            sent, _ = propagate(pool, potential, silence(pool, 1), Schedule(settings.rounds // 2), hint, hidden)
-            heard = pool.heard(sent)
-            parts.append(heard if names is None else heard[:, matched(labels[:, 0], names, pool.classes)])
-        fold = found.fold.repeat_interleave(pool.factor.shape[1])[:, None, None].expand(-1, pool.classes, 1)
-        return torch.cat(parts, 2).gather(2, fold)
+            hint = one_hot(states.labels[:, :1], pool.classes) * settings.hint
+            schedule = Schedule(settings.rounds // 2, still=settings.still)
+            sent, _ = propagate(pool, potential, silence(pool, 1), schedule, hint, (found.fold == f)[:, None])
+            parts.append(pool.heard(sent)[:, :, 0])
+        return parts
 
-    def _verified(self, pool: Pool, heard: Tensor, prior: Tensor, found: Found) -> Verification:
+    def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
 
     def _verdict(self, verification: Verification, found: Found) -> Verdict:
@@ -371,9 +368,10 @@ class _Run:
         )  # fmt: skip
 
 
-def enough_pairs(pool: Pool, settings: InferenceSettings) -> bool:
-    """Whether the pairs could say more about which labels are confused than the prior does."""
-    return len(pool.edges) > settings.prior_pairs * pool.classes**2
+def _of_folds(pool: Pool, found: Found, parts: list[Tensor]) -> Tensor:
+    """Of each sample, the part `(n*m, c)` of its own fold, `(n*m, c, 1)`."""
+    fold = found.fold.repeat_interleave(pool.factor.shape[1])[:, None, None].expand(-1, pool.classes, 1)
+    return torch.stack(parts, 2).gather(2, fold)
 
 
 def _pool_of(

@@ -67,7 +67,7 @@ class NamingEvidence:
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
         each = pool.factor.size // max(n, 1) + m * c
-        most = max(settings.walkers, settings.memory // (settings.walkers * each))
+        most = max(settings.walkers, settings.memory // (settings.walkers * 2**2 * each))
         self.scale = max(1.0, len(judges) / most)
         judges = judges[:: -(-len(judges) // most)] if len(judges) > most else judges
         self.factor = pool.factor.part(judges)

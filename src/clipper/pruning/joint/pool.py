@@ -273,7 +273,7 @@ class CandidateFactor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
 
-_WORTH = 4
+_WORTH = 2
 """Candidates for each arc, from which on to walk a graph is faster by far than to look up a list: 14 times on MAX-4."""
 
 

@@ -38,8 +38,8 @@ class InferenceSettings:
     folds: int = 5
     starts: int = 60
     rounds: int = 160
-    generations: int = 12
-    patience: int = 3
+    generations: int = 6
+    patience: int = 2
     noise: float = 2.0
     hint: float = 4.0
     opened: float = 0.15
@@ -51,7 +51,7 @@ class InferenceSettings:
     prior_pairs: float = 3.0
     still: float = 1e-3
     walkers: int = 16
-    alike: float = 0.03
+    alike: float = 0.05
     improbable: float = 10.0
     significant: float = 3.0
     spread: float = 0.1
