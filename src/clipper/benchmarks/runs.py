@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.registry import WEIGHTLESS, Benchmark, benchmark_named
+from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.files import make_folder
-from clipper.proximity import Encoder, embed, pretrained
+from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
+from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.pruning import Clipper
 from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
@@ -154,9 +155,9 @@ def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
 
 def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
     """By its name; a name that is not a general one stands for the benchmark's own, as does a layer yet to train."""
-    if config.encoder in PRETRAINED:
-        return pretrained(config.encoder, size=_ENCODER_SIZE)
-    encoder = WEIGHTLESS.get(config.encoder, benchmark.encoder)
+    if config.encoder in PRETRAINED or config.encoder in WEIGHTLESS:
+        return encoder_named(config.encoder, size=_ENCODER_SIZE)
+    encoder = benchmark.encoder
     if encoder is None:
         known = ", ".join([*WEIGHTLESS, *PRETRAINED])
         raise InputError(f"the rule {config.rule} names no encoder of its own; choose one of {known}")

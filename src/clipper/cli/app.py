@@ -15,6 +15,7 @@ from clipper.cli.console import errors
 from clipper.errors import ClipperError
 
 COMMANDS = {
+    "label": "Label every image of samples of which only a total, a check digit or another rule's result is known.",
     "prune": "Discard the candidates in a file that contradict what lies near; no sample loses its last one.",
     "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
     "bench": "Measure speed; every ratio comes from one interleaved run.",

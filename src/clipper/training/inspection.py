@@ -133,7 +133,7 @@ class Inspection:
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in (*_FIELDS, "calibration")},
-            "sheet": _sheet(self.tiles),
+            "sheet": tile_sheet(self.tiles),
         }
 
     def write(self, path: str | Path) -> None:
@@ -394,7 +394,7 @@ def _fitted(images: Tensor) -> Tensor:
     return torch.nn.functional.interpolate(images, size=size, mode="area")
 
 
-def _sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
+def tile_sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
     """All tiles side by side in one PNG, as near to a square as can be; what is left over stays white."""
     columns = max(1, math.ceil(math.sqrt(len(tiles))))
     rows = max(1, -(-len(tiles) // columns))
@@ -411,7 +411,7 @@ def _sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
 
 
 def _tiles(sheet: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The reverse of `_sheet`."""
+    """The reverse of `tile_sheet`."""
     image: Any = require("PIL.Image", extra="report")
     count, columns, rows, width, height = (
         whole_number(sheet[name], name, least=0) for name in ("count", "columns", "rows", "width", "height")
