@@ -354,7 +354,7 @@ def _by_program(job: LabelJob, table: SampleTable, classes: int, names: Sequence
         Sentence(text, slots=[f"{PREDICATE}({name}, _)" for name in table.slots[:length]])
         for text, length in zip(table.targets, table.lengths, strict=True)
     ]
-    return Candidates.from_program(job.program, sentences, {PREDICATE: list(names or map(str, range(classes)))})
+    return Candidates.from_program(job.program, sentences, {PREDICATE: list(names or range(classes))})
 
 
 def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[list[int]]:
