@@ -22,6 +22,7 @@ from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.pruning import Clipper
+from clipper.pruning.objectives import POOLED
 from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
@@ -88,7 +89,7 @@ def run(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )[-1].history
     else:
-        options |= {"once": clip is not None and (config.when == "once" or config.objective == "joint")}
+        options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
         options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
         history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
     seen = history.inspection
@@ -142,7 +143,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
-    if clip_of(config) is None or (config.encoder == "trainable" and config.objective != "joint"):
+    if clip_of(config) is None or (config.encoder == "trainable" and config.objective not in POOLED):
         return None
     encoder, samples = _encoder(config, benchmark), benchmark.samples
     if samples.in_memory:

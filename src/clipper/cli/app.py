@@ -21,7 +21,7 @@ COMMANDS = {
     "bench": "Measure speed; every ratio comes from one interleaved run.",
     "table": "Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.",
     "results": "Write a document of all tables as far as they were run, and of which of the paper's claims reproduce.",
-    "demo": "Learn digits from 100 sums of three: without pruning, with it, with the random control; about a minute.",
+    "demo": "Read digits from 100 receipts of which only the totals are known: label, look, train; two minutes or so.",
     "data": "List, fetch and verify data sets. Without a command: list which are here, every file checked.",
     "clips": "Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.",
 }
