@@ -50,8 +50,8 @@ def test_files_and_python_give_the_same_labels(
     job, images, gold = receipts
     page = tmp_path / "labels.html"
     run = clipper(
-        "label", job.samples, "--rule", "sum", "--classes", 10, "--images", job.images, "-o", job.output, "--report", page,
-        "--json",
+        "label", job.samples, "--rule", "sum", "--classes", 10, "--images", job.images, "-o", job.output,
+        "--report", page, "--json",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     expected = label(images, Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10))
@@ -100,7 +100,9 @@ def test_slots_may_be_rows_of_embeddings(tmp_path: Path) -> None:
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     np.save(tmp_path / "e.npy", embeddings.flatten(0, 1)[order].numpy())
     place = order.argsort().view(30, 2)
-    text = "x,y,target\n" + "".join(f"{a},{b},{t}\n" for (a, b), t in zip(place.tolist(), gold.sum(1).tolist(), strict=True))
+    text = "x,y,target\n" + "".join(
+        f"{a},{b},{t}\n" for (a, b), t in zip(place.tolist(), gold.sum(1).tolist(), strict=True)
+    )
     (tmp_path / "s.csv").write_text(text)
     job = LabelJob(tmp_path / "s.csv", tmp_path / "o.csv", tmp_path / "e.npy", "sum", classes=10)
     expected = label(embeddings, Candidates.from_rule(sum, gold.sum(1), slots=2, classes=10))
@@ -136,7 +138,10 @@ def test_samples_may_leave_their_last_slots_empty(tmp_path: Path) -> None:
 def test_a_function_in_a_file_is_a_rule(receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path) -> None:
     job, _, gold = receipts
     (tmp_path / "mine.py").write_text("def parity(labels):\n    return sum(labels) % 2\n")
-    lines = ["a,b,c,target", *(f"{i:03d}a.png,{i:03d}b.png,{i:03d}c.png,{int(t) % 2}" for i, t in enumerate(gold.sum(1)))]
+    lines = [
+        "a,b,c,target",
+        *(f"{i:03d}a.png,{i:03d}b.png,{i:03d}c.png,{int(t) % 2}" for i, t in enumerate(gold.sum(1))),
+    ]
     job.samples.write_text("\n".join(lines))
     pool = LabelPool.read(replace(job, rule=f"{tmp_path / 'mine.py'}:parity"))
     expected = Candidates.from_rule(lambda labels: sum(labels) % 2, gold.sum(1) % 2, slots=3, classes=10)
@@ -249,7 +254,7 @@ def test_an_impossible_target_is_refused_where_targets_are_right(
     text = job.samples.read_text().splitlines()
     text[3] = "002a.png,002b.png,002c.png,99,r2"
     job.samples.write_text("\n".join(text))
-    with pytest.raises(InputError, match="sample 2.*99"):
+    with pytest.raises(InputError, match=r"sample 2.*99"):
         LabelPool.read(replace(job, wrong=0.0))
     assert not bool(LabelPool.read(job).candidates.possible()[2])
 

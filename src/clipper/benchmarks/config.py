@@ -54,8 +54,8 @@ class RunConfig:
     )
     objective: TrainObjective = option(
         "exact",
-        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool; em: the same by EM. random: the control. "
-        "none: the baseline. gold: the ceiling, trained on gold labels.",
+        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool; em: by EM. "
+        "random: the control. none: the baseline. gold: the ceiling, trained on gold labels.",
     )
     k: int | None = option(None, "Neighbours per instance; by default 8 with joint, else 1.", flags=("-k",))
     encoder: str = option(

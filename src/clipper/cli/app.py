@@ -16,6 +16,7 @@ from clipper.errors import ClipperError
 
 COMMANDS = {
     "label": "Label every image of samples of which only a total, a check digit or another rule's result is known.",
+    "review": "Answer a few questions about labels in the browser; each answer is kept, and the labels get better.",
     "prune": "Discard the candidates in a file that contradict what lies near; no sample loses its last one.",
     "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
     "bench": "Measure speed; every ratio comes from one interleaved run.",

@@ -175,9 +175,7 @@ def read_answers(
             )
     known = torch.full((len(lengths), max(lengths)), -1)
     wrong = torch.zeros(len(lengths), dtype=torch.bool)
-    for i, (sample, slot, label) in enumerate(
-        zip(columns["sample"], columns["slot"], columns["label"], strict=True)
-    ):
+    for i, (sample, slot, label) in enumerate(zip(columns["sample"], columns["slot"], columns["label"], strict=True)):
         row = label_number(sample, len(lengths), None)
         if row is None:
             raise InputError(f"{line(path, i)}: expected a sample of 0 … {len(lengths) - 1}, got {shown(sample)}")

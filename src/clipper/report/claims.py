@@ -103,7 +103,15 @@ def _kept(entry: Entry, measure: Measure) -> list[Claim]:
 
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "training on gold labels", "em": "EM"}
-_QUESTIONS = (("exact", "none"), ("paper", "none"), ("exact", "random"), ("exact", "paper"), ("joint", "exact"), ("joint", "em"), ("gold", "joint"))
+_QUESTIONS = (
+    ("exact", "none"),
+    ("paper", "none"),
+    ("exact", "random"),
+    ("exact", "paper"),
+    ("joint", "exact"),
+    ("joint", "em"),
+    ("gold", "joint"),
+)
 
 
 def verdict(entries: Sequence[Entry]) -> list[str]:

@@ -14,8 +14,8 @@ from clipper.training.inspection import Inspection
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
 _ONE_BY_ONE = (
-    "Inputs that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label that "
-    "neighbour could not have; the chosen edges strike them out."
+    "Inputs that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
+    "that neighbour could not have; the chosen edges strike them out."
 )
 _JOINTLY = (
     "Inputs that lie close should share a label, and what is known of one sample says something about its neighbours, "

@@ -122,9 +122,7 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_targets(
-    questions: list[dict[str, Any]], about: dict[str, Any]
-) -> list[tuple[dict[str, Any], str]]:
+def _with_targets(questions: list[dict[str, Any]], about: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     told = {(sample, slot): target for sample, slot, target in about.get("questions", [])}
     return [(row, str(told[row["sample"], row["slot"]])) for row in questions]
 
@@ -158,11 +156,12 @@ def _sheet_of(shown: list[dict[str, Any]], pictures: Pictures | None) -> dict[st
         return None
     sheet = tile_sheet(tiles)
     scale = max(1, round(56 / max(sheet["width"], sheet["height"])))
+    places = [divmod(i, sheet["columns"]) for i in range(len(keys))]
     width, height = scale * sheet["width"], scale * sheet["height"]
     return {
         "png": sheet["png"],
         "width": width,
         "height": height,
         "whole": f"{width * sheet['columns']}px {height * sheet['rows']}px",
-        "at": {key: f"-{width * (i % sheet['columns'])}px -{height * (i // sheet['columns'])}px" for i, key in enumerate(keys)},
-    }  # fmt: skip
+        "at": {key: f"-{width * column}px -{height * row}px" for key, (row, column) in zip(keys, places, strict=True)},
+    }
