@@ -77,3 +77,32 @@ def inside(labels: Sequence[Sequence[int]], sample: Sequence[int], allowed: Sequ
     """Which rows of `labels (Ω, m)` have none but allowed labels; -1 is always allowed, `allowed (n*m, c)`."""
     rows = zip(labels, sample, strict=True)
     return [all(y < 0 or allowed[i * len(row) + j][y] for j, y in enumerate(row)) for row, i in rows]
+
+
+def namings_of(samples: Sequence[Sequence[Labels]], kinds: Sequence[range]) -> list[Labels]:
+    """The permutations of the labels, within their kinds, that map every sample's candidates onto themselves."""
+    sets = [set(candidates) for candidates in samples]
+    choices = itertools.product(*(itertools.permutations(kind) for kind in kinds))
+    every = (tuple(itertools.chain.from_iterable(parts)) for parts in choices)
+    return [names for names in every if all({_named(row, names) for row in own} == own for own in sets)]
+
+
+def maps_of(samples: Sequence[Sequence[Labels]], labels: Sequence[Labels], kinds: Sequence[range]) -> list[Labels]:
+    """The maps of the labels, within their kinds, that make the labels of every sample one of its candidates again."""
+    every = itertools.product(*(kind for kind in kinds for _ in kind))
+    rows = list(zip(samples, labels, strict=True))
+    return [names for names in every if all(_named(row, names) in own for own, row in rows)]
+
+
+def fewest_that_settle(namings: Sequence[Labels]) -> int:
+    """How many labels have to keep their names for the identity to be the only naming left."""
+    classes = range(len(namings[0]))
+    for size in range(len(classes) + 1):
+        for known in itertools.combinations(classes, size):
+            if sum(all(names[y] == y for y in known) for names in namings) == 1:
+                return size
+    raise AssertionError("the identity is no naming")
+
+
+def _named(row: Labels, names: Labels) -> Labels:
+    return tuple(names[label] for label in row)

@@ -1,4 +1,4 @@
-"""What callers pass in, read once at the door: numbers, names and arrays, brought into form or refused in words."""
+"""Checks of arguments: numbers, names and arrays are converted to one form, or refused in words."""
 
 from __future__ import annotations
 

@@ -257,12 +257,18 @@ def read_text(path: Path, what: str) -> str:
         raise FileError(f"cannot read {what} {path} ({error.strerror})") from error
 
 
-def from_python_file(path: Path, attribute: str, expected: str) -> Any:
-    """What a Python file of the user's calls `attribute`; `expected` says in errors what it should be.
+def read_from_file(name: str, expected: str) -> Any:
+    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
+
+    Args:
+        name: the path of the file, a colon and a name in it.
+        expected: what it should be, for errors.
 
     Raises:
-        InputError: if the file cannot be read or run, or has no such name.
+        InputError: the file cannot be read or run, or has nothing of that name.
     """
+    place, _, attribute = name.rpartition(":")
+    path = Path(place)
     try:
         module = _module(str(path.resolve()), path.stat().st_mtime_ns)
     except OSError as error:

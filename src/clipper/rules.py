@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers
+from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers, yes_or_no
 from clipper.candidates.alignment import Alignments
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
+from clipper.candidates.task import domains_of_slots
 from clipper.errors import InputError
 
 __all__ = [
@@ -99,12 +100,12 @@ def isbn(digits: int = 13) -> Rule:
         >>> isbn().value((9, 7, 8, 0, 3, 0, 6, 4, 0, 6, 1, 5, 7)), isbn(10).value((0, 3, 0, 6, 4, 0, 6, 1, 5, 2))
         (True, True)
     """
-    if digits not in (10, 13):
+    if whole_number(digits, "digits") not in (10, 13):
         raise InputError(f"expected an ISBN of 10 or 13 digits, got {shown(digits)}")
     weights, modulus = ((1, 3), 10) if digits == 13 else (tuple(range(10, 0, -1)), 11)
     machine = Machine((0, 0), partial(_weigh, weights, modulus), _no_remainder)
     domains = _digits if digits == 13 else _digits_and_x
-    return _YesNo("isbn", partial(run, machine), domains, machine, slots=digits)
+    return _YesNo("isbn", partial(run, machine), domains, machine, slots=int(digits))
 
 
 def iban() -> Rule:
@@ -222,7 +223,8 @@ def ordered(*, strict: bool = False) -> Rule:
         >>> ordered(strict=True).candidates([True, False], slots=2, classes=10).counts
         [45, 55]
     """
-    machine = Machine(-1, partial(_ascend, bool(strict)), _still_ascends)
+    strict = yes_or_no(strict, "strict")
+    machine = Machine(-1, partial(_ascend, strict), _still_ascends)
     return _YesNo("strictly-ordered" if strict else "ordered", partial(run, machine), machine=machine)
 
 
@@ -260,8 +262,8 @@ def addition(digits: int) -> Rule:
     """The sum of two numbers of so many digits is known: the digits of both are the slots.
 
     Slots are in reading order: the first number's digits from left to right, then the second's. A target is the sum, or
-    its digits from left to right. Numbers are added in columns, with the known digits of the sum as
-    [observed](lattices.md#observed-labels) labels, so a hundred digits have 3,299 states, whatever the sums.
+    its digits from left to right. Numbers are added in columns, with the known digits of the sum as `observed` labels
+    (see `Lattice.from_rule`), so a hundred digits have 3,299 states, whatever the sums.
 
     Args:
         digits: of each of the two numbers; there are twice as many slots.
@@ -326,7 +328,7 @@ class _Numbers(Rule):
 
     def parse(self, text: str) -> Any:
         """The numbers in the text, however they are separated."""
-        return [float(word) if "." in word else int(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
+        return [float(word) if "." in word else _integer(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
 
 
 class _Proportions(_Numbers):
@@ -335,8 +337,7 @@ class _Proportions(_Numbers):
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels in ascending order."""
         if isinstance(given, Mapping):
-            pairs = [(_label(label), whole_number(number, "a count", least=0)) for label, number in given.items()]
-            return tuple(label for label, number in sorted(pairs) for _ in range(number))
+            return _bag([(_label(y), whole_number(count, "a count", least=0)) for y, count in given.items()], slots)
         values = as_list(given, "the counts of all labels, or labels,")
         if all(isinstance(value, int) for value in values) and len(values) != classes and len(values) == slots:
             return tuple(sorted(values))
@@ -350,7 +351,7 @@ class _Proportions(_Numbers):
                 f"expected counts of {classes} labels that add up to {slots} slots, got {shown(given)}; labels cannot "
                 "be told from counts where there are as many: pass collections.Counter(labels)"
             )
-        return tuple(label for label, number in enumerate(counts) for _ in range(number))
+        return _bag(list(enumerate(counts)), slots)
 
     def _machine(self, targets: list[Any]) -> Machine:
         """States are how often each label came; those that no target goes on from are left out."""
@@ -376,7 +377,7 @@ class _PartialLabels(Rule):
 
     def parse(self, text: str) -> Any:
         """Sets of labels, a bar between slots: `1,3|2`."""
-        return [{int(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
+        return [{_integer(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         everything = super()._lattice([0] * len(targets), lengths, classes, domains, budget)
@@ -397,8 +398,10 @@ class _Addition(Rule):
             raise InputError(f"expected a class for each of ten digits, got {classes} classes")
         number = as_index(given)
         if number is None:
-            written = as_list(given, "the sum, or its digits,") if not isinstance(given, str) else list(given)
-            number = int("".join(str(whole_number(_digit(d), "a digit", 0, 9)) for d in written) or "0")
+            written = list(given) if isinstance(given, str) else as_list(given, "the sum, or its digits,")
+            number = 0
+            for digit in written:
+                number = 10 * number + whole_number(_digit(digit), "a digit", 0, 9)
         if number < 0:
             raise InputError(f"expected a sum of two numbers of {slots // 2} digits, got {shown(given)}")
         return number
@@ -411,7 +414,7 @@ class _Addition(Rule):
         observed = torch.full((len(targets), 3 * digits), -1)
         observed[:, 2::3] = torch.tensor([[target // 10**i % 10 for i in range(digits)] for target in targets])
         by_step: list[Sequence[int]] = [range(10)] * (3 * digits)
-        for step, domain in zip(read_at.tolist(), domains, strict=True):
+        for step, domain in zip(read_at.tolist(), domains_of_slots(domains, 2 * digits, 10), strict=True):
             by_step[step] = domain
         return Lattice.from_rule(
             *self.machine, [target // 10**digits for target in targets], 3 * digits, classes, domains=by_step,
@@ -426,13 +429,15 @@ class _Transcript(_Numbers):
         """The labels as a tuple."""
         del slots, classes
         labels = whole_numbers(given, "labels in order")
-        return tuple(labels.tolist()) if labels.ndim == 1 else shown(given)
+        if labels.ndim != 1:
+            raise InputError(f"expected a list of labels in order, got {shown(given)}")
+        return tuple(labels.tolist())
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         del budget
-        if domains is not None or not isinstance(classes, int):
+        if domains is not None:
             raise InputError(
-                "expected one number of classes and no domains for transcripts; restrict the result instead"
+                "expected no domains for transcripts; narrow the candidates with restrict(allowed) instead"
             )
         return Alignments.from_texts(targets, lengths, classes, impossible="keep")
 
@@ -448,6 +453,14 @@ def _label(value: Any) -> int:
     return whole_number(value, "a label", least=0)
 
 
+def _integer(word: str) -> int:
+    """Python reads no number of more than some thousand digits."""
+    try:
+        return int(word)
+    except ValueError as error:
+        raise InputError(f"expected a number, got {shown(word)}: {error}") from error
+
+
 def _digit(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
@@ -459,6 +472,13 @@ def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
             raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")
         return frozenset(label for label, inside in enumerate(labels) if inside)
     return frozenset(whole_number(label, "labels of a set", 0, classes - 1) for label in labels)
+
+
+def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
+    """The labels of a bag in ascending order; counts of more or fewer labels as they are, which nothing satisfies."""
+    if sum(number for _, number in counts) != slots:
+        return tuple(counts)
+    return tuple(label for label, number in sorted(counts) for _ in range(number))
 
 
 def _as_counts(values: list[Any], slots: int) -> list[int] | None:

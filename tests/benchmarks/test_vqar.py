@@ -13,7 +13,7 @@ from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.sources import find
 from clipper.benchmarks.runs import run
 from clipper.benchmarks.tables import table_named
-from clipper.benchmarks.vqar.benchmark import candidates_of, scene_benchmark
+from clipper.benchmarks.vqar.benchmark import scene_benchmark, scene_candidates
 from clipper.benchmarks.vqar.files import FEATURES, GRAPHS, OBJECTS, convert, read_scenes
 from clipper.benchmarks.vqar.knowledge import CRIC, Knowledge, draw_sentences, read_knowledge
 from clipper.benchmarks.vqar.scenes import generate, geometry, placements
@@ -124,7 +124,7 @@ def test_what_is_told_of_an_object_is_true(generic: bool) -> None:
 def test_a_task_holds_names_and_relations_and_what_is_held_out() -> None:
     train = generate(120, 6, 50)
     known = draw_sentences(train, LITTLE, names=6, relations=50, samples=60)
-    candidates = candidates_of(LITTLE, known, names=6)
+    candidates = scene_candidates(LITTLE, known, names=6)
     benchmark = scene_benchmark(train, generate(50, 6, 50, seed=9), LITTLE, known, candidates)
     task, network = benchmark.samples, benchmark.network
     assert isinstance(network, Classifiers)

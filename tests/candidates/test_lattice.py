@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clipper.candidates import Candidates, Lattice
 from clipper.candidates import lattice as lattice_module
-from clipper.candidates.packed import candidate_log_probs, segment_logsumexp
+from clipper.candidates.packed import candidate_log_probs
 from clipper.candidates.rules import HWF, MAX, SUM
 from clipper.engines import posterior_entropy
 from clipper.errors import BudgetError, InputError
@@ -47,10 +47,6 @@ def test_a_restriction_keeps_the_candidates_inside_it(both: tuple[Lattice, Candi
     assert lattice.span(0, 1).counts == expected.counts[:1]
 
 
-def _log_mass(log_probs: Tensor, candidates: Candidates) -> Tensor:
-    return segment_logsumexp(candidate_log_probs(log_probs, candidates), candidates)
-
-
 def _gradient(values: Tensor, log_probs: Tensor, weight: Tensor) -> Tensor:
     return torch.autograd.grad((values * weight).sum(), log_probs, retain_graph=True)[0]
 
@@ -63,7 +59,7 @@ def test_probability_gradient_and_marginals_are_those_of_the_candidates(
     lattice, candidates = both
     log_probs = log_probs_for(lattice, seed, scale).requires_grad_()
     weight = torch.rand(lattice.samples, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    value, expected = lattice.log_probability(log_probs), _log_mass(log_probs, candidates)
+    value, expected = lattice.log_probability(log_probs), candidates.log_probability(log_probs)
     assert torch.allclose(value, expected, atol=1e-9)
     slope = _gradient(expected, log_probs, torch.ones_like(weight))
     assert torch.allclose(lattice.marginals(log_probs), slope, atol=1e-9)
@@ -76,7 +72,7 @@ def test_impossible_labels_are_no_trouble(both: tuple[Lattice, Candidates], seed
     lattice, candidates = both
     noise = log_probs_for(lattice, seed)
     log_probs = torch.where(noise.exp() < 0.4, -math.inf, noise).requires_grad_()
-    value, expected = lattice.log_probability(log_probs), _log_mass(log_probs, candidates)
+    value, expected = lattice.log_probability(log_probs), candidates.log_probability(log_probs)
     assert torch.allclose(value, expected, atol=1e-9)
     ones = torch.ones(lattice.samples, dtype=torch.float64)
     finite = torch.where(expected > -math.inf, expected, 0)
@@ -145,7 +141,7 @@ def test_sums_and_maxima_are_those_of_enumeration(name: str, slots: int) -> None
     assert lattice.counts == candidates.counts
     assert torch.equal(lattice.support, candidates.support)
     log_probs = log_probs_for(lattice, slots).float().requires_grad_()
-    value, expected = lattice.log_probability(log_probs), _log_mass(log_probs.double(), candidates)
+    value, expected = lattice.log_probability(log_probs), candidates.log_probability(log_probs.double())
     assert torch.allclose(value.double(), expected, atol=1e-6)
     ones = torch.ones(lattice.samples)
     assert torch.allclose(_gradient(value, log_probs, ones), _gradient(expected, log_probs, ones), atol=1e-6)

@@ -181,6 +181,14 @@ def test_counts_that_could_be_labels_are_counts_and_wrong_ones_are_refused() -> 
             rules.proportions().candidates([wrong], slots=3, classes=4)
 
 
+def test_counts_that_do_not_fit_the_bag_are_a_target_that_nothing_satisfies() -> None:
+    for wrong in ([0, 1, 0, 0], {0: 2**40}, [2**40, 0, 0, 0]):
+        with pytest.raises(InputError, match="sample 0: no labels of 3 slots give the rule 'proportions'"):
+            rules.proportions().candidates([wrong], slots=3, classes=4)
+        kept = rules.proportions().candidates([wrong, [3, 0, 0, 0]], slots=3, classes=4, impossible="keep")
+        assert kept.counts == [0, 1]
+
+
 def test_a_matrix_of_counts_has_a_row_for_each_bag() -> None:
     counts = torch.tensor([[2, 1], [0, 3]])
     assert rules.proportions().candidates(counts, slots=3, classes=2).counts == [3, 1]
@@ -453,6 +461,19 @@ def test_what_is_wrong_is_said(make: Callable[[], object], message: str) -> None
 )
 def test_targets_are_read_from_text(name: str, text: str, target: Any) -> None:
     assert rules.named(name).parse(text) == target
+
+
+def test_truth_values_come_from_anywhere() -> None:
+    expected = rules.at_least_one(1).candidates([True, False], 3, 2)
+    right: list[Any] = [
+        [1, 0],
+        [1.0, 0.0],
+        np.array([True, False]),
+        torch.tensor([1, 0]),
+        [np.bool_(True), torch.tensor(0)],
+    ]
+    for targets in right:
+        assert torch.equal(rules.at_least_one(1).candidates(targets, 3, 2).labels, expected.labels)
 
 
 def test_the_room_is_reached_from_the_top() -> None:

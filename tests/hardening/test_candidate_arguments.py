@@ -124,7 +124,8 @@ def check(calls: Sequence[Call], least: int = 40) -> tuple[int, int]:
 
 
 def test_from_rule_answers_or_refuses() -> None:
-    check(attacks(Candidates.from_rule, rule=sum, targets=[3, 4], slots=2, classes=4, domains=None, budget=10_000))
+    good = {"targets": [3, 4], "slots": 2, "classes": 4, "domains": None, "budget": 10_000, "impossible": "keep"}
+    check(attacks(Candidates.from_rule, rule=sum, **good))
 
 
 def test_from_lists_answers_or_refuses() -> None:
@@ -240,6 +241,9 @@ def test_lattices_answer_or_refuse() -> None:
             classes=4,
             domains=None,
             budget=10_000,
+            impossible="keep",
+            observed=[[1, -1], [2, -1]],
+            read_at=[1],
         )
     )
     check(attacks(Lattice.from_candidates, candidates=Candidates.from_rule(sum, [3], 2, 4)))

@@ -19,7 +19,7 @@ from tests.hardening.attack import EFFORT, ROOT, Clippers, listing
 
 MAIN = "from clipper.cli import main; import sys; sys.argv[0] = 'clipper'; main()"
 HUGE, LONG = str(2**70), "n" * 300
-COMMANDS = ("prune", "train", "bench", "table", "results", "demo", "data", "clips")
+COMMANDS = ("prune", "identify", "train", "bench", "table", "results", "demo", "data", "clips")
 
 
 def alone(
@@ -285,6 +285,16 @@ WRONG_OPTIONS: dict[str, dict[str, str]] = {
         "--network": "MnistCnn",
         "--encoder": "pixels resnet18 middle",
     },
+    "identify --rule sum --classes 3 --slots 2": {
+        "": "file nowhere",
+        "--rule": "nope nope.py:NAME file.py:NAME sum:x",
+        "--classes": f"0 -1 x {HUGE} 1000000000",
+        "--slots": f"0 -1 x {HUGE} 1001",
+        "--targets": "99 x , 1,99 (1 1e400",
+        "--labels": "nowhere nowhere.csv file dir.json",
+        "--budget": f"0 -1 x {HUGE}",
+    },
+    "identify": {"": "nowhere file dir.json empty", "--rule": "sum", "--classes": "3", "--labels": "nowhere.csv"},
     "bench prune": {"--rounds": f"0 -1 x {HUGE}", "--data": "nope", "--nonsense": "1"},
     "bench train --data digits": {"--rounds": "0 -1", "--samples": f"0 {HUGE} 100000", "-k": "0", "--engine": "nope"},
     "bench train": {"--data": "nope clips scenes mugen", "--data-root": "nowhere file"},
@@ -429,6 +439,7 @@ def test_json_is_the_only_thing_on_standard_output(clippers: Clippers, tmp_path:
         "clips drawn --train 2 --test 2 --frames 8 --actions 2 --json",
         "bench align --rounds 1 --clips 2 --frames 8 --actions 3 --json",
         "bench ceiling --data digits --samples 200 --seeds 1 --json",
+        "identify --rule max --classes 10 --slots 3 --json",
         "table sum --show --json",
         "data --json",
         "data --data-root . --json",

@@ -157,6 +157,7 @@ def test_a_run_shows_what_its_first_epoch_did(how):
     expected = train(plain, data, SemanticLoss(), epochs=2, batch=8, **setting)
     assert [metrics.loss for metrics in history] == [metrics.loss for metrics in expected], "looking changes nothing"
     assert expected.inspection is None
+    assert (history[0].pruning_seconds == 0) == (how == "none"), "looking is no pruning"
     seen = history.inspection
     assert seen is not None
     assert [sample["id"] for sample in seen.samples] == list(range(12))

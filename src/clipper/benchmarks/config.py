@@ -110,7 +110,11 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """The reverse of `as_dict`; reads the configurations of all earlier records, too."""
+        """The reverse of `as_dict`; reads the configurations of all earlier records, too.
+
+        Raises:
+            InputError: a field is unknown, or a value is none that it can have.
+        """
         if not isinstance(values, Mapping):
             raise InputError(f"expected the fields of a run by name, got {values!r}")
         known = {entry.name for entry in fields(cls)} - {"data_root"}

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
-from pathlib import Path
 from typing import get_args
 
 import torch
@@ -15,12 +14,12 @@ from torch import Tensor, nn
 from clipper.benchmarks.config import AUTO, EngineName, RunConfig
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.files import from_python_file
+from clipper.files import read_from_file
 from clipper.proximity import Encoder
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.training import Samples
-from clipper.training.metrics import HeldOut as Evaluator
+from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
@@ -49,7 +48,7 @@ class Benchmark:
 
     samples: Samples
     network: nn.Module
-    evaluate: Evaluator
+    evaluate: HeldOut
     encoder: Encoder | None = None
     outputs: CandidateSet | None = None
     rule: Callable[..., object] | None = None
@@ -149,6 +148,12 @@ def register(
         engines: the engines that can learn from it.
         quick: from a configuration to a smaller one.
 
+    Returns:
+        The decorator; what it returns is a `Registration`, which builds the benchmark when it is called.
+
+    Raises:
+        InputError: the name is one of Clipper's own benchmarks.
+
     Examples:
         >>> @register("nothing")
         ... def nothing(config):
@@ -185,9 +190,9 @@ def benchmark_named(name: str) -> Registration:
         importlib.import_module(f"clipper.benchmarks.{module}")
     if name in _REGISTERED:
         return _REGISTERED[name]
-    path, colon, attribute = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _from_file(Path(path), attribute)
+    path, _, attribute = name.rpartition(":")
+    if path.endswith(".py"):
+        return _registration(read_from_file(name, "a function from a RunConfig to a Benchmark"), attribute)
     others = {point.name: point for point in metadata.entry_points(group=GROUP)}
     if name in others:
         try:
@@ -200,9 +205,6 @@ def benchmark_named(name: str) -> Registration:
     )
 
 
-def _from_file(path: Path, attribute: str) -> Registration:
-    expected = "a function from a RunConfig to a Benchmark"
-    return _registration(from_python_file(path, attribute, expected), attribute)
 
 
 def _registration(found: object, name: str) -> Registration:

@@ -59,6 +59,13 @@ def run(
         callbacks: called after each epoch.
         inspection: where to write an `Inspection` of the first epoch's pruning, for the pruning inspector.
 
+    Returns:
+        The record: the configuration, every epoch's metrics, versions.
+
+    Raises:
+        InputError: the parts of the configuration do not go together.
+        FileError: the data set is not found, or a file cannot be read or written.
+
     Examples:
         >>> record = run(RunConfig(samples=20, slots=2, epochs=2, objective="exact"))
         >>> len(record.epochs), record.last.accuracy is not None

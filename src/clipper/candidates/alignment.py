@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from clipper.arguments import as_list, shown, whole_numbers
 from clipper.candidates.base import Impossible, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, graph_of
-from clipper.candidates.kinds import kinds_of
+from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattice_sums import centred
 from clipper.candidates.rules import PLACES
@@ -61,7 +61,7 @@ class Alignments(Lattice):
         cls,
         texts: Sequence[Sequence[int]],
         frames: int | Sequence[int],
-        classes: int,
+        classes: Classes,
         *,
         impossible: Impossible = "refuse",
     ) -> Alignments:

@@ -142,7 +142,14 @@ class CandidateSet(ABC):
         return self._log_probability(log_probs).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable."""
+        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+
+        Raises:
+            InputError: if `log_probs` has another shape or device.
+        """
         check_log_probs(log_probs, self)
         return self._entropy(log_probs).to(log_probs.dtype)
 
@@ -204,7 +211,7 @@ class CandidateSet(ABC):
         return torch.zeros(self.samples, self.slots, self.classes, device=self.device)
 
     def restrict(self, allowed: Tensor) -> Self:
-        """Only the candidates whose every label is allowed.
+        """Keep the candidates whose every label is allowed.
 
         Args:
             allowed: `(n*m, c)` bool.
@@ -213,14 +220,21 @@ class CandidateSet(ABC):
             The same kind of set.
 
         Raises:
-            InputError: if a sample would lose its last candidate.
+            InputError: if a sample would lose its last candidate, or `allowed` has another shape.
         """
         restricted = self.narrowed(allowed)
         check_none_emptied(self, restricted.possible())
         return restricted
 
     def marginals(self, log_probs: Tensor) -> Tensor:
-        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient."""
+        """The posterior probability of each label in each slot, given the formula, `(n, m, c)`, without gradient.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+
+        Raises:
+            InputError: if `log_probs` has another shape or device.
+        """
         check_log_probs(log_probs, self)
         with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
             logs = log_probs.detach().clone().requires_grad_()
@@ -237,6 +251,9 @@ class CandidateSet(ABC):
 
         Returns:
             `(b, n)`, differentiable.
+
+        Raises:
+            InputError: if the set was restricted, or is one of alignments, or `log_probs` does not fit.
         """
         check_log_probs(log_probs, self, any_samples=True)
         k = None if k is None else whole_number(k, "k")
@@ -247,7 +264,19 @@ class CandidateSet(ABC):
         return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
-        """The `k` most probable candidates of each sample, best first; all of them where there are fewer."""
+        """The `k` most probable candidates of each sample, best first; all of them where there are fewer.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            k: how many.
+
+        Returns:
+            These candidates, listed.
+
+        Raises:
+            InputError: `log_probs` has another shape or device, or is NaN or +inf in a used slot.
+            BudgetError: there would be too many rows.
+        """
         log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
         return self._rows_of_possible(lambda own, ids: own._best(log_probs[ids], k))
 
@@ -262,6 +291,10 @@ class CandidateSet(ABC):
 
         Returns:
             The drawn candidates, listed.
+
+        Raises:
+            InputError: if a number is out of range, or `log_probs` does not fit.
+            BudgetError: if there would be too many rows.
 
         Examples:
             >>> from clipper import Lattice
@@ -366,7 +399,7 @@ def check_satisfiable(candidates: CandidateSet) -> None:
         raise InputError(
             f"expected at least one candidate per sample, but nothing satisfies the formula of {len(ids)} of "
             f"{candidates.samples} (sample {named}), which impossible='keep' let in; drop them: "
-            "possible = candidates.possible(), then candidates.batch(possible) and log_probs[possible]"
+            "possible = candidates.possible(), then candidates.batch(possible), and the same rows of all else"
         )
 
 
@@ -482,7 +515,7 @@ class TemplateSet(CandidateSet):
 
     @property
     def shared(self) -> bool:
-        """Whether samples of one template have the same candidates, because nothing is known of a single one."""
+        """Whether the template alone decides which ways through the description a sample has."""
         return self.allowed is None
 
     def narrowed(self, allowed: Tensor) -> Self:

@@ -34,7 +34,7 @@ def beam_search(
     domains: Sequence[Sequence[int]] | None = None,
     known: Candidates | None = None,
 ) -> Candidates:
-    """Candidates that the classifier finds likely, from label prefixes of which only the most probable go on.
+    """Candidates that the classifier finds likely, by a beam search over prefixes of labels.
 
     What is found is right, but not all there is: pass it as `known` the next time, and it stays.
 

@@ -98,6 +98,15 @@ class Compiled:
             values = gather.reduceat(values[layer.ix_in.cpu().numpy()], layer.offsets[:-1].cpu().numpy())
         return int(values[template])
 
+    def weighted_counts(self, weights: Tensor, prime: int) -> Tensor:
+        """The sum over each root's candidates of the product of whole `weights (b, m, c)`, modulo a prime.
+
+        Returns:
+            `(b, roots)`.
+        """
+        module = self._modules["log"].to(weights.device)
+        return torch.cat([_weighted_counts(module, part, prime) for part in self._split(weights)])
+
     def _split(self, weights: Tensor) -> list[Tensor]:
         """The weight of each variable, `(b, variables)`, in parts that memory can hold."""
         slot, label = self.pairs.to(weights.device).unbind(1)
@@ -175,6 +184,23 @@ def kept(manager: Any, before: Any, after: Any) -> Any:
     if manager.dead_count() > 2 * manager.live_count():
         manager.garbage_collect()
     return after
+
+
+def _weighted_counts(module: Any, positive: Tensor, prime: int) -> Tensor:
+    """The value of each root modulo a prime, `(b, roots)`, from whole weights of the variables, `(b, variables)`."""
+    values = positive.new_ones(2 * positive.shape[1] + 2, len(positive))  # (nodes, b)
+    values[0], values[2::2] = 0, positive.T
+    for number, layer in enumerate(module.layers):
+        arcs, size = values.index_select(0, layer.ix_in), layer.offsets.diff()
+        if number % 2:
+            values = arcs.new_zeros(len(size), arcs.shape[1]).index_add_(0, layer.ix_out, arcs).remainder_(prime)
+            continue
+        values = arcs.index_select(0, layer.offsets[:-1])
+        for factor in range(1, int(size.max())):  # one at a time, so that no product passes 64 bits
+            more = (size > factor).nonzero()[:, 0]
+            product = values[more].mul_(arcs[layer.offsets[more] + factor]).remainder_(prime)
+            values.index_copy_(0, more, product)
+    return values.mT
 
 
 def _entropy(module: Any, positive: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""clingo at work, in a process of its own: what grounds for ever or eats all memory is ended from outside.
+"""clingo in a process of its own: if grounding takes too long or too much memory, the process is ended.
 
 Run as a script, so that neither Clipper nor PyTorch is loaded here. Reads a job as JSON from standard input; writes
 frames, each the lengths of two parts and the parts: a JSON document, and codes as 32-bit integers.

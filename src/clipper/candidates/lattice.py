@@ -188,7 +188,7 @@ class Lattice(TemplateSet):
 
     @property
     def shared(self) -> bool:
-        """Whether samples of one template have the same candidates, because nothing is known of a single one."""
+        """Whether the template alone decides which ways through the graph a sample has."""
         return self.allowed is None and self.observed is None
 
     @cached_property

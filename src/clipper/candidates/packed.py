@@ -24,11 +24,23 @@ def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
 
     Half precision becomes single precision: a sum over candidates would come to a halt at some hundred of them.
     """
-    table = torch.nn.functional.pad(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
-    if _in_pairs(candidates):
-        table = torch.nn.functional.pad(table, (0, 0, 0, table.shape[1] % 2))
+    table = _table(log_probs, candidates)
+    return _GatherSum.apply(table, candidates.cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def log_probability(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """log Σ_σ Π_j p(σ(j)), `(n,)`; -inf, with zero gradient, where every candidate has probability 0."""
+    parts = candidates.cells, candidates.sample, candidates.offsets, _many(candidates)
+    return _LogSumProduct.apply(_table(log_probs, candidates), *parts)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _table(log_probs: Tensor, candidates: Candidates) -> Tensor:
+    """The log-probabilities that `candidates.cells` point at, flat: of labels, or of pairs of labels in two slots."""
+    table = torch.constant_pad_nd(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
+    if len(candidates.cells) < table.shape[1]:
+        table = torch.constant_pad_nd(table, (0, 0, 0, 1)) if table.shape[1] % 2 else table
         table = table[:, 0::2, :, None] + table[:, 1::2, None, :]  # (n, m/2, c+1, c+1)
-    return _GatherSum.apply(table.flatten(), candidates.cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
+    return table.flatten()
 
 
 def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
@@ -39,9 +51,9 @@ def cross_log_probs(log_probs: Tensor, outputs: Candidates) -> Tensor:
 
 
 def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
-    """log Σ exp over each sample's `values (Ω,)`, `(n,)`; -inf, with zero gradient, where all of them are -inf."""
-    parts = candidates.sample, candidates.offsets, _many(candidates)
-    return _SegmentLogSumExp.apply(values, *parts)  # type: ignore[no-any-return, no-untyped-call]
+    """log Σ exp over each sample's `values (Ω,)`, `(n,)`, without gradient."""
+    peak, _, total = _softmax_parts(values.detach(), candidates.sample, candidates.offsets, _many(candidates))
+    return (total.log() + peak).to(values.dtype)
 
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
@@ -125,19 +137,17 @@ def _many(candidates: Candidates) -> bool:
     return len(candidates) > _LONG and candidates.most > _LONG
 
 
-def _in_pairs(candidates: Candidates) -> bool:
-    """Whether two slots are looked up as one: the table of pairs is larger, but small beside the candidates."""
-    return candidates.samples * (candidates.slots + 1) // 2 * (candidates.classes + 1) ** 2 < len(candidates)
-
-
 def table_cells(candidates: Candidates) -> Tensor:
-    """Where the labels lie in the flat table of `candidate_log_probs`, slot by slot or pair by pair, `(m, Ω)`."""
-    labels, width = candidates.labels, candidates.classes + 1
-    if not _in_pairs(candidates):
-        return _cells(labels, candidates.sample, (candidates.samples, candidates.slots, width))
-    labels = torch.nn.functional.pad(labels, (0, candidates.slots % 2), value=-1).to(torch.int32)
+    """Where the labels lie in the flat table of `candidate_log_probs`: `(m, Ω)`, or `(m/2, Ω)` for pairs of slots.
+
+    Two slots are looked up as one where the table of pairs, though larger, is small beside the candidates.
+    """
+    labels, samples, slots, width = candidates.labels, candidates.samples, candidates.slots, candidates.classes + 1
+    if slots == 1 or samples * (slots + 1) // 2 * width**2 >= len(labels):
+        return _cells(labels, candidates.sample, (samples, slots, width))
+    labels = (torch.constant_pad_nd(labels, (0, 1), -1) if slots % 2 else labels).to(torch.int32)
     pairs = torch.add(labels[:, 1::2], labels[:, 0::2], alpha=width).add_(width)  # -1 and -1 are column 0
-    return _cells(pairs, candidates.sample, (candidates.samples, pairs.shape[1], width**2))
+    return _cells(pairs, candidates.sample, (samples, pairs.shape[1], width**2))
 
 
 def _cells(labels: Tensor, sample: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -148,29 +158,40 @@ def _cells(labels: Tensor, sample: Tensor, shape: tuple[int, ...]) -> Tensor:
     return (sample.to(kind) * (slots * width) + start[:, None]).add_(labels.T)
 
 
+def _gathered(table: Tensor, index: Tensor) -> Tensor:
+    """Σ_j table[index[j]], `(Ω, …)`, from `table (cells, …)` and `index (m, Ω)`."""
+    if table.ndim == 2:
+        return torch.nn.functional.embedding_bag(index.T, table, mode="sum")
+    first, *others = index.unbind()
+    result = table.index_select(0, first)
+    for column in others:
+        result += table.index_select(0, column)
+    return result
+
+
+def _scattered(values: Tensor, index: Tensor, shape: torch.Size) -> Tensor:
+    """The gradient of `_gathered` in its table of that shape, from the `values (Ω, …)` of its result's gradient."""
+    result = values.new_zeros(shape)
+    for column in index.unbind():  # a pass per slot needs no copy of the gradient for each of them
+        result.index_add_(0, column, values)
+    return result
+
+
 class _GatherSum(torch.autograd.Function):
-    """Σ_j table[index[j]]: entries (or rows) of a table, summed in groups without storing them one by one."""
+    """Entries (or rows) of a table, summed in groups without storing them one by one: `_gathered`."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor, many: bool) -> Tensor:  # (cells, …), (m, Ω) -> (Ω, …)
         ctx.save_for_backward(index)
         ctx.shape, ctx.many = table.shape, many
-        if table.ndim == 2:
-            return torch.nn.functional.embedding_bag(index.T, table, mode="sum")
-        result = table.index_select(0, index[0])
-        for column in index[1:]:
-            result += table.index_select(0, column)
-        return result
+        return _gathered(table, index)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (index,) = ctx.saved_tensors
         values = grad.double() if ctx.many else grad
-        result = values.new_zeros(ctx.shape)
-        for column in index:  # a pass per slot needs no copy of the gradient for each of them
-            result.index_add_(0, column, values)
-        return result.to(grad.dtype) if ctx.many else result, None, None
+        (index,) = ctx.saved_tensors
+        return _scattered(values, index, ctx.shape).to(grad.dtype), None, None
 
 
 def _softmax_parts(values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,21 +203,23 @@ def _softmax_parts(values: Tensor, sample: Tensor, offsets: Tensor, many: bool) 
     return peak, weight, torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
 
 
-class _SegmentLogSumExp(torch.autograd.Function):
-    """Softmax weights serve the value and the gradient, so they are computed once."""
+class _LogSumProduct(torch.autograd.Function):
+    """log Σ exp over each sample of `_gathered`, in one step: softmax weights serve the value and the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
-        peak, weight, total = _softmax_parts(values, sample, offsets, many)
-        ctx.save_for_backward(weight, total, sample)
-        return (total.log() + peak).to(values.dtype)
+    def forward(ctx: Any, table: Tensor, index: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:
+        peak, weight, total = _softmax_parts(_gathered(table, index), sample, offsets, many)
+        ctx.save_for_backward(weight, total, sample, index)
+        ctx.shape = table.shape
+        return (total.log() + peak).to(table.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        weight, total, sample = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        weight, total, sample, index = ctx.saved_tensors
         share = grad / total.clamp(min=1)  # 0 where a sample is impossible: it teaches nothing
-        return share.index_select(0, sample).mul_(weight).to(grad.dtype), None, None, None
+        values = share.index_select(0, sample).mul_(weight)
+        return _scattered(values, index, ctx.shape).to(grad.dtype), None, None, None, None
 
 
 class _SegmentEntropy(torch.autograd.Function):

@@ -25,6 +25,15 @@ class Proposition:
 
     Propositions are as deep as they need to be, and may share parts: nothing here calls itself for the parts of a part.
 
+    Attributes:
+        kind: "label", or how the parts are combined: "not", "and", "or".
+        parts: the propositions that are combined.
+        slot: of the kind "label": which slot.
+        value: of the kind "label": which label it has.
+
+    Raises:
+        InputError: the kind is unknown, or a part is no proposition.
+
     Examples:
         >>> dog, on = has_label(0, 3), has_label(1, 7)  # slot 0 has label 3, slot 1 has label 7
         >>> (dog >> ~on).evaluate([3, 7]), (dog >> ~on).evaluate([3, 6])
@@ -121,7 +130,11 @@ class Proposition:
         return order
 
     def evaluate(self, labels: Sequence[int]) -> bool:
-        """Whether it holds for the labels of one sample."""
+        """Whether it holds for the labels of one sample.
+
+        Raises:
+            InputError: a slot of the proposition has no label.
+        """
         row, found = as_list(labels, "the labels of a sample"), dict[int, bool]()
         for part in self.steps():
             inner = [found[id(p)] for p in part.parts]
@@ -164,7 +177,18 @@ def _mixed(value: object) -> InputError:
 
 
 def has_label(slot: int, value: int) -> Proposition:
-    """The proposition that a slot has a label."""
+    """The proposition that a slot has a label.
+
+    Args:
+        slot: which slot, counted from 0.
+        value: the label.
+
+    Returns:
+        The proposition; combine it with others by `&`, `|`, `~` and `>>`.
+
+    Raises:
+        InputError: slot or label is no whole number of 0 and more.
+    """
     return Proposition("label", slot=slot, value=value)
 
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from clipper.arguments import as_list, one_of, shown, whole_number
 from clipper.candidates.abduction import BUDGET
-from clipper.candidates.base import CandidateSet, Impossible
+from clipper.candidates.base import CandidateSet, Impossible, outside_inference_mode
 from clipper.candidates.kinds import Classes, kinds_of
-from clipper.candidates.task import called, numbered, targets_and_lengths
+from clipper.candidates.task import as_python, called, check_longest, numbered, targets_and_lengths
 from clipper.errors import InputError
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class Rule:
     machine: Machine | None = None
     slots: int | None = None
 
+    @outside_inference_mode
     def candidates(
         self,
         targets: Any,
@@ -213,7 +214,7 @@ class Rule:
             from clipper.candidates.table import Candidates
 
             wanted, lengths = self._read(targets, slots, classes)
-            taken = self._domains(domains, max(lengths))
+            taken = self._domains(domains, lengths, budget)
             return Candidates.from_rule(
                 self.value, wanted, lengths, classes, domains=taken, budget=budget, impossible=impossible
             )
@@ -225,6 +226,7 @@ class Rule:
         _ = listed.support_with_unused, listed.kind  # worked out for a few rows, inherited by all samples
         return listed.batch(place)
 
+    @outside_inference_mode
     def lattice(
         self,
         targets: Any,
@@ -275,7 +277,7 @@ class Rule:
         wanted, lengths = self._read(targets, slots, classes)
         pairs, place = numbered(zip(lengths, wanted, strict=True))
         own, distinct = [length for length, _ in pairs], [target for _, target in pairs]
-        lattice = self._lattice(distinct, own, classes, self._domains(domains, max(lengths)), budget)
+        lattice = self._lattice(distinct, own, classes, self._domains(domains, lengths, budget), budget)
         missing = lattice.impossible
         if impossible == "refuse" and missing is not None:
             sample = int(missing[place].nonzero()[0])
@@ -312,13 +314,14 @@ class Rule:
         wanted = []
         for i, (target, length) in enumerate(zip(given, lengths, strict=True)):
             try:
-                wanted.append(self.target(target, length, labels))
+                wanted.append(self.target(as_python(target), length, labels))
             except InputError as error:
                 raise InputError(f"sample {i}: {error}") from error
         return targets_and_lengths(wanted, lengths)
 
-    def _domains(self, given: Any, longest: int) -> Any:
+    def _domains(self, given: Any, lengths: list[int], budget: int) -> Any:
         """The labels of each slot: the caller's, else the rule's own, else None for all."""
+        check_longest(lengths, budget)
         if given is not None or self.domains is None:
             return given
-        return self.domains(longest)
+        return self.domains(max(lengths))

@@ -171,14 +171,14 @@ def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
             f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(table.column_names)}"
             + ("; pandas wrote its index as well: use to_parquet(…, index=False)" if index else "")
         )
-    sample, missing = _whole(table, "sample")
+    sample, missing = whole_column(table, "sample")
     if missing:
         raise InputError("expected a sample id in every row, got nulls")
-    labels = np.stack([_whole(table, slot)[0] for slot in slots], axis=1)
+    labels = np.stack([whole_column(table, slot)[0] for slot in slots], axis=1)
     return torch.from_numpy(labels), torch.from_numpy(sample.astype(np.int64))
 
 
-def _whole(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
+def whole_column(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
     """A column of whole numbers of a signed type, -1 for nulls, and how many nulls there are."""
     column = table[name]
     if pa.types.is_dictionary(column.type):  # the same numbers, each stored once

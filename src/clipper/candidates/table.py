@@ -208,6 +208,16 @@ class Candidates(CandidateSet):
 
         Samples may have different numbers of slots; a repeated tuple is kept (`distinct` drops repetitions).
 
+        Args:
+            samples: a list of label tuples for each sample.
+            classes: how many labels there are, or a mapping from kind to number.
+
+        Returns:
+            The candidates, in the given order.
+
+        Raises:
+            InputError: a sample has no candidates, its tuples differ in length, or a label is out of range.
+
         Examples:
             >>> Candidates.from_lists([[(0, 8), (1, 7)], [(2,)]], classes=10).labels.tolist()
             [[0, 8], [1, 7], [2, -1]]
@@ -256,7 +266,14 @@ class Candidates(CandidateSet):
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
-        """Read what `write` wrote; `classes` only for Parquet files from elsewhere.
+        """Read what `write` wrote, or a Parquet file from elsewhere.
+
+        Args:
+            path: the file.
+            classes: how many labels there are, if the file does not say.
+
+        Returns:
+            The candidates.
 
         Raises:
             FileError: if the file is missing, damaged or of another format.
@@ -280,7 +297,18 @@ class Candidates(CandidateSet):
 
     @classmethod
     def from_arrow(cls, table: pa.Table, classes: Classes | None = None) -> Candidates:
-        """The reverse of `to_arrow`."""
+        """The reverse of `to_arrow`.
+
+        Args:
+            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample.
+            classes: how many labels there are, if the metadata do not say.
+
+        Returns:
+            The candidates.
+
+        Raises:
+            InputError: the table holds no candidates.
+        """
         from clipper.candidates.storage import from_arrow
 
         return from_arrow(table, classes)
@@ -474,7 +502,7 @@ class Candidates(CandidateSet):
         return found
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        return packed.segment_logsumexp(packed.candidate_log_probs(log_probs, self), self)
+        return packed.log_probability(log_probs, self)
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
         return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self)

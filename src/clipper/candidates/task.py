@@ -39,8 +39,8 @@ def _targets(targets: object) -> list[Hashable]:
 
 
 def _target(value: object, sample: int) -> Hashable:
-    value = as_python(value)
     try:
+        value = as_python(value)
         right = hash(value) is not None and value is not None and bool(value == value)  # NaN is not
     except Exception:
         right = False
@@ -54,7 +54,8 @@ def _target(value: object, sample: int) -> Hashable:
 
 def as_python(value: Any) -> Any:
     """Python's own number for a tensor or an array of one, so that equal values are equal; else the same."""
-    if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0:
+    single = isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0
+    if single and not getattr(value, "is_meta", False):
         return value.item()
     return value
 
@@ -87,12 +88,17 @@ def read_task(
 ) -> tuple[list[Hashable], list[int], list[Sequence[int]]]:
     """Each sample's target and number of slots, and each slot's labels; refuses more slots than the budget."""
     wanted, lengths = targets_and_lengths(targets, slots)
+    check_longest(lengths, budget)
+    return wanted, lengths, domains_of_slots(domains, max(lengths), classes)
+
+
+def check_longest(lengths: Sequence[int], budget: int) -> None:
+    """Refuse a sample with more slots than the budget."""
     if max(lengths) > whole_number(budget, "budget", least=0):
         raise BudgetError(
             f"a sample of {number_in_words(max(lengths))} slots is over the budget of {budget:,}; "
             "raise budget= if memory and time allow"
         )
-    return wanted, lengths, domains_of_slots(domains, max(lengths), classes)
 
 
 def called(function: Callable[..., Any], *arguments: object, what: str, returns: str) -> Hashable:

@@ -1,4 +1,4 @@
-"""The `clipper` command and how it speaks of errors."""
+"""The `clipper` command, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ COMMANDS = {
     "label": "Label every image of samples of which only a total, a check digit or another rule's result is known.",
     "review": "Answer a few questions about labels in the browser; each answer is kept, and the labels get better.",
     "prune": "Discard the candidates in a file that contradict what lies near; no sample loses its last one.",
+    "identify": "Say which labels the formulas can tell apart at all, before anything is trained.",
     "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
     "bench": "Measure speed; every ratio comes from one interleaved run.",
     "table": "Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.",

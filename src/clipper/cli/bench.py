@@ -204,7 +204,7 @@ def ceiling(
     Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
     that they differ: hence a second figure, for names that are distinct.
     """
-    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root, per_sample=1)
+    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
     measured = bench_ceiling.measure_ceiling(base, range(first_seed, first_seed + seeds))
     if json:
         print_json({"rule": rule, "slots": slots, "samples": samples, "data": data, **measured})

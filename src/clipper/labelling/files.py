@@ -18,7 +18,7 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.program import Sentence
 from clipper.candidates.rules import Rule
 from clipper.errors import FileError, InputError
-from clipper.files import from_python_file, read_text
+from clipper.files import read_from_file, read_text
 from clipper.labelling.images import ImageFiles
 from clipper.labelling.label import Labels, format_of, label
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
@@ -305,7 +305,7 @@ def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
     rule = _rule(str(job.rule))
     targets = [_target(text, rule, job, i) for i, text in enumerate(table.targets)]
     impossible = "refuse" if job.wrong == 0 else "keep"
-    candidates = rule.candidates(targets, table.lengths, classes, impossible=impossible)  # type: ignore[arg-type]
+    candidates = rule.candidates(targets, table.lengths, classes, impossible=impossible)
     if not bool(candidates.possible().any()):
         raise InputError(
             f"no target in {job.samples} can come from {classes} labels by the rule {job.rule}, not even the first, "
@@ -318,7 +318,7 @@ def _rule(text: str) -> Rule:
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return rules.named(text)
-    found = from_python_file(Path(path), name, "a function from a tuple of labels to the target, or a Rule")
+    found = read_from_file(text, "a function from a tuple of labels to the target, or a Rule")
     if isinstance(found, Rule):
         return found
     if not callable(found):

@@ -16,7 +16,7 @@ from clipper.arguments import whole_number
 from clipper.errors import InputError, require
 from clipper.proximity.neighbours import (
     Neighbours,
-    Progress,
+    SearchProgress,
     Vectors,
     best_pairs,
     check_distances,
@@ -32,12 +32,16 @@ _QUERIES = 1 << 14
 
 @dataclass(frozen=True)
 class FaissSearch:
-    """Search by a FAISS index; distances of what it finds are measured exactly."""
+    """Search by a FAISS index; distances of what it finds are measured exactly.
+
+    Attributes:
+        index: a FAISS factory string such as "Flat", "IVF1024,Flat" or "HNSW32"; "auto" is exact up to 20,000
+            instances.
+        probes: cells of an inverted file to look into; more is slower and finds more.
+    """
 
     index: str = "auto"
-    """A FAISS factory string such as "Flat", "IVF1024,Flat" or "HNSW32"; "auto" is exact up to 20,000 instances."""
     probes: int = 16
-    """Cells of an inverted file to look into; more is slower and finds more."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, str):
@@ -50,9 +54,14 @@ class FaissSearch:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: Progress | None = None,
+        progress: SearchProgress | None = None,
     ) -> Neighbours:
-        """What the index finds of the k nearest (all if None) less than `radius` away, outside each query's group."""
+        """As in `NeighbourSearch.find`, but some neighbours may be missed, and farther ones found instead.
+
+        Raises:
+            InputError: FAISS cannot work with this index, or with numbers of such different sizes.
+            MissingExtraError: FAISS is not installed.
+        """
         if not len(pool.values) or not len(queries.values):
             return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
         scale = scale_of(queries.values, pool.values, torch.float32)

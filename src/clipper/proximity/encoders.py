@@ -36,6 +36,13 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
         inputs: `(n, m, *shape)`, one input per slot.
         chunk: instances encoded together, so that memory stays bounded.
 
+    Returns:
+        The embeddings, on the device of the inputs.
+
+    Raises:
+        InputError: the encoder cannot be called, the inputs have no slots, or the encoder gives something else than
+            one vector for each instance.
+
     Examples:
         >>> embed(Pixels(), torch.rand(5, 2, 1, 28, 28)).shape
         torch.Size([5, 2, 784])
@@ -77,7 +84,10 @@ def check_encoder(encoder: object) -> None:
 
 @dataclass(frozen=True)
 class Pixels:
-    """The inputs themselves, flattened; blurred on request, which forgives small shifts.
+    """The inputs themselves, flattened; blurred on request, so that small shifts matter less.
+
+    Attributes:
+        blur: standard deviation of the Gaussian blur in pixels; 0 for none.
 
     Examples:
         >>> Pixels()(torch.rand(7, 1, 8, 8)).shape
@@ -87,13 +97,16 @@ class Pixels:
     """
 
     blur: float = 0.0
-    """Standard deviation of the Gaussian blur in pixels; 0 for none."""
 
     def __post_init__(self) -> None:
         real_number(self.blur, "blur", least=0)
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, *shape)` to `(instances, d)`."""
+        """`(instances, *shape)` to `(instances, d)`.
+
+        Raises:
+            InputError: the inputs are no floating-point numbers, or, with a blur, no images.
+        """
         inputs = check_float(inputs)
         if not self.blur:
             return inputs.flatten(1)
@@ -111,6 +124,11 @@ class Outlines:
     distances are Hellinger's. Brightness is of no matter, and strokes may shift by half a cell: on handwriting, four of
     five near neighbours are of one class where blurred pixels give two of three.
 
+    Attributes:
+        cells: how many cells the grid has along the shorter side; they are square.
+        directions: into how many directions a full turn is divided: light on the left is not light on the right.
+        colours: whether each channel has outlines of its own, so that red before blue is not blue before red.
+
     Examples:
         >>> encoder = Outlines(cells=4)
         >>> encoder(torch.rand(7, 1, 28, 28)).shape
@@ -123,11 +141,8 @@ class Outlines:
     """
 
     cells: int = 7
-    """Of the grid, along the shorter side; they are square."""
     directions: int = 8
-    """Of a full turn: light on the left is not light on the right."""
     colours: bool = False
-    """Whether each channel has outlines of its own, so that red before blue is not blue before red."""
 
     def __post_init__(self) -> None:
         whole_number(self.cells, "cells", 1)
@@ -135,7 +150,11 @@ class Outlines:
         yes_or_no(self.colours, "colours")
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, channels, height, width)` to `(instances, directions * cells²)`, for square images."""
+        """`(instances, channels, height, width)` to `(instances, directions * cells²)`, for square images.
+
+        Raises:
+            InputError: the inputs are no images of floating-point numbers.
+        """
         inputs = _checked_images(check_float(inputs), "outlines are those of images")
         images = inputs.flatten(0, 1).unsqueeze(1) if self.colours else inputs
         planes = _directed(images, self.directions)  # (images, directions, height, width)

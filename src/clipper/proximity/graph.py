@@ -21,7 +21,7 @@ from clipper.proximity.neighbours import (
     ExactSearch,
     Neighbours,
     NeighbourSearch,
-    Progress,
+    SearchProgress,
     Vectors,
     joined,
     own_group_size,
@@ -35,6 +35,13 @@ Search = str | NeighbourSearch | Mapping[str, "str | NeighbourSearch"]
 class ProximityGraph:
     """Directed edges from instance to instance (id = sample · slots + slot).
 
+    Attributes:
+        source: `(E,)` instance ids.
+        target: `(E,)` instance ids, in the pool if there is one.
+        distance: `(E,)`, the length of each edge.
+        instances: how many instances edges may leave and how many they may reach, where that is known.
+        degree: how many edges leave every instance, if all have as many and the edges are sorted by source.
+
     Examples:
         >>> embeddings = torch.tensor([[[0.0], [9.0]], [[0.1], [5.0]]])  # (samples, slots, d)
         >>> graph = ProximityGraph.from_embeddings(embeddings, k=1)
@@ -43,15 +50,10 @@ class ProximityGraph:
     """
 
     source: Tensor
-    """`(E,)` instance ids."""
     target: Tensor
-    """`(E,)` instance ids, in the pool if there is one."""
     distance: Tensor
-    """`(E,)`"""
     instances: tuple[int, int] | None = None
-    """How many instances edges may leave and how many they may reach, where that is known."""
     degree: int | None = None
-    """How many edges leave every instance, if all have as many and the edges are sorted by source."""
 
     @classmethod
     def from_embeddings(
@@ -69,7 +71,7 @@ class ProximityGraph:
         pool: Pool | None = None,
         search: Search | None = None,
         allow_fewer: bool = False,
-        progress: Progress | None = None,
+        progress: SearchProgress | None = None,
     ) -> ProximityGraph:
         """Connect each instance to the instances that lie close to it.
 
@@ -92,6 +94,14 @@ class ProximityGraph:
             search: "exact" unless given, "faiss", or a search; a mapping for one per kind, if the embeddings are one.
             allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
             progress: called with the number of instances done and their total.
+
+        Returns:
+            The graph, its edges sorted by source, then distance.
+
+        Raises:
+            InputError: the embeddings are no finite numbers of one shape, an option is out of range, or there are
+                fewer than k neighbours.
+            BudgetError: a search within `radius` finds more edges than memory should hold.
         """
         k = None if k is None else whole_number(k, "k", 1)
         radius = None if radius is None else real_number(radius, "radius", above=0, finite=False)
@@ -131,6 +141,17 @@ class ProximityGraph:
     def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:
         """A graph whose edges are known already; instance ids are sample · slots + slot.
 
+        Args:
+            source: where each edge starts, `(E,)`.
+            target: where each edge ends, `(E,)`.
+            distance: how long each edge is, `(E,)`; all 0 if not given.
+
+        Returns:
+            The graph, its edges in the given order.
+
+        Raises:
+            InputError: the shapes differ, an id is negative, or a distance is no finite number.
+
         Examples:
             >>> ProximityGraph.from_edges([0], [2])
             ProximityGraph(1 edges)
@@ -155,7 +176,11 @@ class ProximityGraph:
 
     @classmethod
     def merge(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
-        """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest."""
+        """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest.
+
+        Raises:
+            InputError: there is no graph, or something else among them.
+        """
         graphs = list(graphs) if isinstance(graphs, Iterable) and not isinstance(graphs, Tensor) else [graphs]
         wrong = [type(graph).__name__ for graph in graphs if not isinstance(graph, ProximityGraph)]
         if wrong or not graphs:

@@ -25,31 +25,42 @@ _SHORT = 1e-12
 
 @dataclass(frozen=True)
 class Pool:
-    """Instances to find neighbours among, when they are not the batch itself."""
+    """Instances to find neighbours among, when they are not the batch itself.
+
+    Attributes:
+        embeddings: `(N, m, d)`, in the same form as the batch's.
+        kind: `(N, m)`, as `Candidates.kind` of the pool.
+        samples: `(n,)`: which of the pool's samples each of the batch is, so that none finds itself; -1 for none.
+    """
 
     embeddings: Embeddings
-    """`(N, m, d)`, in the same form as the batch's."""
     kind: Tensor | None = None
-    """`(N, m)`, as `Candidates.kind` of the pool."""
     samples: Tensor | None = None
-    """`(n,)`: which of the pool's samples each of the batch is, so that none finds itself; -1 for none."""
 
 
 @dataclass(frozen=True)
 class InstanceGroup:
-    """Queries and pool of one kind of label."""
+    """Queries and pool of one kind of label.
+
+    Attributes:
+        name: how messages call the kind.
+        kind: the kind of label, where embeddings are given by kind; else empty.
+        query_ids: the instance id of each query; None if the queries are every slot of every sample, so that places
+            are ids.
+        pool_ids: the same of the pool.
+        queries: the queries' vectors, `(queries, d)`.
+        pool: the pool's vectors, `(instances, d)`.
+        query_place: each query's own id in the pool, -1 if it is not there; None if the pool is the queries.
+        slots: how many slots a sample has, `m`.
+    """
 
     name: str
-    """For messages."""
     kind: str
-    """The kind of label, where embeddings are given by kind; else empty."""
     query_ids: Tensor | None
-    """None if the queries are every slot of every sample, so that places are ids."""
     pool_ids: Tensor | None
     queries: Tensor
     pool: Tensor
     query_place: Tensor | None
-    """Each query's own id in the pool, -1 if it is not there; None if the pool is the queries."""
     slots: int
 
     def named(self, found: Neighbours) -> Neighbours:

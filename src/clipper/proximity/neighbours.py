@@ -31,7 +31,7 @@ from clipper.proximity.ties import DistinctPool, PreciseDistances, lengths, near
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
 """`(queries, d), (pool, d) -> (queries, pool)`: any distance a user may prefer."""
 
-Progress = Callable[[int, int], None]
+SearchProgress = Callable[[int, int], None]
 """Called with the number of queries done and their total."""
 
 MOST_EDGES = 200_000_000
@@ -58,14 +58,17 @@ _MOST_SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Pairs sorted by query, then distance, then pool index."""
+    """Pairs sorted by query, then distance, then pool index.
+
+    Attributes:
+        query: which of the queries, `(pairs,)`.
+        index: which of the pool's instances, `(pairs,)`.
+        distance: between them, `(pairs,)`.
+    """
 
     query: Tensor
-    """`(pairs,)`"""
     index: Tensor
-    """`(pairs,)`, into the pool."""
     distance: Tensor
-    """`(pairs,)`"""
 
     def where(self, keep: Tensor) -> Neighbours:
         """Some of the pairs."""
@@ -114,9 +117,20 @@ class NeighbourSearch(Protocol):
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: Progress | None = None,
+        progress: SearchProgress | None = None,
     ) -> Neighbours:
-        """The k nearest of each query (all if None) less than `radius` away, outside its group."""
+        """The k nearest of each query less than `radius` away, outside its group.
+
+        Args:
+            queries: whose neighbours are looked for.
+            pool: among whom.
+            k: how many; None for all within `radius`.
+            radius: neighbours must be nearer than this.
+            progress: called with the number of queries done and their total.
+
+        Returns:
+            The pairs, sorted by query, then distance, then pool index.
+        """
 
 
 @dataclass(frozen=True)
@@ -125,12 +139,15 @@ class ExactSearch:
 
     A matrix product ranks the pool up to rounding; every pair that rounding could have misplaced is measured again,
     coordinate by coordinate, so that equal vectors are at distance 0 and true ties go to the lower index.
+
+    Attributes:
+        distance: a function from `(queries, d)` and `(pool, d)` to their distances `(queries, pool)`; None for the
+            Euclidean distance.
+        memory: how many distances are held at a time.
     """
 
     distance: DistanceFunction | None = None
-    """Euclidean if None."""
     memory: int = 1 << 25
-    """Distances held at a time."""
 
     def __post_init__(self) -> None:
         whole_number(self.memory, "memory", 1)
@@ -143,9 +160,14 @@ class ExactSearch:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: Progress | None = None,
+        progress: SearchProgress | None = None,
     ) -> Neighbours:
-        """The k nearest of each query (all if None) less than `radius` away, outside its group."""
+        """As in `NeighbourSearch.find`, exactly.
+
+        Raises:
+            BudgetError: there are more pairs than memory should hold.
+            InputError: a distance overflows, or the distance function gives something else than distances.
+        """
         total, size = queries.values.shape[0], pool.values.shape[0]
         if not total or not size:
             return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))

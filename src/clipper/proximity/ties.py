@@ -26,18 +26,21 @@ _TRUSTED = 1 << 24
 
 @dataclass(frozen=True)
 class DistinctPool:
-    """The pool's distinct vectors, by their first instance."""
+    """The pool's distinct vectors, by their first instance.
+
+    Attributes:
+        values: `(distinct, d)`
+        member: `(instances,)`: the instances of the first vector, ascending, then those of the second …
+        begin: `(distinct + 1,)`: where the instances of a vector begin among the members.
+        key: `(instances,)`, ascending: vector and group of each member.
+        groups: numbers that each vector has of the keys.
+    """
 
     values: Tensor
-    """`(distinct, d)`"""
     member: Tensor
-    """`(instances,)`: the instances of the first vector, ascending, then those of the second …"""
     begin: Tensor
-    """`(distinct + 1,)`: where the instances of a vector begin among the members."""
     key: Tensor
-    """`(instances,)`, ascending: vector and group of each member."""
     groups: int
-    """Numbers that each vector has of the keys."""
 
     @classmethod
     def of(cls, values: Tensor, group: Tensor, *, merge: bool = True) -> DistinctPool:

@@ -177,6 +177,12 @@ class Clipper:
             pool: whom their targets belong to, if others.
             samples: which of those each sample is, `(n,)`, as in `Pool`.
             seed: of "joint" and "random".
+
+        Returns:
+            The `Pruning`.
+
+        Raises:
+            InputError: the graph does not fit the candidates.
         """
         seed = seed_number(seed)
         if self.objective in POOLED:
@@ -199,7 +205,19 @@ class Clipper:
         return pruning
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
-        """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are."""
+        """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are.
+
+        Args:
+            candidates: what the labels of the batch could be.
+            inputs: as in a call.
+            pool: embeddings to find neighbours among, if not the batch's own.
+
+        Returns:
+            The edges along which `prune` prunes.
+
+        Raises:
+            InputError: the inputs or the pool do not fit the candidates.
+        """
         must_be_candidates(candidates)
         if pool is not None and not isinstance(pool, Pool):
             raise InputError(f"expected pool to be a Pool of embeddings, got {shown(pool)}")

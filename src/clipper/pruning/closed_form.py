@@ -38,7 +38,10 @@ def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tenso
     """
     samples, width = candidates.samples, max(1, found.width)
     if width > TABLE_WIDTH:
-        dropped = (_exact_by_pairs if objective == "exact" else _paper_by_classes)(candidates, found)  # (n, words)
+        if objective == "exact":
+            dropped = _exact_by_pairs(candidates, found)  # (n, words)
+        else:
+            dropped = _paper_by_classes(samples, width, *occurring(candidates, found))
         chosen = ~dropped.to(found.words[0].dtype).index_select(0, candidates.sample)
         return ((found.masks & chosen) == 0).all(1)
     if samples << width > _CELLS and samples > 1:
@@ -52,8 +55,11 @@ def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tenso
     count = torch.bincount(cell, minlength=samples << width).view(samples, -1)
     if objective == "exact":
         dropped = _exact_by_table(count, width)
+    elif width <= SET_WIDTH:
+        dropped = _paper_by_table(count, width)
     else:
-        dropped = _paper_by_table(count, width) if width <= SET_WIDTH else _paper_by_classes(candidates, found)
+        sample, masks = count.nonzero(as_tuple=True)
+        dropped = _paper_by_classes(samples, width, sample, masks[:, None], count[sample, masks])
     if width <= PRODUCT_WIDTH:
         inside = _subsets(width, count.device).index_select(0, dropped[:, 0])  # (n, 2^width)
     else:
@@ -68,10 +74,6 @@ def _every_mask(width: int, device: torch.device) -> Tensor:
 
 def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct masks of each sample: `sample (D,)` ascending, `masks (D, words)`, `count (D,)` of candidates."""
-    if found.width <= TABLE_WIDTH and candidates.samples << found.width <= _CELLS:
-        count = torch.bincount((candidates.sample << found.width) + found.words[0])
-        cell = count.nonzero().flatten()
-        return cell >> found.width, (cell & ((1 << found.width) - 1))[:, None], count[cell]
     rows = torch.cat([candidates.sample[:, None], found.masks], dim=1)
     rows, count = torch.unique(rows, dim=0, return_counts=True)
     return rows[:, 0].contiguous(), rows[:, 1:], count
@@ -160,23 +162,15 @@ def _popcount(masks: Tensor) -> Tensor:
     return sum((((masks >> bit) & 1).sum(1) for bit in range(BITS)), torch.zeros_like(masks[:, 0]))
 
 
-def _paper_by_classes(candidates: Candidates, found: Conflicts) -> Tensor:
+def _paper_by_classes(samples: int, width: int, sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
     """Equation (1): the class of tied edges with the smallest block, if no candidate is free, `(n, words)`."""
-    width = max(1, found.width)
-    leader, size = _classes(candidates, found, width)
-    chosen = _smallest_class(size[:, :width], _tie_of_classes(leader))
-    return _packed((leader == chosen) & (size[:, width:] == 0), len(found.words))
-
-
-def _classes(candidates: Candidates, found: Conflicts, width: int) -> tuple[Tensor, Tensor]:
-    """The lowest edge that each edge is tied to, `(n, width)`; the size of its block, `(n, width+1)`, last the free."""
-    sample, masks, count = occurring(candidates, found)
     bits = _unpacked(masks, width)  # (D, width)
-    leader = _tied(candidates.samples, sample, bits)
+    leader = _tied(samples, sample, bits)  # (n, width)
     block = _block(bits, leader[sample])  # (D,)
-    size = torch.zeros(candidates.samples, width + 1, dtype=torch.long, device=sample.device)
+    size = torch.zeros(samples, width + 1, dtype=torch.long, device=sample.device)  # the last: candidates without edge
     size.view(-1).index_add_(0, sample * (width + 1) + block, count)
-    return leader, size
+    chosen = _smallest_class(size[:, :width], _tie_of_classes(leader))
+    return _packed((leader == chosen) & (size[:, width:] == 0), masks.shape[1])
 
 
 def _paper_by_table(count: Tensor, width: int) -> Tensor:

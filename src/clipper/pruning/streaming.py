@@ -38,7 +38,23 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class PruneJob:
-    """What to prune, and how."""
+    """What to prune, and how.
+
+    Attributes:
+        candidates: a Parquet file of candidates.
+        embeddings: a NumPy file of embeddings, `(n, m, d)`.
+        output: the Parquet file to write the survivors to.
+        objective: "exact" or "paper".
+        solver: "closed-form", "highs" or "cp-sat".
+        k: neighbours per instance; None for all within `radius`.
+        radius: neighbours must be nearer than this.
+        mutual: whether to use only pairs of instances that are each other's neighbours.
+        share: use only the closest share of all edges.
+        metric: "l2" or "cosine".
+        batch: look for neighbours among this many samples at a time; None for all.
+        classes: how many labels there are, if the file does not say.
+        search: a neighbour search; None for the exact one.
+    """
 
     candidates: Path
     embeddings: Path
@@ -51,14 +67,24 @@ class PruneJob:
     share: float | None = None
     metric: str = "l2"
     batch: int | None = None
-    """Look for neighbours among this many samples at a time; None for all."""
     classes: Classes | None = None
     search: NeighbourSearch | None = field(default=None, repr=False)
 
 
 @dataclass
 class Summary:
-    """What a pruning did, counted while it streams by."""
+    """What a pruning did, counted while it streams by.
+
+    Attributes:
+        samples: how many samples there are.
+        instances: how many slots are used.
+        candidates: how many candidates there were.
+        kept: how many candidates are left.
+        edges: how many edges there are.
+        edges_chosen: how many of them were chosen.
+        samples_pruned: how many samples lost a candidate.
+        reason: why nothing could be discarded, where every label is possible everywhere.
+    """
 
     samples: int = 0
     instances: int = 0
@@ -68,7 +94,6 @@ class Summary:
     edges_chosen: int = 0
     samples_pruned: int = 0
     reason: str | None = None
-    """Why nothing could be discarded, where every label is possible everywhere."""
 
     def add(self, pruning: Pruning[Candidates]) -> None:
         """Count one more piece."""

@@ -1,4 +1,4 @@
-"""What runs show, in words: the paper's claims one by one, and who beats whom by how much, if anyone does."""
+"""What runs show, in words: which of the paper's claims reproduce, and which row beats which by how much."""
 
 from __future__ import annotations
 

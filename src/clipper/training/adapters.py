@@ -24,7 +24,7 @@ from clipper.errors import ClipperError, InputError, TrainingError
 
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
-    """Say whose fault it is when a part that the user brought fails; memory that is too small stays torch's error."""
+    """Name the part of the user's that failed, and how; if memory ran out, torch's error stays."""
     try:
         yield
     except (ClipperError, torch.OutOfMemoryError):
@@ -134,6 +134,10 @@ def predict(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
 class Packing:
     """How the inputs of several kinds lie in one tensor.
 
+    Attributes:
+        kinds: the kinds of label, in the order of the label axis.
+        shapes: the shape of one input of each kind.
+
     Examples:
         >>> from clipper import Candidates
         >>> candidates = Candidates.from_lists([[(0, 3)], [(2, 4)]], classes={"name": 3, "rel": 2})
@@ -145,11 +149,21 @@ class Packing:
 
     kinds: tuple[Kind, ...]
     shapes: tuple[tuple[int, ...], ...]
-    """The shape of one input of each kind."""
 
     @classmethod
     def of(cls, inputs: Mapping[str, Tensor], candidates: CandidateSet) -> Packing:
-        """For `inputs` by kind, `(n, m, *shape)` each."""
+        """The packing that fits.
+
+        Args:
+            inputs: by kind, `(n, m, *shape)` each.
+            candidates: what the labels could be; they name the kinds.
+
+        Returns:
+            The packing.
+
+        Raises:
+            InputError: a kind has no inputs, or there are some of an unknown kind.
+        """
         _check_names(inputs, candidates.kinds)
         return cls(candidates.kinds, tuple(tuple(inputs[kind.name].shape[2:]) for kind in candidates.kinds))
 
@@ -159,7 +173,18 @@ class Packing:
         return 1 + max(map(prod, self.shapes))
 
     def pack(self, inputs: Mapping[str, Tensor], kind: Tensor) -> Tensor:
-        """`(n, m, width)` from `inputs` by kind, `(n, m, *shape)` each; `kind (n, m)`, -1 where a slot is unused."""
+        """All inputs in one tensor.
+
+        Args:
+            inputs: by kind, `(n, m, *shape)` each.
+            kind: the kind of label in each slot, `(n, m)`; -1 where it is unused.
+
+        Returns:
+            `(n, m, width)`: in each slot the number of its kind, then its input, flattened and filled up with zeros.
+
+        Raises:
+            InputError: the inputs of a kind have another shape.
+        """
         first = next(iter(inputs.values()))
         packed = first.new_zeros(*kind.shape, self.width)
         packed[..., 0] = kind
@@ -174,7 +199,11 @@ class Packing:
         return packed
 
     def unpacked(self, rows: Tensor) -> Iterator[tuple[Kind, Tensor, Tensor]]:
-        """Each kind with the places of its instances in `rows (instances, width)`, and their inputs."""
+        """Each kind with the places of its instances in `rows (instances, width)`, and their inputs.
+
+        Raises:
+            InputError: the rows have another width.
+        """
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise InputError(f"expected packed inputs of shape (instances, {self.width}), got {tuple(rows.shape)}")
         for number, (kind, shape) in enumerate(zip(self.kinds, self.shapes, strict=True)):
@@ -229,6 +258,10 @@ class Classifiers(nn.Module):
 class Encoders:
     """One encoder per kind, called as one on packed inputs.
 
+    Attributes:
+        encoders: by kind; each maps `(instances, *shape)` to `(instances, d)`.
+        packing: how the inputs lie in one tensor.
+
     Examples:
         >>> packing = Packing((Kind("name", 0, 3), Kind("rel", 3, 5)), ((4,), (6,)))
         >>> encode = Encoders({"name": lambda boxes: boxes, "rel": lambda pairs: pairs[:, :2]}, packing)
@@ -237,7 +270,6 @@ class Encoders:
     """
 
     encoders: Mapping[str, Callable[[Tensor], Tensor]]
-    """By kind; each maps `(instances, *shape)` to `(instances, d)`."""
     packing: Packing
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ _ANEW = "remove it to start anew"
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
-    """Replace the file by the state; whoever is killed meanwhile leaves the older file as it was.
+    """Replace the file by the state; a process that is killed meanwhile leaves the older file as it was.
 
     Args:
         path: the file.

@@ -198,7 +198,11 @@ class Inspector:
         self._calibration: dict[str, Any] | None = None
 
     def begin(self, samples: Samples) -> None:
-        """Note the samples that the batches are taken from."""
+        """Note the samples that the batches are taken from.
+
+        Raises:
+            InputError: there is another number of targets or of names.
+        """
         n, classes = len(samples), samples.candidates.classes
         told = self.targets if self.targets is not None else samples.targets
         words = told.tolist() if isinstance(told, Tensor) else [""] * n if told is None else list(told)
@@ -251,7 +255,18 @@ class Inspector:
         self._calibration = json.loads(state["calibration"])
 
     def inspection(self, notes: Sequence[str], inputs: Pictures | None = None) -> Inspection:
-        """What was collected, with pictures made from `inputs` where there are no `pictures`."""
+        """What was collected.
+
+        Args:
+            notes: sentences about it.
+            inputs: what the pictures are made from, where there are no `pictures`.
+
+        Returns:
+            The inspection, to write to a file.
+
+        Raises:
+            InputError: there is nothing to make pictures from.
+        """
         whole = self.whole
         names = [str(label) for label in range(whole.classes)] if self.names is None else list(self.names)
         pictures = self.pictures or inputs

@@ -71,7 +71,7 @@ def train_iterated(
     inspect: int | Inspector = 0,
     **options: Any,
 ) -> list[Pass]:
-    """Train a classifier, in place, on what the pool as a whole makes probable; then give it a say, and train again.
+    """Infer labels jointly and train a classifier on them, in place; then infer again with its predictions, and so on.
 
     A classifier repeats what it was taught, right or wrong, so each sample is judged by one that learned from the
     others only: a classifier per fold. Every training begins with the first weights. It ends when a pass would change

@@ -395,7 +395,7 @@ class Trainer:
         self.tally.count(losses, before, kept, None if self.samples.gold is None else self.samples.gold[ids])
 
     def end_epoch(self) -> Progress:
-        """Measure the classifier if that is due, step the scheduler, and close the epoch's books."""
+        """Measure the classifier if that is due, step the scheduler, and add the epoch to the history."""
         epoch, steps, options = len(self.history) + 1, self.step, self.options
         scores = None
         if options.evaluate is not None and (epoch % options.evaluate_every == 0 or epoch == options.epochs):

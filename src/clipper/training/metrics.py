@@ -56,7 +56,11 @@ class EpochMetrics:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> EpochMetrics:
-        """The reverse of `as_dict`; numbers that no epoch can have are refused."""
+        """The reverse of `as_dict`.
+
+        Raises:
+            InputError: a number is missing, or one that no epoch can have.
+        """
         names = {entry.name for entry in fields(cls)}
         if not isinstance(values, dict) or not names - {"scores"} <= values.keys() <= names | {"pruning_share"}:
             raise InputError(f"expected the metrics of an epoch, {', '.join(sorted(names))}, got {shown(values)}")
@@ -65,7 +69,11 @@ class EpochMetrics:
         return metrics
 
     def check(self) -> None:
-        """Refuse what no epoch can have."""
+        """Refuse what no epoch can have.
+
+        Raises:
+            InputError: the message names the number.
+        """
         whole_number(self.epoch, "epoch")
         real_number(self.loss, "loss")
         shares = {"accuracy": self.accuracy, "gold": self.gold}
@@ -151,6 +159,12 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         inputs: `(instances, *shape)`.
         labels: `(instances,)`.
         chunk: instances classified together.
+
+    Returns:
+        A number from 0 to 1.
+
+    Raises:
+        InputError: inputs and labels do not fit one another.
 
     Examples:
         >>> import torch

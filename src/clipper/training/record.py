@@ -95,7 +95,12 @@ class Record:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the record, whole or not at all; an older record of the same run is replaced."""
+        """Write the record, whole or not at all; an older record of the same run is replaced.
+
+        Raises:
+            FileError: the file cannot be written, or holds another run.
+            InputError: the configuration holds what JSON cannot.
+        """
         check_record(path, self.config)
         try:
             text = json.dumps(self.as_dict(), indent=2, allow_nan=False)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from clipper.arguments import as_tensor, shown
+from clipper.arguments import MOST, as_tensor, shown, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.training.adapters import Packing, in_words
@@ -189,6 +189,7 @@ def pad_collate(items: Sequence[tuple[Tensor, Any]], slots: int) -> tuple[Tensor
         >>> inputs.shape, ids
         (torch.Size([2, 3, 5]), tensor([0, 1]))
     """
+    slots = whole_number(slots, "slots", most=MOST)
     with in_words("collating items, pairs of inputs and a number,"):
         rows, others = zip(*items, strict=True)
     for row in rows:

@@ -68,7 +68,7 @@ class PruningSchedule:
             _ = self._all.support, self._all.kind  # each batch then takes its share of them
             if embeddings is not None and not bank:
                 self._prepare(self.clip, embeddings, once)
-        self.seconds += time.perf_counter() - start
+            self.seconds += time.perf_counter() - start
 
     def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
         """What a frozen encoder lets one do before the first batch."""
@@ -91,7 +91,12 @@ class PruningSchedule:
         self._once = pruning.candidates
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
-        """Note the sample ids of the epoch's batches; a frozen encoder lets several of them be pruned at once."""
+        """Begin an epoch.
+
+        Args:
+            batches: the sample ids of each batch; with a frozen encoder several of them are pruned at once.
+            seed: for the random control.
+        """
         self._batches, self._seed, self._group = batches, seed, None
 
     def of_batch(self, step: int, embedding: Tensor | None) -> tuple[CandidateSet, CandidateSet]:
@@ -100,11 +105,18 @@ class PruningSchedule:
         Args:
             step: which batch, counted from 0.
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
+
+        Returns:
+            Two sets of the batch's samples: all candidates, and the survivors.
+
+        Raises:
+            InputError: the classifier gave no embedding, and the run prunes by it.
         """
         before = self._all.batch(self._batches[step])
         start = time.perf_counter()
         kept = self._kept(step, before, embedding)
-        self.seconds += time.perf_counter() - start
+        if self.clip is not None:
+            self.seconds += time.perf_counter() - start
         return before, kept
 
     def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
@@ -116,8 +128,7 @@ class PruningSchedule:
         vectors = self.embeddings[ids] if self.embeddings is not None else embedding
         if self.clip is None:
             if vectors is not None and self.inspector is not None and self.inspector.wants(ids):
-                # what a pruning would do, for the inspector alone
-                self._show(Clipper().prune(before, vectors), ids)
+                self.inspector.add(Clipper().prune(before, vectors), ids)  # what a pruning would do, to look at
             return before
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
@@ -263,7 +274,12 @@ class MemoryBank:
         return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
 
     def remember(self, ids: Tensor, embedding: Tensor) -> None:
-        """Note the embeddings `(n, m, d)` of the samples `ids (n,)`."""
+        """Note embeddings, and forget the oldest where there are too many.
+
+        Args:
+            ids: the samples, `(n,)`.
+            embedding: their embeddings, `(n, m, d)`.
+        """
         others, remembered = self._without(ids)
         kept = embedding.detach().clone()
         self.ids = torch.cat([others, ids])[-self.size :]
@@ -281,7 +297,15 @@ class MemoryBank:
         return {"ids": self.ids, "embeddings": self.embeddings}
 
     def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint.
+
+        Args:
+            state: what `state_dict` gave.
+            device: where to hold it.
+
+        Raises:
+            InputError: the state is no memory bank, or one of another size.
+        """
         ids, embeddings = state["ids"], state["embeddings"]
         if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
             raise InputError(f"expected a memory bank of at most {self.size} samples with an embedding each")

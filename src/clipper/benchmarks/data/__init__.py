@@ -1,1 +1,1 @@
-"""Data sets in files: `sources` finds, verifies and fetches them, `reading` and `pickles` read what nobody trusts."""
+"""Data sets in files: `sources` finds, verifies and fetches them, `reading` and `pickles` read untrusted files."""

@@ -1,4 +1,4 @@
-"""Arrays out of a pickle that nobody trusts.
+"""Arrays from an untrusted pickle.
 
 A pickle is a program: it names functions and has them called. `read_arrays` calls nothing. It goes through the opcodes
 itself and knows those that build numbers, text, lists, tuples, dictionaries and NumPy arrays; all others are refused by

@@ -56,10 +56,10 @@ def _drawn(
         train = generate(samples, names, RELATIONS, seed, overlap=OVERLAP)
         test = generate(1000, names, RELATIONS, _HELD_OUT, overlap=OVERLAP)
     known = draw_sentences(train, knowledge, names, RELATIONS, samples, seed)
-    return train, test, knowledge, known, candidates_of(knowledge, known, names)
+    return train, test, knowledge, known, scene_candidates(knowledge, known, names)
 
 
-def candidates_of(knowledge: Knowledge, known: Sentences, names: int) -> Candidates:
+def scene_candidates(knowledge: Knowledge, known: Sentences, names: int) -> Candidates:
     """What the theory allows: the first slot is the subject's name, the others its relations to what is around it."""
     labels = {"name": knowledge.names[:names], "rel": knowledge.relations[:RELATIONS]}
     return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=_TIME_LIMIT)

@@ -19,18 +19,21 @@ FEATURES = 1280
 
 @dataclass(frozen=True)
 class Stage:
-    """Several inverted residuals of one shape; the first of them has the stride."""
+    """Several inverted residuals of one shape; the first of them has the stride.
+
+    Attributes:
+        expansion: how much wider a block is inside.
+        width: channels that come out.
+        depth: how many blocks.
+        stride: stride of the first block.
+        kernel: size of the depthwise convolution.
+    """
 
     expansion: int
-    """How much wider a block is inside."""
     width: int
-    """Channels that come out."""
     depth: int
-    """How many blocks."""
     stride: int
-    """Stride of the first block."""
     kernel: int = 3
-    """Size of the depthwise convolution."""
 
 
 MOBILENET_V2 = (
@@ -76,12 +79,15 @@ class SamePadding(nn.Conv2d):
 
 @dataclass(frozen=True)
 class Layers:
-    """How the convolutions of a network are padded and their outputs normalised."""
+    """How the convolutions of a network are padded and their outputs normalised.
+
+    Attributes:
+        same_padding: pad as TensorFlow does.
+        epsilon: added to the variance by batch normalisation.
+    """
 
     same_padding: bool = False
-    """Pad as TensorFlow does."""
     epsilon: float = 1e-5
-    """Added to the variance by batch normalisation."""
 
     def unit(
         self, incoming: int, outgoing: int, kernel: int = 1, stride: int = 1, groups: int = 1

@@ -23,6 +23,14 @@ _TOLERANCE = 0.1
 class Preprocessing:
     """Undoes the caller's normalisation, resizes, repeats a grey channel and normalises for the backbone.
 
+    Attributes:
+        size: height and width that the backbone expects; None leaves them.
+        mean: mean of each channel that the backbone expects; empty for no normalisation. Its length fixes the channels.
+        std: standard deviation of each channel that the backbone expects.
+        input_mean: mean by which the inputs have been normalised: `(0.1307,)` for the usual MNIST; one number, or one
+            for each channel.
+        input_std: standard deviation by which the inputs have been normalised.
+
     Examples:
         >>> images = torch.rand(4, 1, 28, 28)
         >>> Preprocessing(size=64, mean=IMAGENET_MEAN, std=IMAGENET_STD)(images).shape
@@ -30,15 +38,10 @@ class Preprocessing:
     """
 
     size: int | None = None
-    """Height and width that the backbone expects; None leaves them."""
     mean: tuple[float, ...] = ()
-    """Mean of each channel that the backbone expects; empty for no normalisation. Its length fixes the channels."""
     std: tuple[float, ...] = ()
-    """Standard deviation of each channel that the backbone expects."""
     input_mean: tuple[float, ...] = (0.0,)
-    """Mean by which the inputs have been normalised: `(0.1307,)` for the usual MNIST; one number or one a channel."""
     input_std: tuple[float, ...] = (1.0,)
-    """Standard deviation by which the inputs have been normalised."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -48,7 +51,11 @@ class Preprocessing:
                 raise InputError(f"expected a mean and a positive standard deviation per channel, got {mean} and {std}")
 
     def __call__(self, inputs: Tensor, /) -> Tensor:
-        """`(instances, channels, height, width)` to what the backbone expects."""
+        """`(instances, channels, height, width)` to what the backbone expects.
+
+        Raises:
+            InputError: the inputs are no images, or have another number of channels or pixels outside 0 … 1.
+        """
         if inputs.ndim != 4:
             raise InputError(
                 f"expected images of shape (instances, channels, height, width), got {tuple(inputs.shape)}"

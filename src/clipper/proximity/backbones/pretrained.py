@@ -138,6 +138,13 @@ def pretrained(
         chunk: instances encoded together.
         download: whether ResNet weights that are not on this machine may be downloaded.
 
+    Returns:
+        The encoder; it is never trained.
+
+    Raises:
+        InputError: there is no encoder of that name.
+        FileError: the weights are not found, damaged, or of another network.
+
     Examples:
         >>> pretrained("alexnet")
         Traceback (most recent call last):

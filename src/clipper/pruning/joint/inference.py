@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from time import monotonic
-from typing import Literal
+from typing import Generic, Literal
 
 import torch
 from torch import Tensor, finfo
@@ -98,10 +98,11 @@ def infer(
         wrong = real_number(wrong, "wrong, the share of wrong targets,", least=0, below=1)
     one_of(method, "method", ("joint", "em"))
     with torch.no_grad():
-        pool, impossible = _pool_of(candidates, graph, known, 0.0 if curve is not None and wrong is None else wrong)
+        wrong = 0.0 if curve is not None and wrong is None else wrong
+        pool, impossible = _pool_of(candidates, graph, known, wrong)
         run = _Run(
-            candidates, graph, pool, impossible, curve, 0.0 if curve is not None and wrong is None else wrong, deadline,
-            starts, torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
+            candidates, graph, pool, impossible, curve, wrong, deadline, starts,
+            torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
         )  # fmt: skip
         if log_probs is not None:
             run = replace(run, pool=run.told(log_probs))
@@ -109,10 +110,10 @@ def infer(
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Run(Generic[Set]):
     """One inference: what is given, and the steps from there to a posterior."""
 
-    candidates: CandidateSet
+    candidates: Set
     graph: ProximityGraph
     pool: Pool
     impossible: Tensor
@@ -124,7 +125,7 @@ class _Run:
     progress: Callable[[float], None]
     settings: InferenceSettings
 
-    def posterior(self) -> Posterior[CandidateSet]:
+    def posterior(self) -> Posterior[Set]:
         """Search, fit, verify, name, weigh."""
         settings, pool = self.settings, self.pool
         given = self.trust is not None
@@ -133,25 +134,18 @@ class _Run:
             finfo(torch.float).eps if given else settings.least_error,
             1.0 if given else settings.rarest,
         )
-        near = pool if given else pool.nearest(settings.searched)
-        found = search(near, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
+        found = search(pool, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         prior = prior_surprise(pool, found.fold, len(found.states), settings)
         parts = self._held_out(pool, potential, found)
-        alone = self._verified(pool, _of_folds(pool, found, parts), prior)
-        verdict = self._verdict(alone, found)
-        believed = verdict in ("joint", "ambiguous")
-        verification = alone
-        for _ in range(settings.patience):
-            names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
-            named = [
-                part[:, matched(states.labels[:, 0], names, pool.classes)]
-                for part, states in zip(parts, found.states, strict=True)
-            ]  # each fold has its own names for the groups
-            held = _of_folds(pool, found, named)
-            verification = self._verified(pool, held, prior) if believed else alone
-            doubted = (verification.suspicion > 1 / 2) & believed | self.impossible
+        verification = self._verified(pool, _of_folds(pool, found, parts), prior)
+        verdict, alone = self._verdict(verification, found), verification
+        held = _of_folds(pool, found, parts)
+        for _ in range(settings.patience if verdict == "joint" else 0):
+            held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
+            verification = self._verified(pool, held, prior)
+            doubted = (verification.suspicion > 1 / 2) | self.impossible
             if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
                 break
             pool = replace(pool, disbelieved=doubted)
@@ -159,14 +153,26 @@ class _Run:
                 potential, messages = self._refitted(pool, potential, messages[:, :, :1])
             messages = self._polished(pool, potential, labels, messages)
             parts = self._held_out(pool, potential, found)
-        leaks = self._leak > settings.leak
-        sharpness = 1.0 if given else 0.0 if verdict == "uninformative" or leaks else verification.sharpness
+        sharpness = 1.0 if given else verification.sharpness
         namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
-        if believed and not given:
+        if verdict == "joint" and not given:
             namings = find_namings(pool, held[:, :, 0] * sharpness, settings, self.generator)
             if not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
-        return self._concluded(pool, potential, messages, namings, verdict, verification, alone, sharpness, found)
+            elif float(namings.weight[0]) < 1 - settings.negligible:
+                verdict = "ambiguous"
+        elif not given and (verdict == "uninformative" or alone.leak > settings.leak):
+            sharpness = 0.0  # nothing that neighbours say is believed
+        if verdict in ("unsettled", "uninformative"):
+            verification = replace(verification, wrong=0.0, suspicion=self.impossible.to(held))
+        verification = replace(alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion)
+        return self._concluded(pool, potential, messages, namings, verdict, verification)
+
+    def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
+        """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""
+        names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
+        orders = [matched(states.labels[:, 0], names, pool.classes) for states in found.states]
+        return [part[:, order] for part, order in zip(parts, orders, strict=True)]
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -185,22 +191,23 @@ class _Run:
             if not namings.exhaustive:
                 orders = torch.cat([orders, matched(best, state, pool.classes)[None]])
             differs = (orders[:, state] != best).double().mean(1)  # (ways,)
-            same += float(differs.min()) <= self.settings.alike
+            same += float(differs.min()) <= self.settings.negligible
         return 2 * same > labels.shape[1]
 
     def _finalists(self, found: Found) -> Tensor:
-        """The best state of each fold, `(n*m, states)`."""
-        labels = torch.cat([states.labels[:, :1] for states in found.states], 1)
+        """The best state of each fold, `(n*m, states)`, the most probable first."""
+        order = sorted(found.states, key=lambda states: -float(states.score[0]))
+        labels = torch.cat([states.labels[:, :1] for states in order], 1)
         size = self.pool.factor.size + 2 * len(self.pool.edges) * self.pool.classes
         return labels[:, : max(1, self.settings.memory // size)]
 
     def _fitted(self, pool: Pool, potential: Potential, labels: Tensor) -> tuple[Potential, Tensor]:
         """ψ fitted to the best of some labellings, and the messages of all of them, the best first."""
-        messages = self._polished(pool, potential, labels, None)
-        if self.trust is None:
-            potential, messages = self._refitted(pool, potential, messages[:, :, :1])
-            messages = self._polished(pool, potential, labels, messages)
-        return potential, messages
+        if self.trust is not None:
+            return potential, self._polished(pool, potential, labels, None)
+        messages = self._polished(pool, potential, labels[:, :1], None)
+        potential, messages = self._refitted(pool, potential, messages)
+        return potential, self._polished(pool, potential, labels, messages)
 
     def _polished(self, pool: Pool, potential: Potential, labels: Tensor, first: Tensor | None) -> Tensor:
         """The messages in which each labelling `(n*m, states)` comes to rest, the most probable first.
@@ -210,7 +217,7 @@ class _Run:
         settings = self.settings
         rest = Schedule(2 * settings.rounds, still=settings.still)
         hint = one_hot(labels, pool.classes) * settings.hint
-        short = Schedule(settings.rounds // 2)
+        short = Schedule(settings.hurried)
         messages, _ = propagate(pool, potential, silence(pool, labels.shape[1]), short, hint)
         if first is not None:
             messages = torch.cat([first[:, :, :1], messages], 2)
@@ -223,11 +230,13 @@ class _Run:
         settings = self.settings
         enough = len(pool.edges) > settings.prior_pairs * pool.classes**2  # or q would be the prior's
         messages = messages.contiguous()
-        for _ in range(2**2 * 2):
+        for _ in range(settings.fits):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
             senders = cavity_beliefs(pool, messages, belief)[:, :, 0]
-            potential = potential.refitted(pool, senders, belief[:, :, 0], settings.prior_pairs if enough else torch.inf)
-            messages, _ = propagate(pool, potential, messages, Schedule(settings.rounds // 2**2 // 2, still=settings.still))
+            potential = potential.refitted(
+                pool, senders, belief[:, :, 0], settings.prior_pairs if enough else torch.inf
+            )
+            messages, _ = propagate(pool, potential, messages, Schedule(settings.hurried // 2, still=settings.still))
         return potential, messages
 
     def _held_out(self, pool: Pool, potential: Potential, found: Found) -> list[Tensor]:
@@ -241,55 +250,47 @@ class _Run:
         return parts
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
-        return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+        found = verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+        listed = listed_only(self.candidates)
+        if listed is None:
+            return found
+        return replace(found, leak=formula_leak(pool, templates_of(listed)[0], self.candidates.slots))
 
     def _verdict(self, verification: Verification, found: Found) -> Verdict:
         settings = self.settings
         if not found.complete:
             return "unsettled"
         total = verification.gain * self.candidates.samples
-        if verification.significance < settings.significant or total < settings.improbable:
+        if total < settings.improbable:
             return "uninformative"
-        if verification.explained < settings.explained or self._leak > settings.leak:
-            return "unsettled"
-        return "joint"
-
-    @property
-    def _leak(self) -> float:
-        listed = listed_only(self.candidates)
-        if listed is None:
-            return 1.0
-        return formula_leak(self.pool, templates_of(listed)[0], self.candidates.slots)
+        believable = verification.explained >= settings.explained and verification.leak <= settings.leak
+        return "joint" if believable else "unsettled"
 
     def _concluded(
         self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings, verdict: Verdict,
-        verification: Verification, alone: Verification, sharpness: float, found: Found,
-    ) -> Posterior[CandidateSet]:  # fmt: skip
+        verification: Verification,
+    ) -> Posterior[Set]:  # fmt: skip
+        """The posterior that follows from all states and namings."""
         n, m, c = pool.factor.shape
-        heard = pool.heard(messages)
+        heard, sharpness = pool.heard(messages), verification.sharpness
         states = pool.best(heard + pool.unary)
         weight = region_weights(pool, states, score(pool, potential, messages), sharpness)
         used = weight.amax(0) > self.settings.still
         heard, weight = heard[:, :, used] * sharpness, weight[:, used].to(heard)
-        if verdict == "joint" and float(namings.weight[0]) < 1 - self.settings.toss_up:
-            verdict = "ambiguous"
         hidden = self.impossible if pool.disbelieved is None else pool.disbelieved
         solved = self._solved(pool, potential, sharpness)
         mixture = Mixture(pool, heard, weight, namings, hidden, solved)
         field = mixture.first
         each = torch.arange(n * m, device=field.device) // m
-        inside, free = (
-            mixture.averaged(lambda f, part=part: part(f)[:, :, 0], each) for part in (pool.factor.marginals, pool.independent)
-        )
+        inside = mixture.averaged(lambda field: pool.factor.marginals(field)[:, :, 0], each)
+        free = mixture.averaged(lambda field: pool.independent(field)[:, :, 0], each)
         labels = (pool.best(field) if sharpness else states[:, :1])[:, 0]
-        suspicion = verification.suspicion if verdict in ("joint", "ambiguous") else self.impossible.to(field)
         for sample, exact in solved.items():
             rows = self.candidates.batch([sample]).to_candidates().labels.long()  # (Ω_i, m)
             here = slice(sample * m, (sample + 1) * m)
-            spread = torch.nn.functional.pad(one_hot(rows.T, c), (0, 0)).double() @ exact.double()
-            inside[here] = spread.to(inside)
+            inside[here] = (one_hot(rows.T, c).double() @ exact.double()).to(inside)
             labels[here] = rows[int(exact.argmax())]
-        doubt = suspicion.repeat_interleave(m)[:, None].nan_to_num(1)
+        doubt = verification.suspicion.repeat_interleave(m)[:, None]
         marginals = inside.nan_to_num(0) * (1 - doubt) + free * doubt
         cut = pool.edges.differs(labels[:, None])[:, 0]
         strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()
@@ -298,10 +299,8 @@ class _Run:
             energy=float(strength[cut].sum()) / max(float(strength.sum()), finfo(strength.dtype).eps),
             trust=potential.trust,
             confusion=equal_confusion(c).to(field) if potential.confusion is None else potential.confusion,
-            verification=replace(alone, sharpness=sharpness, leak=self._leak),
+            verification=verification,
             verdict=verdict,
-            suspicion=suspicion,
-            wrong=verification.wrong if verdict in ("joint", "ambiguous") else 0.0,
             mixture=mixture,
             settings=self.settings,
         )  # fmt: skip
@@ -332,7 +331,9 @@ class _Run:
         check_log_probs(values, self.candidates)
         values = values.masked_fill(self.candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
         if bool((values.isnan() | (values == torch.inf)).any()):
-            raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
+            raise InputError(
+                "expected log_probs without NaN and infinity, got some; look at the classifier that gave them"
+            )
         # A classifier's certainty counts as much as a hint's square at most, so that the pool can outvote it.
         said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
         fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
@@ -340,11 +341,14 @@ class _Run:
         sharpness = verified(self.pool, said, prior, self.wrong, self.settings).sharpness
         return replace(self.pool, unary=self.pool.unary + said * sharpness)
 
-    def baseline(self) -> Posterior[CandidateSet]:
+    def baseline(self) -> Posterior[Set]:
         """Expectation-maximisation over neighbours' averages: what everything else must beat."""
         pool, settings = self.pool, self.settings
         starts = 2 * settings.folds
-        belief = torch.rand(*pool.unary.shape[:2], starts, generator=self.generator).to(pool.unary) * pool.possible[:, :, None]
+        belief = (
+            torch.rand(*pool.unary.shape[:2], starts, generator=self.generator).to(pool.unary)
+            * pool.possible[:, :, None]
+        )
         degree = torch.bincount(pool.edges.source, minlength=len(belief)).clamp(min=1)[:, None, None]
         rounds = settings.rounds // 2
         for step in range(rounds):
@@ -352,7 +356,7 @@ class _Run:
             mean = torch.zeros_like(belief).index_add_(0, pool.edges.target, belief[pool.edges.source]) / degree
             belief = mean ** (1 + 2 * step / rounds)
         field = (belief + finfo(belief.dtype).eps).log()
-        best = int(-pool.surprise(field + pool.unary).sum(0).argmin() if False else pool.surprise(field + pool.unary).sum(0).argmin())
+        best = int(pool.surprise(field + pool.unary).sum(0).argmin())
         heard = field[:, :, best : best + 1]
         names = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         n, m, c = pool.factor.shape
@@ -364,7 +368,7 @@ class _Run:
             pool.beliefs(heard + pool.unary).view(n, m, c),
             energy=float(pool.edges.differs(pool.best(heard + pool.unary)).float().mean()) if len(pool.edges) else 0.0,
             trust=Trust(*settings.first_trust), confusion=equal_confusion(c).to(heard), verification=verification,
-            verdict="joint", suspicion=self.impossible.to(heard), wrong=0.0, mixture=mixture, settings=settings,
+            verdict="joint", mixture=mixture, settings=settings,
         )  # fmt: skip
 
 
@@ -382,7 +386,8 @@ def _pool_of(
     unary = torch.zeros(instances, candidates.classes, 1, device=candidates.device)
     kinds = [range(kind.start, kind.stop) for kind in candidates.kinds]
     kind = torch.repeat_interleave(
-        torch.arange(len(kinds), device=candidates.device), torch.tensor([len(k) for k in kinds], device=candidates.device)
+        torch.arange(len(kinds), device=candidates.device),
+        torch.tensor([len(k) for k in kinds], device=candidates.device),
     )  # (c,)
     possible = kind == candidates.kind.reshape(-1, 1)
     pool = Pool(factor_of(candidates), Edges.of(graph, instances), unary, possible, kinds)
@@ -406,7 +411,10 @@ def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor
     labels = as_tensor(known, "known", candidates.device)
     shape = (candidates.samples, candidates.slots)
     if tuple(labels.shape) != shape or labels.is_floating_point():
-        raise InputError(f"expected known labels of shape {shape}, whole numbers, -1 where unknown, got {labels.dtype} of {tuple(labels.shape)}")
+        raise InputError(
+            f"expected known labels of shape {shape}, whole numbers, -1 where unknown, got {labels.dtype} of shape "
+            f"{tuple(labels.shape)}"
+        )
     labels = labels.reshape(-1, 1).long()
     here = labels >= 0
     fits = here & (labels < pool.classes) & pool.possible.gather(1, labels.clamp(0, pool.classes - 1))
@@ -424,4 +432,6 @@ def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor
 def _checked_trust(trust: Trust | float | None, settings: InferenceSettings) -> Trust | None:
     if trust is None or (isinstance(trust, Trust) and isfinite(trust.level) and isfinite(trust.slope)):
         return trust
-    return Trust.constant(real_number(trust, "trust, the share of disagreeing pairs,", least=settings.still**2, below=1))
+    return Trust.constant(
+        real_number(trust, "trust, the share of disagreeing pairs,", least=settings.still**2, below=1)
+    )

@@ -1,7 +1,7 @@
 """Naming: who is near whom does not say what a group of instances is called; the formulas do, if anything does.
 
-A permutation of all labels changes no pair. Reversals and shifts of the label axis are products of many exchanges, each of
-which the formulas refute by itself, so names are sought from many random orders, by annealing.
+A permutation of all labels changes no pair. Reversals and shifts of the label axis are products of many exchanges, each
+of which the formulas refute by itself, so names are sought from many random orders, by annealing.
 """
 
 from __future__ import annotations
@@ -67,54 +67,56 @@ class NamingEvidence:
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
         each = pool.factor.size // max(n, 1) + m * c
-        most = max(settings.walkers, settings.memory // (settings.walkers * 2**2 * each))
+        most = max(settings.walkers, settings.memory // (2 * 2 * settings.walkers * each))
         self.scale = max(1.0, len(judges) / most)
         judges = judges[:: -(-len(judges) // most)] if len(judges) > most else judges
         self.factor = pool.factor.part(judges)
-        self.unary, self.heard = (
-            values.view(n, m, c)[judges].flatten(0, 1) for values in (pool.unary[:, :, 0], heard)
-        )
+        self.unary, self.heard = (values.view(n, m, c)[judges].flatten(0, 1) for values in (pool.unary[:, :, 0], heard))
         self.together = max(1, settings.memory // (self.factor.size + self.heard.numel() + 1))
 
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
         device = self.heard.device
         parts = [
-            self.factor.evidence((self.unary[:, :, None] + self.heard[:, some.T.to(device)])).double().sum(0)
+            self.factor.evidence(self.unary[:, :, None] + self.heard[:, some.T.to(device)]).double().sum(0)
             for some in torch.split(orders, self.together)
         ]
         return torch.cat(parts).cpu() * self.scale
 
 
-def find_namings(
-    pool: Pool, heard: Tensor, settings: InferenceSettings, generator: torch.Generator
-) -> Namings:
+def find_namings(pool: Pool, heard: Tensor, settings: InferenceSettings, generator: torch.Generator) -> Namings:
     """All ways to name the labels that the formulas allow, given what instances hear, `(n*m, c)`.
 
-    Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best. Shifts,
-    reversals and multiplications of the label axis are tried besides. Whatever leads from one good naming to another is
-    then tried on all of them: the namings that the formulas cannot tell apart form a group.
+    Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best.
+    Shifts, reversals and multiplications of the label axis are tried besides. Whatever leads from one good naming to
+    another, or exchanges two labels, is then tried on all of them: namings that are equally good form a group.
     """
     judge = NamingEvidence(pool, heard, settings)
-    orders, level = _affine(pool.kinds, settings.walkers), torch.zeros(0)
+    orders = _affine(pool.kinds, settings.walkers)
     level = judge(orders)
     arrived = 0
     for _ in range(settings.patience + 1):
-        walked, reached = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator, 2)
+        walked, reached = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges)
         orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
-        arrived = int((reached[1:] >= level.max() - settings.improbable).sum()) + (arrived if reached.max() < level.max() + 1 else 0)
+        arrived = int((reached[1:] >= level.max() - settings.improbable).sum()) + (
+            arrived if reached.max() < level.max() + 1 else 0
+        )
         if 2 * arrived >= settings.walkers:
             break
     found, level = _good(orders, level, settings.improbable)
     exhaustive, new = 2 * arrived >= settings.walkers, found
     while len(new) and exhaustive:
         steps = [a[b.argsort()] for a in new for b in found]  # from one to another
-        tried = torch.unique(torch.cat([step[found] for step in steps] + [_exchanges(order, pool.kinds) for order in new]), dim=0)
+        tried = torch.unique(
+            torch.cat([step[found] for step in steps] + [_exchanges(order, pool.kinds) for order in new]), dim=0
+        )
         known = {tuple(order) for order in found.tolist()}
         tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long)
         if not len(tried):
             break
-        new, more = _good(tried[: settings.walkers**2], judge(tried[: settings.walkers**2]), settings.improbable, float(level.max()))
+        new, more = _good(
+            tried[: settings.walkers**2], judge(tried[: settings.walkers**2]), settings.improbable, float(level.max())
+        )
         found, level = torch.cat([found, new]), torch.cat([level, more])
         exhaustive = len(tried) <= settings.walkers**2 and len(found) <= 2 * settings.walkers
     best = level.argsort(descending=True, stable=True)[: 2 * settings.walkers]
@@ -156,18 +158,18 @@ def _good(orders: Tensor, evidence: Tensor, improbable: float, best: float | Non
 
 
 def anneal_names(
-    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator, longer: int = 1
+    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
     """Where walkers end, `(walkers, c)`, and how probable the formulas are there, `(walkers,)`.
 
-    Each begins with a random order, the first one with the present one. A step exchanges two labels of a kind and is taken
-    by Metropolis' rule, at a temperature that falls from the formulas' surprise to one.
+    Each begins with a random order, the first one with the present one. A step exchanges two labels of a kind and is
+    taken by Metropolis' rule, at a temperature that falls. There are `steps` of them for each label.
     """
     classes = kinds[-1].stop
     orders = torch.arange(classes).repeat(walkers, 1)
     for kind in kinds:
-        for walker in range(1, walkers):
-            orders[walker, kind.start : kind.stop] = kind.start + torch.randperm(len(kind), generator=generator)
+        for place in range(1, walkers):
+            orders[place, kind.start : kind.stop] = kind.start + torch.randperm(len(kind), generator=generator)
     wide = [kind for kind in kinds if len(kind) > 1]
     level = evidence(orders)
     if not wide:
@@ -175,9 +177,9 @@ def anneal_names(
     pairs = torch.tensor([(a, b) for kind in wide for a in kind for b in range(a + 1, kind.stop)])
     walker = torch.arange(walkers)
     hottest = max(1.0, float(level[0] - level.median()) / len(kinds[0]))
-    steps = longer * (2**2) ** 2 * max(map(len, kinds))
-    for step in range(steps):
-        temperature = hottest ** (1 - 2 * step / steps)
+    last = steps * max(map(len, kinds))
+    for step in range(last):
+        temperature = hottest ** (1 - 2 * step / last)
         a, b = pairs[torch.randint(len(pairs), (walkers,), generator=generator)].unbind(1)
         proposed = orders.clone()
         proposed[walker, a], proposed[walker, b] = orders[walker, b], orders[walker, a]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -250,7 +251,9 @@ class CandidateFactor:
         row = torch.arange(len(score), device=score.device)[:, None].expand_as(score)
         first = torch.full((self.shape[0], score.shape[1]), len(score), device=score.device)
         first.scatter_reduce_(0, sample, torch.where(top, row, len(score)), "amin")
-        return self.candidates.labels.long()[first].transpose(1, 2).reshape(-1, score.shape[1])
+        return (
+            self.candidates.labels.long()[first.clamp(max=len(score) - 1)].transpose(1, 2).reshape(-1, score.shape[1])
+        )
 
     def evidence(self, field: Tensor, /) -> Tensor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
@@ -272,6 +275,7 @@ class CandidateFactor:
     def _peak(self, score: Tensor) -> Tensor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
+
 
 _WORTH = 2
 """Candidates for each arc, from which on to walk a graph is faster by far than to look up a list: 14 times on MAX-4."""
@@ -413,25 +417,33 @@ class Pool:
 
     def beliefs(self, field: Tensor, hidden: Tensor | None = None) -> Tensor:
         """The probability of each label, `(n*m, c, states)`; samples that are `hidden (n, states)` have no formula."""
-        belief = self.factor.marginals(field)
-        hidden = self._hidden(hidden)
-        return belief if hidden is None else torch.where(self.by_slot(hidden), self.independent(field), belief)
+        return self._where_hidden(hidden, field, self.factor.marginals, self.independent, self.by_slot)
 
     def best(self, field: Tensor, hidden: Tensor | None = None) -> Tensor:
         """The most probable labels, `(n*m, states)`; -1 in unused slots."""
-        hidden = self._hidden(hidden)
-        best = self.factor.best(field)
-        if hidden is None:
-            return best
-        alone = field.masked_fill(~self.possible[:, :, None], -torch.inf).argmax(1)
-        alone = alone.masked_fill(~self.possible.any(1)[:, None], -1)
-        return torch.where(self.by_slot(hidden)[:, 0], alone, best)
+        return self._where_hidden(hidden, field, self.factor.best, self._alone, lambda h: self.by_slot(h)[:, 0])
 
     def evidence(self, field: Tensor, hidden: Tensor | None = None) -> Tensor:
         """log Σ exp of the field over what a sample's labels may be, `(n, states)`."""
-        evidence = self.factor.evidence(field)
+        return self._where_hidden(hidden, field, self.factor.evidence, self.total, lambda h: h)
+
+    def _alone(self, field: Tensor) -> Tensor:
+        alone = field.masked_fill(~self.possible[:, :, None], -torch.inf).argmax(1)
+        return alone.masked_fill(~self.possible.any(1)[:, None], -1)
+
+    def _where_hidden(
+        self,
+        hidden: Tensor | None,
+        field: Tensor,
+        formulas: Callable[[Tensor], Tensor],
+        free: Callable[[Tensor], Tensor],
+        spread: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """What formulas say of the field, or, where samples are hidden, what it says by itself."""
         hidden = self._hidden(hidden)
-        return evidence if hidden is None else torch.where(hidden, self.total(field), evidence)
+        if hidden is None:
+            return formulas(field)
+        return free(field) if bool(hidden.all()) else torch.where(spread(hidden), free(field), formulas(field))
 
     def _hidden(self, hidden: Tensor | None) -> Tensor | None:
         if self.disbelieved is None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, finfo
 
 from clipper.arguments import one_of, real_number, whole_number
-from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
@@ -23,7 +23,6 @@ from clipper.pruning.objectives import listed_only, prune_along
 from clipper.pruning.result import Pruning, Set
 
 Verdict = Literal["joint", "ambiguous", "unsettled", "uninformative"]
-_MASSES = (1 / 2, 0.8, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +59,12 @@ class Mixture:
             part = conclude(field)
             part *= weight[each].view(-1, *[1] * (part.ndim - 1))
             total = part if total is None else total.add_(part)
-        assert total is not None
-        return total
+        return torch.empty(0) if total is None else total
 
     @property
     def first(self) -> Tensor:
         """The most probable field of each sample, `(n*m, c, 1)`."""
-        n, m, c = self.pool.factor.shape
+        _, m, c = self.pool.factor.shape
         state = self.weight.argmax(1).repeat_interleave(m)[:, None, None].expand(-1, c, 1)
         heard = self.heard[:, self.namings.orders[0].to(self.heard.device)].gather(2, state)
         return self.pool.unary + heard
@@ -108,9 +106,9 @@ class Posterior(Generic[Set]):
         probability: `(Ω,)`: the probability of each candidate if the target is right; a sample's sum to one. Candidates
             that are not listed are listed for it, if they are few enough.
         verdict: "joint": believe it. "ambiguous": believe the groups, but several ways to name them are possible, see
-            `namings`. "unsettled": something was found, but not enough to rely on: the search did not end, or hidden
-            formulas bear out too little, or edges carry the target itself from sample to sample. "uninformative": hidden
-            formulas are foreseen no better than by a class prior.
+            `namings`. "unsettled": something was found, but not enough to rely on: the search did not end, most folds
+            did not find it again, hidden formulas bear out too little, or edges carry the target itself from sample to
+            sample. "uninformative": hidden formulas are foreseen no better than by a class prior.
         converged: whether the verdict is "joint".
         expected_accuracy: the share of `labels` that it expects to be right.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
@@ -132,8 +130,6 @@ class Posterior(Generic[Set]):
     confusion: Tensor
     verification: Verification
     verdict: Verdict
-    suspicion: Tensor
-    wrong: float
     mixture: Mixture
     settings: InferenceSettings
 
@@ -141,6 +137,16 @@ class Posterior(Generic[Set]):
     def converged(self) -> bool:
         """Whether the posterior is to be believed."""
         return self.verdict == "joint"
+
+    @property
+    def suspicion(self) -> Tensor:
+        """`(n,)`: the probability that a sample's target is wrong."""
+        return self.verification.suspicion
+
+    @property
+    def wrong(self) -> float:
+        """The share of wrong targets, as fitted or as given."""
+        return self.verification.wrong
 
     @property
     def expected_accuracy(self) -> float:
@@ -154,7 +160,7 @@ class Posterior(Generic[Set]):
         """The ways to name the labels, the most probable first."""
         ways = self.mixture.namings
         first = ways.orders[0]
-        # Label y is called what was heard as orders[y]: so what the first way calls y another one calls order⁻¹(first(y)).
+        # A way reads label y off what was heard as orders[y]; so the first way's y is order⁻¹(first(y)) in another.
         return [
             Naming(order.argsort()[first], weight)
             for order, weight in zip(ways.orders, ways.weight.tolist(), strict=True)
@@ -170,7 +176,7 @@ class Posterior(Generic[Set]):
             probability[listed.offsets[sample] : listed.offsets[sample + 1]] = exact.to(probability)
         return probability
 
-    def prune(self, mass: float = 0.95, fallback: Literal["all", "exact"] = "all") -> Pruning[Set]:
+    def prune(self, mass: float = InferenceSettings.mass, fallback: Literal["all", "exact"] = "all") -> Pruning[Set]:
         """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
 
         Equally probable candidates stay or go together. If candidates are not listed, improbable labels go instead,
@@ -181,8 +187,8 @@ class Posterior(Generic[Set]):
 
         Args:
             mass: the share of the probability that the survivors hold, above 0 and at most 1.
-            fallback: what an unsettled posterior does: "all" keeps everything; "exact" prunes each sample by its nearest
-                neighbours alone, which can lose gold labels where the embeddings say little.
+            fallback: what an unsettled posterior does: "all" keeps everything; "exact" prunes each sample by its
+                nearest neighbours alone, which can lose gold labels where the embeddings say little.
 
         Returns:
             A `Pruning`: `candidates` holds the survivors.
@@ -218,7 +224,7 @@ class Posterior(Generic[Set]):
             return keep
         unknown = namings.open_labels.to(keep.device)
         labels = listed.labels.long()
-        blind = torch.where((labels >= 0) & unknown[labels.clamp(min=0)], -2, labels)
+        blind = torch.where((labels >= 0) & unknown[labels.clamp(min=0)], len(unknown), labels)
         _, pattern = torch.unique(torch.cat([listed.sample[:, None], blind], 1), dim=0, return_inverse=True)
         seen = torch.zeros(int(pattern.max()) + 1, dtype=torch.bool, device=keep.device)
         seen[pattern[keep]] = True
@@ -227,8 +233,8 @@ class Posterior(Generic[Set]):
     def _credible_labels(self, mass: float, whole: Tensor) -> Tensor:
         """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
 
-        A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The most
-        probable candidate always stays.
+        A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The
+        most probable candidate always stays.
         """
         n, m, c = self.mixture.pool.factor.shape
         support = self.candidates.support
@@ -268,49 +274,34 @@ class Posterior(Generic[Set]):
             InputError: `k` is no whole number above 0.
         """
         k = whole_number(k, "k")
-        pool, ways = self.mixture.pool, self.mixture.namings
-        n, m, c = pool.factor.shape
-        belief = self.marginals.flatten(0, 1)  # (n*m, c)
-        used = pool.possible.any(1) & (pool.unary[:, :, 0].amin(1) > finfo(belief.dtype).tiny**0 * -torch.inf)
-        unsure = _entropy(belief)
-        edges = pool.edges
+        pool, labels = self.mixture.pool, self.labels.flatten()
+        n, m = self.labels.shape
+        edges, used = pool.edges, labels >= 0
+        names = torch.stack([naming.order for naming in self.namings]).to(labels.device)[:, labels.clamp(min=0)]
+        weight = self.mixture.namings.weight.to(self.marginals)  # (ways,), and names (ways, n*m)
+        unsure = _entropy(self.marginals.flatten(0, 1))
+        unsure = (unsure - self._open_names(names, weight)).clamp(min=0)
         chosen: list[int] = []
-        by_name = belief.new_zeros(len(belief))
-        if len(ways.orders) > 1:
-            means = _entropy(belief) - self._entropy_by_name()
-            by_name = means.clamp(min=0) * float(unsure.sum())
-        open_ = unsure.clone()
         for _ in range(min(k, int(used.sum()))):
-            around = open_.clone()
-            around.index_add_(0, edges.target, open_[edges.source] / 2)
-            around += open_.view(n, m).sum(1).repeat_interleave(m) / 2
-            worth = (around * (unsure > 0) + by_name).masked_fill(~used, -torch.inf)
-            if chosen:
-                worth[chosen] = -torch.inf
+            around = unsure + torch.zeros_like(unsure).index_add_(0, edges.target, unsure[edges.source] / 2)
+            around += unsure.view(n, m).sum(1).repeat_interleave(m) / 2
+            worth = around * (unsure > self.settings.still) + self._open_names(names, weight) * int(used.sum())
+            worth = worth.masked_fill(~used, -torch.inf)
+            worth[chosen] = -torch.inf
             best = int(worth.argmax())
             chosen.append(best)
-            by_name = by_name * 0
+            weight = weight * (names[:, best] == names[0, best])
             told = edges.target[edges.source == best]
-            open_[told] = open_[told] / 2
-            open_.view(n, m)[best // m] /= 2
-            open_[best] = 0
-        return torch.tensor(chosen, dtype=torch.long, device=belief.device)
+            unsure[told] = unsure[told] / 2
+            unsure.view(n, m)[best // m] /= 2
+            unsure[best] = 0
+        return torch.tensor(chosen, dtype=torch.long, device=labels.device)
 
-    def _entropy_by_name(self) -> Tensor:
-        """The mean over namings of each instance's entropy if the naming were known, `(n*m,)`."""
-        ways, total = self.mixture.namings, 0.0
-        first = ways.orders[0]
-        belief = self.marginals.flatten(0, 1)
-        for naming in range(len(ways.orders)):
-            one = replace(
-                self.mixture,
-                namings=replace(ways, orders=ways.orders[naming : naming + 1], evidence=ways.evidence[naming : naming + 1]),
-            )
-            each = torch.arange(len(belief), device=belief.device) // one.pool.factor.shape[1]
-            alone = one.averaged(lambda f: one.pool.beliefs(f, self.mixture.hidden[:, None])[:, :, 0], each)
-            total = total + float(ways.weight[naming]) * _entropy(alone)
-        del first
-        return torch.as_tensor(total)
+    def _open_names(self, names: Tensor, weight: Tensor) -> Tensor:
+        """How much each instance's label would tell about its naming, in nats, `(n*m,)`."""
+        share = weight.new_zeros(names.shape[1], self.candidates.classes)
+        share.scatter_add_(1, names.T, (weight / weight.sum()).expand(names.shape[1], -1))
+        return _entropy(share)
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only.
@@ -326,7 +317,7 @@ class Posterior(Generic[Set]):
         used = gold >= 0
         sure, guess = self.marginals.max(2)
         sure, right = sure[used].double(), (guess == gold)[used].double()
-        bins = len(_MASSES) * 2
+        bins = 2 * len(self.settings.measured_masses)
         place = (sure * bins).long().clamp(max=bins - 1)
         counts = torch.bincount(place, minlength=bins)
         filled = counts > 0
@@ -340,7 +331,10 @@ class Posterior(Generic[Set]):
             confidence=tuple(confidence.tolist()),
             accuracy=tuple(accuracy.tolist()),
             count=tuple(counts[filled].tolist()),
-            retained={mass: float(believed.prune(mass).candidates.contains(gold).double().mean()) for mass in _MASSES},
+            retained={
+                mass: float(believed.prune(mass).candidates.contains(gold).double().mean())
+                for mass in self.settings.measured_masses
+            },
         )
 
     def to_arrow(self) -> Any:
@@ -361,7 +355,7 @@ class Posterior(Generic[Set]):
         suspicion = self.suspicion.cpu()[sample]
         status = []
         for doubt, sure in zip(suspicion.tolist(), probability.tolist(), strict=True):
-            plain = "ok" if sure >= 0.9 else "unsure"
+            plain = "ok" if sure >= self.settings.sure else "unsure"
             status.append("wrong target" if doubt > 1 / 2 else plain if self.verdict == "joint" else self.verdict)
         columns = {
             "sample": sample, "slot": slot, "label": labels, "probability": probability, "second": second,

@@ -115,7 +115,9 @@ def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | N
     return Score(pool.evidence(field, hidden), sent.log() - met.clamp(min=finfo(met.dtype).tiny).log())
 
 
-def exact_probabilities(pool: Pool, potential: Potential, sharpness: float, rows: dict[int, Tensor]) -> dict[int, Tensor]:
+def exact_probabilities(
+    pool: Pool, potential: Potential, sharpness: float, rows: dict[int, Tensor]
+) -> dict[int, Tensor]:
     """The probability of each candidate of a few samples, by summing over all combinations of their candidates.
 
     Args:

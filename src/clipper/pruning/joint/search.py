@@ -1,9 +1,10 @@
 """Search: states that explain the pool, found anew for each fold of hidden formulas.
 
-Belief propagation from a single start gets stuck where samples are few and candidates many. So many starts cool down side
-by side, each with the formulas of one fold hidden. Better states are sought by three moves: noise, crossing two good
-states, and opening a neighbourhood of the best one again. States of one fold never learn from those of another, so that a
-fold's formulas can judge what was found without them.
+Belief propagation from a single start gets stuck where samples are few and candidates many. So many states cool down
+side by side, each with the formulas of one fold hidden. The first ones begin with groups that were found without any
+formula and named by the formulas, and with noise. Later ones begin with two good states crossed, with the best one but
+for a neighbourhood that is opened again, or with its groups renamed. States of one fold never learn from those of
+another, so that a fold's formulas can judge what was found without them.
 """
 
 from __future__ import annotations
@@ -77,30 +78,33 @@ def search(
     samples = pool.factor.shape[0]
     folds = min(settings.folds, samples)
     fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
-    together = max(1, settings.memory // (pool.factor.size + 2 * len(pool.edges) * pool.classes))
+    near = pool.nearest(settings.searched)
+    together = max(1, settings.memory // (pool.factor.size + 2 * len(near.edges) * pool.classes))
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
-    search = _Search(pool, potential, settings, generator, fold, folds, together)
+    search = _Search(pool, near, potential, settings, generator, fold, folds, together)
     whole = Schedule(settings.rounds, settings.noise, 1 / 2)
-    hurried = replace(whole, rounds=settings.rounds // 2**2)
-    groups = search.clusters(hurried if per_fold < folds else whole)
-    elite = search.cooled(hurried, [[None, search.named(groups.labels[:, 0], f)] for f in range(folds)])
-    if search.meet(elite):
-        return Found(fold, elite, True)
-    hints = [[None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in range(folds)]
-    elite = search.better(elite, search.cooled(whole, hints), per_fold)
+    hurried = replace(whole, rounds=settings.hurried)
+    groups = search.clusters(whole)
+    elite = search.cooled(hurried, {f: [None, search.named(groups.labels[:, 0], f)] for f in range(folds)})
+    behind = search.behind(elite)
+    if behind:
+        hints = {f: [None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in behind}
+        elite |= search.better(elite, search.cooled(whole, hints), per_fold)
     waited = 0
+    offspring = replace(whole, rounds=settings.rounds // 2, noise=settings.noise / 2)
     for generation in range(settings.generations):
-        if waited == settings.patience or search.meet(elite):
+        behind = search.behind(elite)
+        if waited == settings.patience or not behind:
             break
         if out_of_time():
-            return Found(fold, elite, False)
+            return Found(fold, [elite[f] for f in range(folds)], False)
         progress(generation / settings.generations)
-        hints = [search.moves(states, f, per_fold) for f, states in enumerate(elite)]
-        offspring = search.cooled(replace(whole, rounds=settings.rounds // 2, noise=settings.noise / 2), hints)
-        after = search.better(elite, offspring, per_fold)
-        gained = [float(new.score[0] - old.score[0]) > 1 / 2 for old, new in zip(elite, after, strict=True)]
-        elite, waited = after, 0 if any(gained) else waited + 1
-    return Found(fold, elite, True)
+        new = search.cooled(offspring, {f: search.moves(elite[f], f, per_fold) for f in behind})
+        after = search.better(elite, new, per_fold)
+        waited = 0 if any(after[f].score[0] > elite[f].score[0] + 1 / 2 for f in behind) else waited + 1
+        elite |= after
+    progress(1.0)
+    return Found(fold, [elite[f] for f in range(folds)], True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +112,7 @@ class _Search:
     """What all steps of a search have in common."""
 
     pool: Pool
+    near: Pool
     potential: Potential
     settings: InferenceSettings
     generator: torch.Generator
@@ -115,64 +120,51 @@ class _Search:
     folds: int
     together: int
 
-    @property
-    def alike(self) -> float:
-        """The share of instances in which states may differ and count as one."""
-        return self.settings.alike
-
     def clusters(self, schedule: Schedule) -> States:
         """Groups of instances by the pairs alone, without any formula, under names that mean nothing."""
-        found = None
-        for _ in range(2):
-            states = min(self.folds, self.together)
-            hidden = torch.ones(self.pool.factor.shape[0], states, dtype=torch.bool, device=self.fold.device)
-            new = self._states(schedule, None, hidden)
-            found = new if found is None else found.joined(new)
-            if self.together >= self.folds:
-                break
-        return found.best(2, self.alike)
+        samples, states = self.pool.factor.shape[0], max(2, min(self.folds, self.together))
+        hidden = torch.ones(samples, states, dtype=torch.bool, device=self.fold.device)
+        return self._states(self.pool, schedule, None, hidden).best(2, self.settings.negligible)
 
-    def cooled(self, schedule: Schedule, hints: list[list[Tensor | None]]) -> list[States]:
-        """New states of each fold, one for each hint, the best first."""
-        flat = [(f, hint) for f, mine in enumerate(hints) for hint in mine]
-        found: list[States | None] = [None] * self.folds
+    def cooled(self, schedule: Schedule, hints: dict[int, list[Tensor | None]]) -> dict[int, States]:
+        """New states of some folds, one for each hint, the best first."""
+        flat = [(f, hint) for f, mine in hints.items() for hint in mine]
+        nothing = torch.zeros_like(self.pool.unary[:, :, 0])
+        found: dict[int, States] = {}
         for begin in range(0, len(flat), self.together):
             part = flat[begin : begin + self.together]
             which = torch.tensor([f for f, _ in part], device=self.fold.device)
-            given = [hint for _, hint in part]
-            hint = None
-            if any(one is not None for one in given):
-                hint = torch.stack([torch.zeros_like(self.pool.unary[:, :, 0]) if one is None else one for one in given], 2)
-            states = self._states(schedule, hint, self.fold[:, None] == which)
-            for f in set(which.tolist()):
+            hint = torch.stack([nothing if one is None else one for _, one in part], 2)
+            states = self._states(self.near, schedule, hint, self.fold[:, None] == which)
+            for f in {f for f, _ in part}:
                 mine = States(states.labels[:, which == f], states.score[which == f])
-                found[f] = mine if found[f] is None else found[f].joined(mine)
-        return [states.best(states.labels.shape[1], self.alike) for states in found if states is not None]
+                found[f] = found[f].joined(mine) if f in found else mine
+        return {f: states.best(len(states.score), self.settings.negligible) for f, states in found.items()}
 
-    def _states(self, schedule: Schedule, hint: Tensor | None, hidden: Tensor) -> States:
-        start = silence(self.pool, hidden.shape[1])
-        messages, _ = propagate(self.pool, self.potential, start, schedule, hint, hidden, self.generator)
-        labels = self.pool.best(self.pool.heard(messages).add_(self.pool.unary), hidden)
-        return States(labels, score(self.pool, self.potential, messages, hidden).total)
+    def _states(self, pool: Pool, schedule: Schedule, hint: Tensor | None, hidden: Tensor) -> States:
+        start = silence(pool, hidden.shape[1])
+        messages, _ = propagate(pool, self.potential, start, schedule, hint, hidden, self.generator)
+        labels = pool.best(pool.heard(messages).add_(pool.unary), hidden)
+        return States(labels, score(pool, self.potential, messages, hidden).total)
 
-    def better(self, old: list[States], new: list[States], count: int) -> list[States]:
-        """The best of both, fold by fold."""
-        return [a.joined(b).best(count, self.alike) for a, b in zip(old, new, strict=True)]
+    def better(self, old: dict[int, States], new: dict[int, States], count: int) -> dict[int, States]:
+        """The best of both, of the folds that have new ones."""
+        return {f: old[f].joined(states).best(count, self.settings.negligible) for f, states in new.items()}
 
-    def meet(self, elite: list[States]) -> bool:
-        """Whether all folds found the same groups, whatever their names."""
-        first = one_hot(elite[0].labels[:, :1], self.pool.classes)[:, :, 0]
-        others = [one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for states in elite[1:]]
-        shared = [first.T @ other for other in others]
-        least = (1 - self.alike) * float(first.sum())
-        return all(float(both.amax(d).sum()) >= least for both in shared for d in (0, 1))
+    def behind(self, elite: dict[int, States]) -> list[int]:
+        """The folds that have not found the groups of the most probable state, whatever their names."""
+        lead = max(elite, key=lambda f: float(elite[f].score[0]))
+        groups = {f: one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for f, states in elite.items()}
+        least = (1 - self.settings.negligible) * float(groups[lead].sum())
+        shared = {f: groups[lead].T @ mine for f, mine in groups.items()}
+        return [f for f, both in shared.items() if min(float(both.amax(d).sum()) for d in (0, 1)) < least]
 
-    def moves(self, states: States, fold: int, count: int) -> list[Tensor]:
+    def moves(self, states: States, fold: int, count: int) -> list[Tensor | None]:
         """Hints for new states, by turns: labels renamed, a neighbourhood opened again, two states crossed."""
-        edges, settings = self.pool.edges, self.settings
+        edges, settings = self.near.edges, self.settings
         calm = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
         hints = one_hot(states.labels, self.pool.classes) * (settings.hint * calm.square()[:, None])
-        made = [self.named(states.labels[:, 0], fold)]
+        made: list[Tensor | None] = [self.named(states.labels[:, 0], fold)]
         for turn in range(1, count):
             if turn % 2 and states.labels.shape[1] > 1:
                 pick = torch.randint(states.labels.shape[1], (2,), generator=self.generator).tolist()
@@ -187,7 +179,9 @@ class _Search:
         hint = one_hot(labels[:, None], self.pool.classes)[:, :, 0] * self.settings.hint
         heard = torch.zeros_like(hint).index_add_(0, self.pool.edges.target, hint[self.pool.edges.source])
         judge = NamingEvidence(self.pool, heard / self.settings.hint, self.settings, self.fold == fold)
-        orders, evidence = anneal_names(judge, self.pool.kinds, self.settings.walkers, self.generator)
+        orders, evidence = anneal_names(
+            judge, self.pool.kinds, self.settings.walkers, self.generator, self.settings.exchanges
+        )
         return hint[:, orders[int(evidence.argmax())].to(hint.device)]
 
 

@@ -34,11 +34,13 @@ class Verification:
     leak: float = 1.0
 
 
-def verified(pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, settings: InferenceSettings) -> Verification:
+def verified(
+    pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, settings: InferenceSettings
+) -> Verification:
     """Hold what was heard about samples, `(n*m, c, 1)`, whose formula had no part in it, against these formulas.
 
-    A formula is as probable as its sample's slots make it, labelled independently by what was heard, if the target is
-    right; and as probable as by the class prior if it is wrong. How sharp what was heard should be, and how many targets
+    If the target is right, a formula is as probable as its sample's slots make it, labelled independently by what was
+    heard; if it is wrong, as probable as by the class prior. How sharp what was heard should be, and how many targets
     are wrong, is what makes all formulas together most probable.
 
     Args:
@@ -48,7 +50,7 @@ def verified(pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, sett
         wrong: the share of wrong targets; None to fit it.
         settings: the constants.
     """
-    trials = torch.cat([torch.zeros(1), 2 ** (torch.arange(2**5 + 1) / 2**2 - 2 - 2**2)]).to(heard)
+    trials = torch.tensor(settings.sharpness).to(heard)
     surprise = torch.cat([pool.surprise(pool.unary + heard * trial) for trial in trials], 1).double()  # (n, trials)
     ratio = (prior[:, None].double() - surprise).nan_to_num(nan=-torch.inf)  # log-odds of the target
     judges = prior.isfinite()
@@ -64,8 +66,8 @@ def verified(pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, sett
     total = total.masked_fill(~judges[:, None], 0)
     best = int(total.sum(0).argmax())
     gain = total[judges, best]
-    # Two samples easily bear each other out, and one has no spread: neither is evidence.
-    spread = max(float(gain.std()), settings.spread) if samples > 2 else torch.inf
+    # Equal gains have no spread, but do not make any gain certain.
+    spread = max(float(gain.std()) if samples > 1 else torch.inf, abs(float(gain.mean())) / 2, finfo(heard.dtype).eps)
     return Verification(
         sharpness=float(trials[best]),
         wrong=float(share[best]),
@@ -85,7 +87,7 @@ def prior_surprise(pool: Pool, fold: Tensor, folds: int, settings: InferenceSett
     hidden = hidden if pool.disbelieved is None else hidden | pool.disbelieved[:, None]
     weight = (~pool.by_slot(hidden) & pool.possible.any(1)[:, None, None]).to(pool.unary)  # (n*m, 1, folds)
     prior = (pool.typical + 1).expand(-1, folds).clone()
-    for _ in range(settings.rounds // 2**2):
+    for _ in range(settings.hurried):
         field = pool.unary + by_kind(prior, pool).log()
         prior = (pool.factor.marginals(field.contiguous()) * weight).sum(0) + 1
     field = (pool.unary + by_kind(prior, pool).log()).contiguous()
@@ -108,5 +110,8 @@ def formula_leak(pool: Pool, template: Tensor, slots: int) -> float:
     chance = (counts * (counts - 1)).sum() / max(1, len(template) * (len(template) - 1))
     # One pair of each sort besides, so that few pairs raise no alarm.
     share = (equal.sum() + chance) / (len(equal) + 1)
-    chance, share = (float(p.clamp(finfo(torch.float).eps, 1 - finfo(torch.float).eps)) for p in (chance, share))
-    return (share / (1 - share)) / (chance / (1 - chance))
+    odds = [
+        p / (1 - p)
+        for p in (float(p.clamp(finfo(torch.float).eps, 1 - finfo(torch.float).eps)) for p in (share, chance))
+    ]
+    return odds[0] / odds[1]

@@ -1,0 +1,157 @@
+"""`clipper identify`: the same job as `clipper.identify`, on a rule or on files."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from torch import Tensor
+
+from clipper.arguments import number_in_words
+from clipper.benchmarks.drawing import MOST_SLOTS
+from clipper.benchmarks.hwf import HWF_RULE
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.task import called
+from clipper.cli.console import errors, output, print_json, table
+from clipper.cli.options import Json, counted
+from clipper.errors import BudgetError, InputError
+from clipper.files import read_from_file
+from clipper.labelling import Identification
+from clipper.labelling import identify as identify_labels
+from clipper.labelling.identify import BUDGET, shortened
+from clipper.labelling.label_files import read_labels
+from clipper.rules import Rule, named
+
+_TRIED = 1_000_000
+"""Labels, or combinations of them, that a rule is tried on to see what it gives."""
+_SHOWN = 40
+"""Labels past which the table leaves out those that are identified."""
+
+
+def identify(
+    candidates: Annotated[
+        Path | None, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused); or --rule.")
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Such as sum, max or checksum:3,1,7; or FILE.py:FUNCTION, a function of a tuple of labels."),
+    ] = None,
+    classes: Annotated[int | None, counted("Number of labels; needed with --rule.")] = None,
+    slots: Annotated[int | None, counted("Labels of a sample; needed with --rule.", most=MOST_SLOTS)] = None,
+    targets: Annotated[
+        str | None, typer.Option(help="Values of the rule, with commas between; default: those of --labels, else all.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels that satisfy the formulas (.csv, .parquet): find all maps of them.")
+    ] = None,
+    one_to_one: Annotated[
+        bool, typer.Option("--one-to-one", help="With --labels: different labels get different names.")
+    ] = False,
+    budget: Annotated[
+        int, counted("Numbers that the search may look at; the default takes about a minute.", most=10**18)
+    ] = BUDGET,
+    json: Json = False,
+) -> None:
+    """Say which labels the formulas can tell apart at all, before anything is trained.
+
+    Without --labels: the permutations of the labels that map every sample's candidates onto themselves. With --labels:
+    all maps, many-to-one ones too, under which these labels still satisfy every formula.
+    """
+    given = None if labels is None else read_labels(labels)
+    if (candidates is None) == (rule is None):
+        raise InputError("expected a file of candidates, or --rule with --classes and --slots, and not both")
+    if candidates is not None:
+        if slots is not None or targets is not None:
+            raise InputError("expected --slots and --targets with --rule only: a file of candidates has its own")
+        known: CandidateSet = Candidates.read(candidates, classes)
+    else:
+        assert rule is not None
+        if classes is None or slots is None:
+            raise InputError("expected --classes and --slots with --rule, such as --rule sum --classes 10 --slots 3")
+        known = _candidates(rule_named(rule), classes, slots, targets, given)
+    with errors.status("searching"):
+        found = identify_labels(known, given, one_to_one=one_to_one, budget=budget)
+    if json:
+        print_json(found.as_dict())
+    else:
+        _show(found)
+
+
+def rule_named(name: str) -> Rule:
+    """One of Clipper's rules, or the function or rule that `FILE.py:NAME` names."""
+    if name == HWF_RULE.name:
+        return HWF_RULE
+    if not name.rpartition(":")[0].endswith(".py"):
+        return named(name)
+    found = read_from_file(name, "a function from a tuple of labels to a value")
+    if isinstance(found, Rule):
+        return found
+    if not callable(found):
+        raise InputError(f"expected {name} to be a function from a tuple of labels to a value, got {found!r:.100}")
+    return Rule(name, found)
+
+
+def _candidates(rule: Rule, classes: int, slots: int, targets: str | None, labels: Tensor | None) -> CandidateSet:
+    """The candidates of the given targets, of what the rule gives for the labels, or of everything that it gives."""
+    domains = rule.domains(slots) if rule.domains else [range(classes)] * slots
+    if targets is not None:
+        wanted = [_value(text) for text in targets.split(",")]
+    elif labels is not None:
+        wanted = [_called(rule, tuple(row)) for row in labels.tolist()]
+    else:
+        wanted = _attainable(rule, domains)
+    return rule.candidates(wanted, slots, classes)
+
+
+def _attainable(rule: Rule, domains: Sequence[Sequence[int]]) -> list[Hashable]:
+    """Everything that the rule gives."""
+    if rule.machine is None:
+        _check_tried(math.prod(map(len, domains)))
+        return list(dict.fromkeys(_called(rule, row) for row in itertools.product(*domains)))
+    states: dict[Hashable, None] = {rule.machine.start: None}
+    tried = 0
+    for domain in domains:
+        tried += len(states) * len(domain)
+        _check_tried(tried)
+        after = (rule.machine.step(state, label) for state in states for label in domain)
+        states = dict.fromkeys(state for state in after if state is not None)
+    return [value for value in dict.fromkeys(map(rule.machine.accept, states)) if value is not None]
+
+
+def _check_tried(tried: int) -> None:
+    if tried > _TRIED:
+        raise BudgetError(
+            f"to see all values of the rule, {number_in_words(tried)} labels would be tried, more than {_TRIED:,}; "
+            "name the values with --targets, or give labels with --labels"
+        )
+
+
+def _called(rule: Rule, labels: tuple[int, ...]) -> Hashable:
+    return called(rule.value, labels, what="the rule", returns="a hashable value")
+
+
+def _value(text: str) -> Hashable:
+    """A target as Python writes it, such as 3 or True; else the text itself."""
+    try:
+        value: Hashable = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text.strip()
+    return value
+
+
+def _show(found: Identification) -> None:
+    rows = [row for row in found.rows() if len(found.identified) <= _SHOWN or not row["identified"]]
+    several = len(found.kinds) > 1
+    cells = [
+        [str(row["label"]), *[row["kind"]] * several, shortened(row["names"]), found.amount(row["instances"])]
+        for row in rows
+    ]
+    if rows:
+        heads = ["label", *["kind"] * several, "may be called", "instances"]
+        output.print(table("the names that fit every formula", heads, cells))
+    output.print(found.sentence, soft_wrap=True)

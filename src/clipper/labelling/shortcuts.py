@@ -1,0 +1,313 @@
+"""Reasoning shortcuts: maps of the labels, many-to-one ones too, under which given labels still satisfy every formula.
+
+A constraint problem: each label gets a name, and the names of each sample's labels must be a candidate of the sample.
+The search gives one label a name, drops the names that no candidate supports any more, and splits what is left into
+parts that do not constrain each other. So maps are counted by multiplication, and listed only if somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot, pad
+
+from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.comparison import numbers_in
+from clipper.candidates.kinds import kind_of_label
+from clipper.errors import InputError
+
+Names = dict[int, tuple[int, ...]]
+"""The names that labels may have, a label's own first."""
+
+_DEEPEST = 200
+"""Labels named one after the other before a search is given up."""
+_LISTED = 1 << 18
+"""Candidates of all label rows together, from which on it pays to look for a lattice behind the list."""
+_FEW = 3
+"""A row in which more labels than this have several names hardly ever rules out a name: it is looked at later."""
+_PAIRS = 2_000
+"""Pairs of labels that are renamed on trial."""
+_CELLS = 1 << 22
+"""Numbers held at a time."""
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Maps of some labels, put together from parts that do not constrain each other.
+
+    Attributes:
+        free: labels that may have any of their names, whatever the others have.
+        parts: the ways to name the other labels.
+    """
+
+    free: Names
+    parts: tuple[Alternatives, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no map was left out."""
+        return all(part.complete for part in self.parts)
+
+    def count(self, known: Collection[int] = ()) -> int:
+        """How many maps keep the labels `known`."""
+        names = (int(label in own) if label in known else len(own) for label, own in self.free.items())
+        return math.prod(names) * math.prod(part.count(known) for part in self.parts)
+
+    def maps(self) -> Iterator[dict[int, int]]:
+        """The maps one after the other; first the identity, if it is one of them."""
+        if not self.count():  # of a search that was cut short, a part may hold none
+            return
+        for names in itertools.product(*self.free.values()):
+            for rest in _combined(self.parts):
+                yield dict(zip(self.free, names, strict=True)) | rest
+
+    def possible(self) -> Iterator[tuple[int, int]]:
+        """Pairs of a label and a name: it has the name in some map, or that was not ruled out."""
+        yield from ((label, name) for label, own in self.free.items() for name in own)
+        for part in self.parts:
+            yield from part.possible()
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Maps of labels that constrain each other.
+
+    Attributes:
+        branches: each holds other maps.
+        unsearched: the names that are not ruled out, where the search was not completed; empty where it was.
+    """
+
+    branches: tuple[Independent, ...]
+    unsearched: Names
+
+    @property
+    def complete(self) -> bool:
+        """Whether no map was left out."""
+        return not self.unsearched and all(branch.complete for branch in self.branches)
+
+    def count(self, known: Collection[int] = ()) -> int:
+        """How many maps keep the labels `known`."""
+        return sum(branch.count(known) for branch in self.branches)
+
+    def maps(self) -> Iterator[dict[int, int]]:
+        """The maps one after the other; first the identity, if it is one of them."""
+        for branch in self.branches:
+            yield from branch.maps()
+
+    def possible(self) -> Iterator[tuple[int, int]]:
+        """As of `Independent`."""
+        yield from ((label, name) for label, own in self.unsearched.items() for name in own)
+        for branch in self.branches:
+            yield from branch.possible()
+
+
+def _combined(parts: Sequence[Alternatives]) -> Iterator[dict[int, int]]:
+    if not parts:
+        yield {}
+        return
+    for first in parts[0].maps():
+        for rest in _combined(parts[1:]):
+            yield first | rest
+
+
+def find_shortcuts(sets: CandidateSet, which: Tensor, rows: Tensor, *, one_to_one: bool, budget: int) -> Independent:
+    """The maps of the labels, within their kinds, under which every row of labels is a candidate.
+
+    Args:
+        sets: different sets of candidates.
+        which: the set that each row of labels is from, `(r,)`.
+        rows: the labels, `(r, m)`; -1 in unused slots. No row of a set comes twice.
+        one_to_one: only maps that give different labels different names.
+        budget: numbers to look at, after which the search is given up.
+    """
+    if isinstance(sets, Candidates) and int(sets.offsets.diff()[which].sum()) > _LISTED:
+        with suppress(InputError):  # if two sets share a candidate, it has to be the list
+            sets = Lattice.from_candidates(sets)
+    return _Search(sets.batch(which), rows, one_to_one, budget).all_maps()
+
+
+class _Search:
+    def __init__(self, candidates: CandidateSet, rows: Tensor, one_to_one: bool, budget: int) -> None:
+        self.candidates, self.rows, self.one_to_one, self.left = candidates, rows, one_to_one, budget
+        self.classes = candidates.classes
+        member = torch.zeros(len(rows), self.classes + 1, device=rows.device)
+        self.member = member.scatter_(1, torch.where(rows < 0, self.classes, rows), 1.0)[:, :-1]  # (rows, c)
+        self.held = candidates.slots * self.classes  # numbers held for a row of labels
+        if isinstance(candidates, Candidates):
+            self.held += numbers_in(candidates)
+        self.looked_at = candidates.slots * self.classes + numbers_in(candidates)
+
+    def all_maps(self) -> Independent:
+        """Independent parts of all labels; the budget is shared among them."""
+        labels = torch.arange(self.classes, device=self.rows.device)
+        kind = kind_of_label(labels, self.candidates.kinds)
+        every = torch.arange(len(self.rows), device=self.rows.device)
+        names, open_rows = self._supported((kind[:, None] == kind)[None], every, most_open=self.classes)
+        found = self._split(names[0], labels.tolist(), every[open_rows[0]], floor=0, depth=0)
+        assert found is not None, "the identity is a map"
+        return found
+
+    def _split(self, names: Tensor, labels: list[int], rows: Tensor, floor: int, depth: int) -> Independent | None:
+        """The maps of some labels, part by part; None if there are none.
+
+        Args:
+            names: which names each label may have, `(c, c)` bool.
+            labels: whose maps are sought.
+            rows: the ids of the rows of labels that constrain them.
+            floor: what must be left of the budget.
+            depth: how many labels were named on the way here.
+        """
+        free, groups = self._groups(names, labels, rows)
+        parts = []
+        for done, (group, own_rows) in enumerate(groups):
+            share = (self.left - floor) // (len(groups) - done)
+            part = self._branch(names, group, own_rows, self.left - share, depth)
+            if not part.branches and part.complete:
+                return None
+            parts.append(part)
+        return Independent({label: _own_first(names[label], label) for label in free}, tuple(parts))
+
+    def _branch(self, names: Tensor, labels: list[int], rows: Tensor, floor: int, depth: int) -> Alternatives:
+        """The maps of labels that constrain each other: give one of them a name, then go on."""
+        if self.left <= floor or depth == _DEEPEST:
+            return Alternatives((), {y: _own_first(names[y], y) for y in labels})
+        label = self._next(names, labels, rows)
+        tried = _own_first(names[label], label)
+        branches = []
+        together = max(1, _CELLS // (max(1, len(rows)) * self.held + names.numel()))
+        for some in torch.split(torch.tensor(tried, device=names.device), together):
+            given = names.repeat(len(some), 1, 1)  # (b, c, c)
+            given[:, label] = one_hot(some, self.classes).bool()
+            left, open_rows = self._supported(given, rows, most_open=_FEW)
+            for own, still in zip(left, open_rows, strict=True):
+                branch = self._split(own, labels, rows[still], floor, depth + 1) if own.any(1).all() else None
+                if branch is not None:
+                    branches.append(branch)
+        return Alternatives(tuple(branches), {})
+
+    def _next(self, names: Tensor, labels: list[int], ids: Tensor) -> int:
+        """The label to name next: few names, then a row with few other open labels, then many rows."""
+        several = names.sum(1) > 1
+        member = self.member[ids]  # (r, c)
+        number = (member * several).sum(1, keepdim=True)  # (r, 1), of open labels
+        fewest = pad(torch.where(member > 0, number, self.classes + 1), (0, 0, 0, 1), value=self.classes + 1).amin(0)
+        rank = torch.stack([names.sum(1), fewest, -member.sum(0)], dim=1).tolist()
+        return min(labels, key=lambda label: rank[label])
+
+    def _supported(self, names: Tensor, ids: Tensor, most_open: int) -> tuple[Tensor, Tensor]:
+        """Drop the names that no candidate supports; some label has none left if no map is left.
+
+        Args:
+            names: which names each label may have, in `b` cases, `(b, c, c)` bool.
+            ids: the rows of labels that constrain them, `(r,)`.
+            most_open: look at rows with at most so many labels that have several names.
+
+        Returns:
+            What is left, `(b, c, c)`, and which of the rows still constrain their labels, `(b, r)` bool.
+        """
+        constrain = torch.ones(len(names), len(ids), dtype=torch.bool, device=names.device)
+        now = torch.zeros(len(ids), dtype=torch.bool, device=names.device)
+        while True:
+            before = now
+            number = (names.sum(2) > 1).float() @ self.member[ids].T  # (b, r), of open labels
+            now = before | (number[names.any(2).all(1)] <= most_open).any(0)
+            names, constrain[:, now] = self._filtered(names, ids[now])
+            if torch.equal(now, before):
+                return names, constrain
+
+    def _filtered(self, names: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """As `_supported`, of all the given rows."""
+        rows = self.rows[ids]  # (r, m)
+        used = (rows >= 0)[..., None]
+        place = torch.where(rows < 0, self.classes, rows).flatten()
+        part = self.candidates.batch(ids.repeat(len(names)))
+        while True:
+            self.left -= len(names) * (len(rows) * self.looked_at + names[0].numel())
+            left = _distinct(names) if self.one_to_one else names
+            if len(rows):
+                allowed = left[:, rows.clamp(min=0)] | ~used  # (b, r, m, c)
+                part = part.narrowed(allowed.flatten(0, 2))
+                missing = (~part.support.view(allowed.shape) & used).flatten(1, 2).int()
+                lost = missing.new_zeros(len(names), self.classes + 1, self.classes).index_add_(1, place, missing)
+                left = left & (lost[:, :-1] == 0)
+            if torch.equal(left, names) or not bool(left.any(2).all(1).any()):
+                break
+            names = left
+        sizes = torch.where(used[..., 0], left.sum(2)[:, rows.clamp(min=0)], 1).flatten(0, 1).tolist()
+        entailed = [count == math.prod(own) for count, own in zip(part.counts, sizes, strict=True)]
+        return left, ~torch.tensor(entailed, dtype=torch.bool, device=names.device).view(len(names), -1)
+
+    def _groups(
+        self, names: Tensor, labels: list[int], ids: Tensor
+    ) -> tuple[list[int], list[tuple[list[int], Tensor]]]:
+        """The labels that nothing constrains; and those that constrain each other, with the rows that do it."""
+        several = names.sum(1) > 1  # (c,)
+        member = self.member[ids] * several  # (r, c)
+        linked = member.T @ member > 0  # (c, c)
+        if self.one_to_one:
+            shared = names.float() @ names.float().T > 0
+            linked |= (shared & several & several[:, None]).fill_diagonal_(False)
+        neighbours = [row.nonzero()[:, 0].tolist() for row in linked]
+        free, groups, reached = [], [], set()
+        for label in labels:
+            if label in reached:
+                continue
+            group = [label]
+            reached.add(label)
+            for other in group:
+                new = [y for y in neighbours[other] if y not in reached]
+                reached.update(new)
+                group += new
+            if neighbours[label]:
+                groups.append((sorted(group), ids[member[:, group].any(1)]))
+            else:
+                free.append(label)
+        return free, groups
+
+
+def _own_first(names: Tensor, label: int) -> tuple[int, ...]:
+    """The names that are left, `(c,)` bool; its own first."""
+    return tuple(sorted(names.nonzero()[:, 0].tolist(), key=lambda name: (name != label, name)))
+
+
+def _distinct(names: Tensor) -> Tensor:
+    """Take a label's only name away from all others, `(b, c, c)` bool; from both if two labels have the same."""
+    settled = names & (names.sum(2, keepdim=True) == 1)
+    times = settled.sum(1, keepdim=True)  # (b, 1, c)
+    return names & ((times == 0) | (settled & (times == 1)))
+
+
+def common_maps(possible: Tensor, kinds: Sequence[tuple[int, int]]) -> Tensor:
+    """Maps that are worth a try where a search finds no end, `(k, c)`: one name changed, two exchanged, all shifted.
+
+    All are within a kind. Of many labels, only the first changes and exchanges are tried.
+
+    Args:
+        possible: the names that each label may have, `(c, c)` bool.
+        kinds: the first label of each kind, and the first behind it.
+
+    Examples:
+        >>> common_maps(torch.ones(2, 2, dtype=torch.bool), [(0, 2)]).tolist()
+        [[1, 1], [1, 0], [0, 0]]
+    """
+    classes = len(possible)
+    identity = list(range(classes))
+    found: dict[tuple[int, ...], None] = {}
+    for label, name in possible.nonzero()[:_PAIRS].tolist():
+        changed, exchanged = identity.copy(), identity.copy()
+        changed[label] = exchanged[label] = name
+        exchanged[name] = label
+        found[tuple(changed)] = found[tuple(exchanged)] = None
+    for start, stop in kinds:
+        own = identity[start:stop]
+        for turned in (own[::-1], *(own[step:] + own[:step] for step in range(1, len(own)))):
+            found[(*identity[:start], *turned, *identity[stop:])] = None
+    found.pop(tuple(identity), None)
+    fits = [names for names in found if bool(possible[torch.arange(classes), list(names)].all())]
+    return torch.tensor(fits, dtype=torch.long).view(-1, classes)

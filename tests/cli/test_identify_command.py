@@ -1,0 +1,139 @@
+"""`clipper identify` on rules and on files, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from clipper import Candidates, identify
+from clipper.cli.identify import identify as command
+from clipper.errors import BudgetError, FileError, InputError
+from clipper.labelling.label_files import read_labels
+
+app = typer.Typer()
+app.command()(command)
+
+
+def run(*arguments: object) -> str:
+    return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False).stdout
+
+
+def document(*arguments: object) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    return read
+
+
+MINE = """
+def distance(labels):
+    return abs(labels[0] - labels[1])
+
+
+same = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path / "mine.py"
+
+
+def test_a_rule_of_ones_own(mine: Path) -> None:
+    found = document("--rule", f"{mine}:distance", "--classes", 6, "--slots", 2)
+    assert found["namings"] == [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]]
+    assert (found["order"], found["exhaustive"], found["identified"], found["settle"]) == (2, True, [], [0])
+    some = document("--rule", f"{mine}:distance", "--classes", 6, "--slots", 2, "--targets", "5")
+    assert some["order"] == 48, "the ends, and what is between them"
+
+
+def test_it_prints_a_table_and_a_sentence() -> None:
+    text = run("--rule", "max", "--classes", 4, "--slots", 3, "--targets", "3,2")
+    assert re.search(r"│ 0 +│ +0, 1 │ +about 29% │", text)
+    assert "Knowing label 0 would settle it." in text
+    assert "identify all 10 labels" in run("--rule", "sum", "--classes", 10, "--slots", 40)
+    assert "identify all 12 labels" in run("--rule", "hwf", "--classes", 12, "--slots", 5)
+
+
+def test_labels_give_the_targets_of_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("slot_0,slot_1\n0,2\n1,2\n1,1\n")
+    found = document("--rule", "max", "--classes", 3, "--slots", 2, "--labels", tmp_path / "labels.csv")
+    assert found["namings"] == [[0, 1, 2], [1, 1, 2], [2, 1, 2]]
+    assert (found["instances"], found["instances_not_identified"]) == (6, 1)
+    apart = document("--rule", "max", "--classes", 3, "--slots", 2, "--labels", tmp_path / "labels.csv", "--one-to-one")
+    assert apart["order"] == 1
+
+
+def test_candidates_and_labels_from_files(tmp_path: Path) -> None:
+    gold = torch.randint(0, 5, (30, 3), generator=torch.Generator().manual_seed(0))
+    candidates = Candidates.from_rule(max, gold.amax(1), slots=3, classes=5)
+    candidates.write(tmp_path / "candidates.parquet")
+    without = document(tmp_path / "candidates.parquet")
+    assert without == json.loads(json.dumps(identify(candidates).as_dict()))
+    rows = [(i, j, int(gold[i, j])) for i in range(30) for j in range(3)][::-1]
+    columns = dict(zip(("sample", "slot", "label"), map(list, zip(*rows, strict=True)), strict=True))
+    long = pa.table(columns | {"probability": [0.5] * 90})
+    pa.csv.write_csv(long, tmp_path / "long.csv")
+    pa.parquet.write_table(long, tmp_path / "long.parquet")
+    pa.feather.write_feather(long, str(tmp_path / "long.arrow"))
+    wide = pa.table({"id": list(range(30)), **{f"slot_{j}": gold[:, j].tolist() for j in range(3)}})
+    pa.csv.write_csv(wide, tmp_path / "wide.csv")
+    expected = json.loads(json.dumps(identify(candidates, gold).as_dict()))
+    for name in ("long.csv", "long.parquet", "long.arrow", "wide.csv"):
+        assert torch.equal(read_labels(tmp_path / name), gold)
+        assert document(tmp_path / "candidates.parquet", "--labels", tmp_path / name) == expected
+
+
+def test_unused_slots_have_no_label(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text("sample,slot,label\n0,0,1\n0,1,2\n1,0,2\n")
+    (tmp_path / "wide.csv").write_text("slot_0,slot_1\n1,2\n2,\n")
+    for name in ("long.csv", "wide.csv"):
+        assert read_labels(tmp_path / name).tolist() == [[1, 2], [2, -1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("labels.csv", "a,b\n1,2\n", "sample, slot and label"),
+        ("labels.csv", "sample,slot,label\n0,0,1\n0,0,2\n", "some twice"),
+        ("labels.csv", "sample,slot,label\n-1,0,1\n", "from 0 on"),
+        ("labels.csv", "sample,slot,label\n", "from 0 on"),
+        ("labels.csv", "sample,slot,label\n0,0,x\n", "whole numbers"),
+        ("labels.csv", "sample,slot,label\n99999999999,0,1\n", "too large"),
+        ("labels.csv", "", "cannot be read"),
+        ("labels.parquet", "PAR1", "cannot be read"),
+        ("labels.txt", "slot_0\n1\n", "ends in .csv"),
+    ],
+)
+def test_files_that_hold_no_labels_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises((FileError, InputError), match=message):
+        read_labels(tmp_path / name)
+
+
+def test_what_does_not_go_together_is_refused(mine: Path) -> None:
+    sizes = ("--classes", 6, "--slots", 2)
+    for arguments, message in (
+        ((), "a file of candidates, or --rule"),
+        (("file.parquet", "--rule", "sum"), "not both"),
+        (("file.parquet", "--slots", 2), "with --rule only"),
+        (("--rule", "sum"), "--classes and --slots"),
+        (("--rule", "nope", *sizes), "a rule by name|sum, max, hwf"),
+        (("--rule", f"{mine}:other", *sizes), "has no 'other'"),
+        (("--rule", f"{mine}:same", *sizes), "to be a function"),
+        (("--rule", "nowhere.py:f", *sizes), "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(*arguments)
+    with pytest.raises(BudgetError, match="--targets"):
+        run("--rule", f"{mine}:distance", "--classes", 6, "--slots", 20)
