@@ -345,3 +345,24 @@ def test_the_page_names_suspicious_samples_and_what_would_satisfy_them(tmp_path:
     assert "1 · 1, or 0 · 2" in text
     assert "2&lt;b&gt;" in text
     assert "ways to name the labels" in text
+
+
+def test_a_target_that_nothing_satisfies_and_one_that_an_answer_calls_wrong_are_both_wrong_targets(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    job, _, gold = receipts
+    text = job.samples.read_text().splitlines()
+    text[3] = "002a.png,002b.png,002c.png,99,r2"
+    job.samples.write_text("\n".join(text))
+    (tmp_path / "answers.csv").write_text("sample,slot,label\n5,,wrong target\n")
+    labels = label_files(replace(job, known=tmp_path / "answers.csv"))
+    assert (labels.posterior.suspicion > 1 / 2).nonzero().flatten().tolist() == [2, 5]
+    assert (labels.posterior.labels == gold).float().mean() > 0.9
+    table = labels.to_arrow()
+    status = table["status"].to_pylist()
+    assert status[6:9] == status[15:18] == ["wrong target"] * 3
+    first, second = sorted(labels.details["suspicious"], key=lambda own: own["sample"])
+    assert (first["target"], first["satisfied_by"]) == ("99", [])
+    assert all(sum(way) == int(gold[5].sum()) for way in second["satisfied_by"])
+    write_label_page(table, tmp_path / "page.html")
+    assert "Nothing would satisfy this target." in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from clipper.errors import ClipperError, FileError, InputError, require
+from clipper.errors import FileError, InputError, require
 from clipper.files import append, checked_path
 from clipper.labelling.files import LabelJob, LabelPool
 from clipper.labelling.label import Labels, read_labels
@@ -85,17 +85,23 @@ class Review:
         )
 
     def infer(self) -> None:
-        """Label the samples with all answers so far."""
+        """Label the samples with all answers so far.
+
+        Raises:
+            InputError: an answer is no candidate's, and targets are known to be right.
+        """
         with self._lock:
             known, wrong = self._known.clone(), self._wrong.clone()
-        try:
-            found = self.pool.labels(self._embeddings, known=known, wrong_targets=wrong)
-        except ClipperError as error:  # such as an answer that no candidate has, where targets are known to be right
-            with self._lock:
-                self._error = str(error)
-            return
+        found = self.pool.labels(self._embeddings, known=known, wrong_targets=wrong)
         with self._lock:
             self._labels, self._error = found, ""
+
+    def _infer_or_say_why_not(self) -> None:
+        try:
+            self.infer()
+        except Exception as error:  # whatever it is: the page should say so, and go on taking answers
+            with self._lock:
+                self._error = f"Labelling with your answers failed ({error}). The answers are kept."
 
     def state(self) -> dict[str, Any]:
         """What the page shows: the next question, and how things stand."""
@@ -149,7 +155,7 @@ class Review:
             if running or self._fresh < AFTER:
                 return
             self._fresh = 0
-            self._running = threading.Thread(target=self.infer, daemon=True)
+            self._running = threading.Thread(target=self._infer_or_say_why_not, daemon=True)
             self._running.start()
 
     def _question(self, labels: Labels) -> dict[str, Any] | None:
