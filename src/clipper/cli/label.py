@@ -19,7 +19,7 @@ from clipper.report.run_page import percent
 def label(
     samples: Annotated[Path, typer.Argument(help="CSV or Parquet: a column per slot, and target; or candidates.")],
     vectors: Annotated[
-        Path | None, typer.Argument(metavar="[EMBEDDINGS]", help="Embeddings, in place of images.")
+        Path | None, typer.Argument(metavar="EMBEDDINGS", help="Embeddings, in place of images.")
     ] = None,
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the labels go: .csv, .parquet or .arrow.")],
