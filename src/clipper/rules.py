@@ -22,7 +22,7 @@ from clipper.candidates.alignment import Alignments
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
-from clipper.candidates.task import domains_of_slots
+from clipper.candidates.task import as_python, domains_of_slots
 from clipper.errors import InputError
 
 __all__ = [
@@ -338,7 +338,7 @@ class _Proportions(_Numbers):
         """The labels in ascending order."""
         if isinstance(given, Mapping):
             return _bag([(_label(y), whole_number(count, "a count", least=0)) for y, count in given.items()], slots)
-        values = as_list(given, "the counts of all labels, or labels,")
+        values = [as_python(value) for value in as_list(given, "the counts of all labels, or labels,")]
         if all(isinstance(value, int) for value in values) and len(values) != classes and len(values) == slots:
             return tuple(sorted(values))
         counts = _as_counts(values, slots)
@@ -368,7 +368,7 @@ class _PartialLabels(Rule):
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """A frozen set for each slot."""
-        rows = list(given) if isinstance(given, set | frozenset) else as_list(given, "a set of labels for each slot")
+        rows = [as_python(row) for row in as_list(given, "a set of labels for each slot")]
         if slots == 1 and all(isinstance(value, int) for value in rows):  # labels or truth values
             rows = [given]
         if len(rows) != slots:
@@ -466,7 +466,7 @@ def _digit(value: Any) -> Any:
 
 
 def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
-    labels = list(given) if isinstance(given, set | frozenset) else as_list(given, "labels")
+    labels = [as_python(label) for label in as_list(given, "labels")]
     if labels and all(isinstance(value, bool) for value in labels):
         if len(labels) != classes:
             raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")

@@ -35,6 +35,7 @@ MEANING = {
     "exactly-one-4": lambda a: a.count(1) == 1,
     "luhn-3": lambda a: (a[0] + [0, 2, 4, 6, 8, 1, 3, 5, 7, 9][a[1]] + a[2]) % 10,
     "shift-mod-5": lambda a: (a[0] - a[1]) % 5,
+    "shift-3-mod-5": lambda a: (a[0] + a[1] - 2 * a[2]) % 5,
     "sum-3-is-0-mod-10": lambda a: sum(a) % 10,
     "proportions-4": lambda a: sorted(a),
     "proportions-4-8": lambda a: sorted(a),
@@ -131,7 +132,7 @@ def test_seeds_determine_a_pool_and_differ():
         "sum-3/gaussians/100",
         "sum-3/digits/100/wrong-5",
         "proportions-4-8/wine/25",
-        "xor-3/digits/100/known-3",
+        "xor-3/digits/100/known-10",
     ):
         first, again, other = (make_pool(line_named(name), seed) for seed in (4, 4, 5))
         assert torch.equal(first.gold, again.gold)
@@ -210,7 +211,7 @@ def test_figures_of_a_posterior_are_compared_with_gold_labels(monkeypatch):
     )
     asked = []
 
-    def infer(*_, method="joint"):
+    def infer(*_, method, **__):
         asked.append(method)
         return posterior
 

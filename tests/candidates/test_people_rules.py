@@ -482,3 +482,20 @@ def test_the_room_is_reached_from_the_top() -> None:
         dir(rules)
     )
     assert issubclass(rules.Machine, Machine)
+
+
+def test_numbers_of_numpy_are_as_good_as_pythons_in_targets() -> None:
+    one, two = np.int64(1), np.int64(2)
+    assert Candidates.from_rule(rules.at_least_one(1), [np.True_, np.False_], 2, 2).counts == [3, 1]
+    assert Candidates.from_rule(rules.proportions(), [[two, one]], 3, 2).counts == [3]
+    assert Candidates.from_rule(rules.partial_labels(), [{one, two}], 1, 3).labels.tolist() == [[1], [2]]
+    assert Candidates.from_rule(rules.partial_labels(), [[{one, two}, {one}]], 2, 3).labels.tolist() == [[1, 1], [2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("sum", r"clipper\.rules\.named"), (5, "any callable"), (rules.total, r"call it: rules\.total\(")],
+)
+def test_what_is_no_rule_is_refused_with_the_way_to_one(rule: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Candidates.from_rule(rule, [3], slots=2, classes=10)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, ProximityGraph, prune
+from clipper.errors import InputError
 from clipper.pruning import closed_form
 from clipper.pruning.objectives import Pruning
 from tests.oracles import Problem, fewest_survivors, fewest_survivors_of_the_printed_program, inside
@@ -157,3 +158,19 @@ def test_a_graph_with_as_many_edges_everywhere_is_pruned_as_any_other(objective:
         regular, other = (prune(candidates, g, objective) for g in (graph, replace(graph, degree=None)))
         assert torch.equal(regular.keep, other.keep)
         assert torch.equal(regular.edges, other.edges)
+
+
+def test_embeddings_of_samples_of_different_lengths_may_be_a_list() -> None:
+    candidates = Candidates.from_rule(sum, targets=[3, 1, 2], slots=[2, 1, 3], classes=4)
+    generator = torch.Generator().manual_seed(0)
+    listed = [torch.rand(length, 5, generator=generator) for length in (2, 1, 3)]
+    padded = torch.zeros(3, 3, 5)
+    for row, part in zip(padded, listed, strict=True):
+        row[: len(part)] = part
+    expected, found = prune(candidates, padded), prune(candidates, [part.numpy() for part in listed])
+    assert torch.equal(found.keep, expected.keep)
+    assert torch.equal(found.graph.target, expected.graph.target)
+    with pytest.raises(InputError, match=r"\(1, 5\) for sample 1, got \(2, 5\)"):
+        prune(candidates, [listed[0], listed[0], listed[2]])
+    with pytest.raises(InputError, match="3 samples, got a list of 2"):
+        prune(candidates, listed[:2])

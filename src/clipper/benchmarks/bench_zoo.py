@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import subprocess
@@ -12,7 +11,7 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -215,41 +214,32 @@ def _commit() -> str | None:
     return said.strip()
 
 
-def _by_em(pool: Pool, seed: int) -> Row | None:
-    if "method" not in inspect.signature(infer).parameters:
-        return None
+def _by_em(pool: Pool, seed: int) -> Row:
     figures = _measured(pool, seed, "em")
     return {name: figures[name] for name in ("labels_right", "gold_kept", "seconds")}
 
 
-def _measured(pool: Pool, seed: int, method: str) -> Row:
+def _measured(pool: Pool, seed: int, method: Literal["joint", "em"]) -> Row:
     """Infer, prune, and compare with the gold labels."""
-    options: dict[str, Any] = {"known": pool.known, "method": method, "seed": seed}
-    accepted = {name: value for name, value in options.items() if name in inspect.signature(infer).parameters}
     evidence: Any = pool.evidence
     start = time.perf_counter()
-    posterior: Any = infer(pool.candidates, evidence, **accepted)
+    posterior = infer(pool.candidates, evidence, known=pool.known, method=method, seed=seed)
     pruning = posterior.prune(MASS)
     seconds = time.perf_counter() - start
     used = pool.gold >= 0
     right = float((posterior.labels == pool.gold)[used].double().mean())
     kept = pruning.gold_retained(pool.gold)
-    suspicion = getattr(posterior, "suspicion", None)
-    expected = getattr(posterior, "expected_accuracy", None)
-    namings = getattr(posterior, "namings", None)
-    best = None
-    if namings is not None:
-        best = max((_renamed_right(posterior.labels, pool.gold, naming.order) for naming in namings), default=right)
+    best = max(_renamed_right(posterior.labels, pool.gold, naming.order) for naming in posterior.namings)
     return {
         "verdict": posterior.verdict,
         "labels_right": right,
-        "expected_accuracy": None if expected is None else float(expected),
+        "expected_accuracy": posterior.expected_accuracy,
         "gold_kept": None if math.isnan(kept) else kept,
         "candidates_kept": pruning.retained,
-        "suspicion_auc": None if suspicion is None else auc(suspicion, pool.wrong),
-        "namings": None if namings is None else len(namings),
+        "suspicion_auc": auc(posterior.suspicion, pool.wrong),
+        "namings": len(posterior.namings),
         "best_naming_right": best,
-        "gold_naming": None if best is None else best >= SAME_NAMING,
+        "gold_naming": best >= SAME_NAMING,
         "seconds": seconds,
     }
 

@@ -149,6 +149,13 @@ class Candidates(CandidateSet):
         """
         if isinstance(rule, Rule):
             return rule.candidates(targets, slots, classes, domains=domains, budget=budget, impossible=impossible)
+        if isinstance(rule, str) or not callable(rule):
+            raise InputError(
+                f"expected a rule, any callable on a tuple of labels, got {shown(rule)}; a rule by its name is "
+                "clipper.rules.named(name)"
+            )
+        if getattr(rule, "__module__", None) == "clipper.rules":
+            raise InputError(f"expected a rule, got the function that makes one; call it: rules.{rule.__name__}(…)")
         kinds = kinds_of(classes)
         found = templates(rule, targets, slots, kinds[-1].stop, domains, budget, impossible)
         some = found.counts[found.counts > 0]

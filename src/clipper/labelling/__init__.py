@@ -1,7 +1,21 @@
 """From what is known to labels: the front door."""
 
+from typing import TYPE_CHECKING
+
 from clipper.labelling.decode import Decoded, decode
 from clipper.labelling.identify import Identification, identify
 from clipper.labelling.label import Labels, label
 
-__all__ = ["Decoded", "Identification", "Labels", "decode", "identify", "label"]
+if TYPE_CHECKING:
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+__all__ = ["Decoded", "Identification", "Labels", "WeakClassifier", "decode", "identify", "label"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs scikit-learn when it is first asked for."""
+    if name != "WeakClassifier":
+        raise AttributeError(f"module 'clipper.labelling' has no attribute {name!r}", name=name)
+    from clipper.labelling.weak_classifier import WeakClassifier
+
+    return WeakClassifier

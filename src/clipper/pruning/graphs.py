@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from clipper.arguments import as_tensor, shown
 from clipper.candidates import CandidateSet
@@ -40,12 +41,32 @@ def neighbours_of(candidates: CandidateSet, embeddings: Embeddings, **options: A
 
 
 def as_embeddings(given: object, candidates: CandidateSet) -> Embeddings:
-    """Tensors of the candidates' samples and slots; one, one for each kind of label, or several of either."""
+    """Tensors of the candidates' samples and slots; one, one for each kind of label, or several of either.
+
+    A list of `(length, d)` is one tensor, too: that of samples of different lengths.
+    """
+    if isinstance(given, list) and given and all(getattr(part, "ndim", 0) == 2 for part in given):
+        return _one(_padded(given, candidates), candidates)
     if isinstance(given, tuple):
         one_table(given)  # refuses what a network returned, log-probabilities and embeddings together
     if isinstance(given, Sequence) and given and isinstance(given[0], Mapping | Tensor | np.ndarray):
         return [_one(part, candidates) for part in given]
     return _one(given, candidates)
+
+
+def _padded(given: Sequence[Any], candidates: CandidateSet) -> Tensor:
+    """Embeddings `(length, d)` of each sample as one tensor, with zeros in the slots that a sample does not use."""
+    parts = [as_tensor(part, "embeddings", candidates.device) for part in given]
+    used = candidates.kind >= 0
+    in_front = (used.long().diff(dim=1) <= 0).all(1)
+    lengths = torch.where(in_front, used.sum(1), candidates.slots)  # (n,): with gaps, all slots are to be given
+    expected = [(length, parts[0].shape[1]) for length in lengths.tolist()]
+    if len(parts) != len(expected):
+        raise InputError(f"expected embeddings of {len(expected)} samples, got a list of {len(parts)}")
+    for sample, (part, shape) in enumerate(zip(parts, expected, strict=True)):
+        if tuple(part.shape) != shape:
+            raise InputError(f"expected embeddings of shape {shape} for sample {sample}, got {tuple(part.shape)}")
+    return pad_sequence(parts, batch_first=True)
 
 
 def _one(given: Any, candidates: CandidateSet) -> Tensor | dict[str, Tensor]:

@@ -137,7 +137,8 @@ class _Run(Generic[Set]):
         found = search(pool, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
-        prior = prior_surprise(pool, found.fold, len(found.states), settings)
+        states = torch.cat([states.labels[:, :1] for states in found.states], 1)
+        prior = prior_surprise(pool, found.fold, states, settings)
         parts = self._held_out(pool, potential, found)
         verification = self._verified(pool, _of_folds(pool, found, parts), prior)
         verdict, alone = self._verdict(verification, found), verification
@@ -156,7 +157,10 @@ class _Run(Generic[Set]):
         sharpness = 1.0 if given else verification.sharpness
         namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         if verdict == "joint" and not given:
-            namings = find_namings(pool, held[:, :, 0] * sharpness, settings, self.generator)
+            heard = pool.tempered(held, sharpness, settings.least_error) - pool.unary
+            namings = find_namings(pool, heard[:, :, 0], settings, self.generator)
+            if bool((namings.orders[0] != torch.arange(pool.classes)).any()):
+                messages, namings = self._rename(pool, potential, messages, namings)
             if not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
             elif float(namings.weight[0]) < 1 - settings.negligible:
@@ -174,6 +178,15 @@ class _Run(Generic[Set]):
         orders = [matched(states.labels[:, 0], names, pool.classes) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
 
+    def _rename(self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings) -> tuple[Tensor, Namings]:
+        """The best state under its most probable names, come to rest, before all others; and all names in its terms."""
+        first = namings.orders[0].to(messages.device)
+        best = messages[:, first, :1].contiguous()
+        rest = Schedule(2 * self.settings.rounds, still=self.settings.still)
+        best, _ = propagate(pool, potential, best, rest)
+        back = namings.orders[0].argsort()
+        return torch.cat([best, messages], 2), replace(namings, orders=back[namings.orders])
+
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and monotonic() > self.deadline
@@ -188,8 +201,10 @@ class _Run(Generic[Set]):
         best, same = labels[used, 0], 0
         for state in labels[used].T:
             orders = namings.orders.to(state.device)
-            if not namings.exhaustive:
-                orders = torch.cat([orders, matched(best, state, pool.classes)[None]])
+            match = matched(best, state, pool.classes)
+            moved = match != torch.arange(pool.classes, device=match.device)
+            if not namings.exhaustive and not bool((moved & ~namings.open_labels.to(match.device)).any()):
+                orders = torch.cat([orders, match[None]])
             differs = (orders[:, state] != best).double().mean(1)  # (ways,)
             same += float(differs.min()) <= self.settings.negligible
         return 2 * same > labels.shape[1]
@@ -274,9 +289,16 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         heard, sharpness = pool.heard(messages), verification.sharpness
         states = pool.best(heard + pool.unary)
+        for state in range(1, states.shape[1]):  # states are compared under the names of the first one
+            order = matched(states[:, state], states[:, 0], c)
+            heard[:, :, state] = heard[:, order, state]
+            used = states[:, state] >= 0
+            states[used, state] = order.argsort()[states[used, state]]
         weight = region_weights(pool, states, score(pool, potential, messages), sharpness)
         used = weight.amax(0) > self.settings.still
-        heard, weight = heard[:, :, used] * sharpness, weight[:, used].to(heard)
+        mistaken = 0.0 if self.trust is not None else self.settings.least_error
+        heard = pool.tempered(heard[:, :, used], sharpness, mistaken) - pool.unary
+        weight = weight[:, used].to(heard)
         hidden = self.impossible if pool.disbelieved is None else pool.disbelieved
         solved = self._solved(pool, potential, sharpness)
         mixture = Mixture(pool, heard, weight, namings, hidden, solved)
@@ -337,7 +359,7 @@ class _Run(Generic[Set]):
         # A classifier's certainty counts as much as a hint's square at most, so that the pool can outvote it.
         said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
         fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
-        prior = prior_surprise(self.pool, fold, 1, self.settings)
+        prior = prior_surprise(self.pool, fold, said[:, :, 0].argmax(1, keepdim=True), self.settings)
         sharpness = verified(self.pool, said, prior, self.wrong, self.settings).sharpness
         return replace(self.pool, unary=self.pool.unary + said * sharpness)
 
@@ -362,7 +384,7 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, self.impossible, {})
         fold = torch.zeros(n, dtype=torch.long, device=heard.device)
-        verification = verified(pool, heard, prior_surprise(pool, fold, 1, settings), 0.0, settings)
+        verification = verified(pool, heard, prior_surprise(pool, fold, pool.best(heard), settings), 0.0, settings)
         return Posterior(
             self.candidates, self.graph, pool.best(heard + pool.unary).view(n, m),
             pool.beliefs(heard + pool.unary).view(n, m, c),
@@ -400,7 +422,7 @@ def _pool_of(
             sample = int(impossible.nonzero()[0])
             raise InputError(
                 f"expected every sample to have a candidate with its known labels, got none for sample {sample}; "
-                "correct the labels, or pass wrong=None to let targets be wrong"
+                "correct the labels, or pass wrong= above 0 to let targets be wrong"
             )
         pool = replace(pool, disbelieved=impossible)
     return pool, impossible

@@ -51,6 +51,9 @@ class Edges:
         """The pairs of a graph, whichever way they point and however often they come; no instance with itself."""
         loop = graph.source == graph.target
         source, target, distance = graph.source[~loop], graph.target[~loop], graph.distance[~loop].float()
+        directed, edge = torch.unique(source * instances + target, return_inverse=True)  # each once, its shortest
+        source, target = directed // instances, directed % instances
+        distance = _least(distance, edge, len(directed))
         ends = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])
         key, pair = torch.unique(ends[0] * instances + ends[1], return_inverse=True)
         scale = _typical(source, target, distance, instances)
@@ -144,6 +147,14 @@ def _least(values: Tensor, pair: Tensor, pairs: int) -> Tensor:
     """The smallest value of each pair, `(P,)`."""
     start = torch.zeros(pairs, dtype=values.dtype, device=values.device)
     return start.scatter_reduce_(0, pair, values, "amin", include_self=False)
+
+
+def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
+    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
+    cut = edges.differs(labels).to(torch.float)  # (P, states)
+    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
+    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
+    return total / whole[:, None]
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:
@@ -349,7 +360,7 @@ class LatticeFactor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
         n, m, c = self.shape
         marginals = self._repeated(field).marginals(self._by_sample(field))  # (n*starts, m, c)
-        return marginals.view(n, -1, m, c).permute(0, 2, 3, 1).reshape(field.shape)
+        return marginals.view(n, -1, m, c).movedim(1, -1).reshape(field.shape)
 
     def best(self, field: Tensor, /) -> Tensor:
         """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""
@@ -453,6 +464,20 @@ class Pool:
     def surprise(self, field: Tensor) -> Tensor:
         """-log of how probable each formula is if its slots are labelled independently by the field, `(n, states)`."""
         return self.total(field) - self.factor.evidence(field)
+
+    def tempered(self, heard: Tensor, sharpness: float, mistaken: float) -> Tensor:
+        """What is known and heard, in log-odds, `(n*m, c, states)`: as sharp as it should be, and never quite certain.
+
+        Args:
+            heard: log-odds, `(n*m, c, states)`.
+            sharpness: a factor on them.
+            mistaken: the probability that an instance is not at all what its neighbours say.
+        """
+        if not mistaken:
+            return self.unary + heard * sharpness
+        labels = self.possible.sum(1).clamp(min=1)[:, None, None]
+        share = self.independent(heard * sharpness) * (1 - mistaken) + mistaken / labels
+        return self.unary + share.log().masked_fill_(~self.possible[:, :, None], 0)
 
     def independent(self, field: Tensor) -> Tensor:
         """The probability of each label by the field alone, `(n*m, c, states)`; none in unused slots."""

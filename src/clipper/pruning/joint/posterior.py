@@ -15,7 +15,7 @@ from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
-from clipper.pruning.joint.pool import CandidateFactor, Pool, one_hot
+from clipper.pruning.joint.pool import CandidateFactor, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Trust
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification
@@ -274,34 +274,26 @@ class Posterior(Generic[Set]):
             InputError: `k` is no whole number above 0.
         """
         k = whole_number(k, "k")
-        pool, labels = self.mixture.pool, self.labels.flatten()
-        n, m = self.labels.shape
-        edges, used = pool.edges, labels >= 0
-        names = torch.stack([naming.order for naming in self.namings]).to(labels.device)[:, labels.clamp(min=0)]
-        weight = self.mixture.namings.weight.to(self.marginals)  # (ways,), and names (ways, n*m)
-        unsure = _entropy(self.marginals.flatten(0, 1))
-        unsure = (unsure - self._open_names(names, weight)).clamp(min=0)
+        labels, edges = self.labels.flatten(), self.mixture.pool.edges
+        used, group = labels >= 0, labels.clamp(min=0)
+        unsure = _entropy(self.marginals.flatten(0, 1)) * used
+        # A member that its neighbours agree with speaks for its group; one that they do not, for itself.
+        typical = 1 - disagreeing_share(edges, labels[:, None])[:, 0]
+        asked = torch.zeros(self.candidates.classes, device=labels.device)
+        open_ = used.clone()
         chosen: list[int] = []
         for _ in range(min(k, int(used.sum()))):
-            around = unsure + torch.zeros_like(unsure).index_add_(0, edges.target, unsure[edges.source] / 2)
-            around += unsure.view(n, m).sum(1).repeat_interleave(m) / 2
-            worth = around * (unsure > self.settings.still) + self._open_names(names, weight) * int(used.sum())
-            worth = worth.masked_fill(~used, -torch.inf)
-            worth[chosen] = -torch.inf
+            whole = torch.zeros_like(asked).index_add_(0, group, unsure) / (1 + asked) ** 2
+            worth = (whole[group] * typical + unsure).masked_fill(~open_, -1)
             best = int(worth.argmax())
             chosen.append(best)
-            weight = weight * (names[:, best] == names[0, best])
-            told = edges.target[edges.source == best]
-            unsure[told] = unsure[told] / 2
-            unsure.view(n, m)[best // m] /= 2
+            asked[group[best]] += 1
+            open_[best] = False
             unsure[best] = 0
+            near = edges.target[edges.source == best]
+            unsure[near] = unsure[near] / 2
+            typical[near] = typical[near] / 2
         return torch.tensor(chosen, dtype=torch.long, device=labels.device)
-
-    def _open_names(self, names: Tensor, weight: Tensor) -> Tensor:
-        """How much each instance's label would tell about its naming, in nats, `(n*m,)`."""
-        share = weight.new_zeros(names.shape[1], self.candidates.classes)
-        share.scatter_add_(1, names.T, (weight / weight.sum()).expand(names.shape[1], -1))
-        return _entropy(share)
 
     def calibration(self, gold: Tensor) -> Calibration:
         """How well the probabilities fit gold labels `(n, m)`, for measuring only.

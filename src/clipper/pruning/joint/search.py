@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clipper.pruning.joint.naming import NamingEvidence, anneal_names
-from clipper.pruning.joint.pool import Edges, Pool, one_hot
+from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
 from clipper.pruning.joint.settings import InferenceSettings
@@ -75,11 +75,10 @@ def search(
     progress: Callable[[float], None] = lambda _: None,
 ) -> Found:
     """The best states of each fold."""
-    samples = pool.factor.shape[0]
-    folds = min(settings.folds, samples)
-    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
-    near = pool.nearest(settings.searched)
+    samples, near = pool.factor.shape[0], pool.nearest(settings.searched)
     together = max(1, settings.memory // (pool.factor.size + 2 * len(near.edges) * pool.classes))
+    folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
+    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
     search = _Search(pool, near, potential, settings, generator, fold, folds, together)
     whole = Schedule(settings.rounds, settings.noise, 1 / 2)
@@ -203,14 +202,6 @@ def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
         if not bool(grows.any()):
             return inside
         inside = torch.where(grows, reached, inside)
-
-
-def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
-    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
-    cut = edges.differs(labels).to(torch.float)  # (P, states)
-    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
-    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
-    return total / whole[:, None]
 
 
 def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, finfo
 
-from clipper.pruning.joint.pool import Pool
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.settings import InferenceSettings
 
 
@@ -50,12 +50,12 @@ def verified(
         wrong: the share of wrong targets; None to fit it.
         settings: the constants.
     """
-    trials = torch.tensor(settings.sharpness).to(heard)
-    surprise = torch.cat([pool.surprise(pool.unary + heard * trial) for trial in trials], 1).double()  # (n, trials)
+    fields = (pool.tempered(heard, trial, settings.least_error) for trial in settings.sharpness)
+    surprise = torch.cat([pool.surprise(field) for field in fields], 1).double()  # (n, trials)
     ratio = (prior[:, None].double() - surprise).nan_to_num(nan=-torch.inf)  # log-odds of the target
     judges = prior.isfinite()
     samples = int(judges.sum())
-    share = torch.full((len(trials),), 1 / 2 if wrong is None else wrong, dtype=torch.double, device=heard.device)
+    share = torch.full((surprise.shape[1],), 1 / 2 if wrong is None else wrong, dtype=torch.double, device=heard.device)
     while True:
         total = torch.logaddexp(ratio + (-share).log1p(), share.log().expand_as(ratio))  # gain of each sample
         suspicion = (share.log() - total).exp()
@@ -69,7 +69,7 @@ def verified(
     # Equal gains have no spread, but do not make any gain certain.
     spread = max(float(gain.std()) if samples > 1 else torch.inf, abs(float(gain.mean())) / 2, finfo(heard.dtype).eps)
     return Verification(
-        sharpness=float(trials[best]),
+        sharpness=settings.sharpness[best],
         wrong=float(share[best]),
         suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard.dtype),
         gain=float(gain.mean()) if samples else 0.0,
@@ -78,20 +78,26 @@ def verified(
     )
 
 
-def prior_surprise(pool: Pool, fold: Tensor, folds: int, settings: InferenceSettings) -> Tensor:
+def prior_surprise(pool: Pool, fold: Tensor, labels: Tensor, settings: InferenceSettings) -> Tensor:
     """How surprising each formula is by the class prior that fits the formulas of all other folds best, `(n,)`.
 
-    Expectation-maximisation, a prior for each fold at once.
+    Expectation-maximisation, for each fold from two starts: all classes alike, and as often as `labels (n*m, folds)`.
     """
+    folds = labels.shape[1]
     hidden = fold[:, None] == torch.arange(folds, device=fold.device)
-    hidden = hidden if pool.disbelieved is None else hidden | pool.disbelieved[:, None]
-    weight = (~pool.by_slot(hidden) & pool.possible.any(1)[:, None, None]).to(pool.unary)  # (n*m, 1, folds)
-    prior = (pool.typical + 1).expand(-1, folds).clone()
+    if pool.disbelieved is not None:
+        hidden = hidden | pool.disbelieved[:, None]
+    hidden = hidden.repeat(1, 2)
+    weight = (~pool.by_slot(hidden) & pool.possible.any(1)[:, None, None]).to(pool.unary)  # (n*m, 1, 2 * folds)
+    smoothing = 1 / pool.classes
+    prior = torch.cat([pool.typical.expand(-1, folds), one_hot(labels, pool.classes).sum(0)], 1) + smoothing
     for _ in range(settings.hurried):
         field = pool.unary + by_kind(prior, pool).log()
-        prior = (pool.factor.marginals(field.contiguous()) * weight).sum(0) + 1
-    field = (pool.unary + by_kind(prior, pool).log()).contiguous()
-    return pool.surprise(field).gather(1, fold[:, None])[:, 0]
+        prior = (pool.factor.marginals(field.contiguous()) * weight).sum(0) + smoothing
+    surprise = pool.surprise((pool.unary + by_kind(prior, pool).log()).contiguous())  # (n, 2 * folds)
+    fits = surprise.masked_fill(hidden | ~surprise.isfinite(), 0).sum(0).view(2, folds)
+    better = surprise.view(-1, 2, folds).gather(1, fits.argmin(0).expand(len(fold), 1, -1))[:, 0]  # (n, folds)
+    return better.gather(1, fold[:, None])[:, 0]
 
 
 def by_kind(many: Tensor, pool: Pool) -> Tensor:
