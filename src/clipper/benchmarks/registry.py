@@ -205,8 +205,6 @@ def benchmark_named(name: str) -> Registration:
     )
 
 
-
-
 def _registration(found: object, name: str) -> Registration:
     if isinstance(found, Registration):
         return found
