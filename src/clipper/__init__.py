@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "CandidateSet", "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning",
-    "Trust", "WeakClassifier", "decode", "engines", "identify", "infer", "prune",
+    "Trust", "WeakClassifier", "decode", "engines", "identify", "infer", "label", "prune",
 ]  # fmt: skip
 __version__ = "0.2.0"
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clipper import training as training
     from clipper.candidates import Candidates, CandidateSet, Lattice
     from clipper.errors import ClipperError
-    from clipper.labelling import WeakClassifier, decode, identify
+    from clipper.labelling import WeakClassifier, decode, identify, label
     from clipper.proximity import ProximityGraph
     from clipper.pruning import Clipper, Posterior, Pruning, Trust, infer, prune
 else:
@@ -31,7 +31,7 @@ else:
         "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
         "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",
         "Trust": "pruning", "WeakClassifier": "labelling", "decode": "labelling", "identify": "labelling",
-        "infer": "pruning", "prune": "pruning",
+        "infer": "pruning", "label": "labelling", "prune": "pruning",
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:

@@ -6,6 +6,7 @@ import math
 import operator
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,21 @@ def shown(value: object) -> str:
         return reprlib.repr(value)
     except Exception:  # Python does not write out numbers of more than some thousand digits; objects do as they like
         return f"a {type(value).__name__}"
+
+
+def option(default: Any, text: str, **limits: Any) -> Any:
+    """A field of a configuration with the text that describes it: commands make their options of these.
+
+    Args:
+        default: its value if nothing is said.
+        text: what it means.
+        limits: `least`, `most` and `above` of numbers; `flags` that the command line takes besides the field's name.
+    """
+    return field(default=default, metadata={"help": text, **limits})
+
+
+def documented(config: type) -> type:
+    """Let `help()` list the fields of a configuration with the texts that the command's `--help` shows."""
+    told = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
+    config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *told, "    "])
+    return config

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -252,3 +255,43 @@ def read_text(path: Path, what: str) -> str:
         raise FileError(f"{what} {path} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
     except OSError as error:
         raise FileError(f"cannot read {what} {path} ({error.strerror})") from error
+
+
+def read_from_file(name: str, expected: str) -> Any:
+    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
+
+    Args:
+        name: the path of the file, a colon and a name in it.
+        expected: what it should be, for errors.
+
+    Raises:
+        InputError: the file cannot be read or run, or has nothing of that name.
+    """
+    place, _, attribute = name.rpartition(":")
+    path = Path(place)
+    try:
+        module = _module(str(path.resolve()), path.stat().st_mtime_ns)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with {expected}") from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        raise InputError(f"{path} has no {attribute!r}; expected {expected}")
+    return found
+
+
+@lru_cache(maxsize=16)
+def _module(path: str, changed: int) -> ModuleType:
+    """A file of the user's, run once for as long as it stays as it is."""
+    del changed
+    name = f"clipper_user_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except OSError:
+        raise
+    except Exception as error:  # the user's file fails in any way it likes
+        raise InputError(f"{path} cannot be run ({type(error).__name__}: {error})") from error
+    return module

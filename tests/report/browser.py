@@ -70,6 +70,10 @@ class Browser:
         """Press a key, wherever the focus is; a name of `selenium.webdriver.Keys`."""
         ActionChains(self.driver).send_keys(getattr(Keys, key)).perform()
 
+    def press_text(self, text: str) -> None:
+        """Press the keys of some letters or digits, wherever the focus is."""
+        ActionChains(self.driver).send_keys(text).perform()
+
     def point(self, selector: str) -> None:
         """Move the mouse over an element."""
         found = self._find(selector)

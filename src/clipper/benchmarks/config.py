@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from clipper.arguments import MOST, MOST_SEED, real_number, whole_number
+from clipper.arguments import MOST, MOST_SEED, documented, option, real_number, whole_number
 from clipper.errors import InputError
 from clipper.training import Record
 
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
-TrainObjective = Literal["none", "paper", "exact", "joint", "random", "gold"]
+TrainObjective = Literal["none", "paper", "exact", "joint", "em", "random", "gold"]
 AUTO = "auto"
 """The network, the data set or the encoder that the benchmark chooses."""
 _VERSION = 2
@@ -24,25 +24,7 @@ _LATER = {"names", "passes", "version"}
 """Fields that the first records do not have."""
 
 
-def _option(default: Any, text: str, **limits: Any) -> Any:
-    """A field with the text that describes it: `clipper train` makes its options of these.
-
-    Args:
-        default: its value if nothing is said.
-        text: what it means.
-        limits: `least`, `most` and `above` of numbers; `flags` that the command line takes besides the field's name.
-    """
-    return field(default=default, metadata={"help": text, **limits})
-
-
-def _documented(config: type) -> type:
-    """Let `help()` list the fields with the texts that `clipper train --help` shows."""
-    told = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
-    config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *told, "    "])
-    return config
-
-
-@_documented
+@documented
 @dataclass(frozen=True)
 class RunConfig:
     """One run. The defaults are the paper's for SUM-3, on the embedded digits.
@@ -55,44 +37,44 @@ class RunConfig:
         ('digits', 'hwf')
     """
 
-    rule: str = _option(
+    rule: str = option(
         "sum",
         "What is known of a sample: the name of a benchmark, such as sum, or FILE.py:NAME of your own.",
     )
-    slots: int = _option(3, "Images per sample: 3 for SUM-3; frames of the longest clip.", most=10_000)
-    samples: int = _option(100, "Samples to learn from.", flags=("--samples", "-n"))
-    per_sample: int = _option(0, "Candidates drawn at random for each sample before training; 0 for all.", least=0)
-    data: str = _option(AUTO, "The data set; auto for the benchmark's first. The digits are embedded.")
-    names: int = _option(50, "With the rule vqar: how many names the objects have, the most frequent ones.")
-    network: str = _option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
-    engine: EngineName = _option("semantic", "What turns candidates into a loss.")
+    slots: int = option(3, "Images per sample: 3 for SUM-3; frames of the longest clip.", most=10_000)
+    samples: int = option(100, "Samples to learn from.", flags=("--samples", "-n"))
+    per_sample: int = option(0, "Candidates drawn at random for each sample before training; 0 for all.", least=0)
+    data: str = option(AUTO, "The data set; auto for the benchmark's first. The digits are embedded.")
+    names: int = option(50, "With the rule vqar: how many names the objects have, the most frequent ones.")
+    network: str = option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
+    engine: EngineName = option("semantic", "What turns candidates into a loss.")
     engine_options: Mapping[str, Any] = field(
         default_factory=dict,
         metadata={"help": "NAME=VALUE for the engine; may come twice.", "flags": ("--engine-option",)},
     )
-    objective: TrainObjective = _option(
+    objective: TrainObjective = option(
         "exact",
-        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool. random: the control. "
-        "none: the baseline. gold: the ceiling, trained on gold labels.",
+        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool; em: by EM. "
+        "random: the control. none: the baseline. gold: the ceiling, trained on gold labels.",
     )
-    k: int | None = _option(None, "Neighbours per instance; by default 8 with joint, else 1.", flags=("-k",))
-    encoder: str = _option(
+    k: int | None = option(None, "Neighbours per instance; by default 8 with joint, else 1.", flags=("-k",))
+    encoder: str = option(
         "trainable",
         "trainable: the network's own layer; joint takes the benchmark's encoder instead. Frozen: auto, pixels, "
         "blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, other instances' embeddings.",
     )
-    when: Literal["batch", "once"] = _option(
+    when: Literal["batch", "once"] = option(
         "batch", "Prune each batch, or the pool once before training (frozen only)."
     )
-    passes: int = _option(1, "With joint: infer and train so often, at most.")
-    bank: int = _option(0, "Find neighbours among the last embeddings of this many samples too.", least=0)
-    epochs: int = _option(50, "Passes over the samples.")
-    batch: int = _option(64, "Samples per step.")
-    optimiser: Literal["adamw", "adam", "sgd"] = _option("adamw", "How the weights are updated.")
-    lr: float = _option(1e-3, "Learning rate.", above=0)
-    entropy: float = _option(0.0, "Weight of the entropy of the posterior over the candidates.")
-    seed: int = _option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)
-    evaluate_every: int = _option(1, "Epochs between two measurements; the last epoch is always measured.")
+    passes: int = option(1, "With joint: infer and train so often, at most.")
+    bank: int = option(0, "Find neighbours among the last embeddings of this many samples too.", least=0)
+    epochs: int = option(50, "Passes over the samples.")
+    batch: int = option(64, "Samples per step.")
+    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", "How the weights are updated.")
+    lr: float = option(1e-3, "Learning rate.", above=0)
+    entropy: float = option(0.0, "Weight of the entropy of the posterior over the candidates.")
+    seed: int = option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)
+    evaluate_every: int = option(1, "Epochs between two measurements; the last epoch is always measured.")
     data_root: str | Path | None = field(default=None, compare=False, repr=False)
     """The folder with the data sets: where the run finds things, not how it ends, so no record holds it."""
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
 from typing import get_args
 
 import torch
@@ -18,19 +14,15 @@ from torch import Tensor, nn
 from clipper.benchmarks.config import AUTO, EngineName, RunConfig
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.proximity import Encoder, Outlines, Pixels
+from clipper.files import read_from_file
+from clipper.proximity import Encoder
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
+from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.training import Samples
 from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
-WEIGHTLESS: dict[str, Encoder] = {
-    "pixels": Pixels(),
-    "blurred": Pixels(blur=1.0),  # a small shift of a stroke is a small distance then
-    "outlines": Outlines(),
-}
-"""Frozen encoders of images that need no weights."""
 _OWN = ("sum", "max", "hwf", "mugen.benchmark", "vqar.benchmark")
 """The modules of this package that register a benchmark."""
 
@@ -211,46 +203,6 @@ def benchmark_named(name: str) -> Registration:
         f"expected one of the rules {', '.join(sorted({*_REGISTERED, *others}))}, or FILE.py:NAME of your own, "
         f"got {name!r}"
     )
-
-
-def read_from_file(name: str, expected: str) -> object:
-    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
-
-    Args:
-        name: the path of the file, a colon and a name in it.
-        expected: what it should be, for errors.
-
-    Raises:
-        InputError: the file cannot be read or run, or has nothing of that name.
-    """
-    place, _, attribute = name.rpartition(":")
-    path = Path(place)
-    try:
-        module = _module(str(path.resolve()), path.stat().st_mtime_ns)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); expected a file with {expected}") from error
-    found = getattr(module, attribute, None)
-    if found is None:
-        raise InputError(f"{path} has no {attribute!r}; expected {expected}")
-    return found
-
-
-@lru_cache(maxsize=16)
-def _module(path: str, changed: int) -> object:
-    """A file of the user's, run once for as long as it stays as it is."""
-    del changed
-    name = f"clipper_benchmark_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except OSError:
-        raise
-    except Exception as error:  # the user's file fails in any way it likes
-        raise InputError(f"{path} cannot be run ({type(error).__name__}: {error})") from error
-    return module
 
 
 def _registration(found: object, name: str) -> Registration:

@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.registry import WEIGHTLESS, Benchmark, benchmark_named
+from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import sizes_of
 from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.files import make_folder
-from clipper.proximity import Encoder, embed, pretrained
+from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
+from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.pruning import Clipper
+from clipper.pruning.objectives import POOLED
 from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
 
@@ -94,7 +96,7 @@ def run(
             network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
         )[-1].history
     else:
-        options |= {"once": clip is not None and (config.when == "once" or config.objective == "joint")}
+        options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
         options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
         history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
     seen = history.inspection
@@ -148,7 +150,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
     """A frozen encoder's output for all samples, `(n, m, d)`; None if the encoder is trained, or nothing is pruned."""
-    if clip_of(config) is None or (config.encoder == "trainable" and config.objective != "joint"):
+    if clip_of(config) is None or (config.encoder == "trainable" and config.objective not in POOLED):
         return None
     encoder, samples = _encoder(config, benchmark), benchmark.samples
     if samples.in_memory:
@@ -161,9 +163,9 @@ def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
 
 def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
     """By its name; a name that is not a general one stands for the benchmark's own, as does a layer yet to train."""
-    if config.encoder in PRETRAINED:
-        return pretrained(config.encoder, size=_ENCODER_SIZE)
-    encoder = WEIGHTLESS.get(config.encoder, benchmark.encoder)
+    if config.encoder in PRETRAINED or config.encoder in WEIGHTLESS:
+        return encoder_named(config.encoder, size=_ENCODER_SIZE)
+    encoder = benchmark.encoder
     if encoder is None:
         known = ", ".join([*WEIGHTLESS, *PRETRAINED])
         raise InputError(f"the rule {config.rule} names no encoder of its own; choose one of {known}")

@@ -15,13 +15,15 @@ from clipper.cli.console import errors
 from clipper.errors import ClipperError
 
 COMMANDS = {
+    "label": "Label every image of samples of which only a total, a check digit or another rule's result is known.",
+    "review": "Answer a few questions about labels in the browser; each answer is kept, and the labels get better.",
     "prune": "Discard the candidates in a file that contradict what lies near; no sample loses its last one.",
     "identify": "Say which labels the formulas can tell apart at all, before anything is trained.",
     "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
     "bench": "Measure speed; every ratio comes from one interleaved run.",
     "table": "Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.",
     "results": "Write a document of all tables as far as they were run, and of which of the paper's claims reproduce.",
-    "demo": "Learn digits from 100 sums of three: without pruning, with it, with the random control; about a minute.",
+    "demo": "Read digits from 100 receipts of which only the totals are known: label, look, train; two minutes or so.",
     "data": "List, fetch and verify data sets. Without a command: list which are here, every file checked.",
     "clips": "Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.",
 }

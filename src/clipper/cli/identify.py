@@ -15,12 +15,12 @@ from torch import Tensor
 from clipper.arguments import number_in_words
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.hwf import HWF_RULE
-from clipper.benchmarks.registry import read_from_file
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.task import called
 from clipper.cli.console import errors, output, print_json, table
 from clipper.cli.options import Json, counted
 from clipper.errors import BudgetError, InputError
+from clipper.files import read_from_file
 from clipper.labelling import Identification
 from clipper.labelling import identify as identify_labels
 from clipper.labelling.identify import BUDGET, shortened

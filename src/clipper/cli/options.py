@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -27,6 +29,33 @@ DataRoot = Annotated[
     Path | None,
     typer.Option("--data-root", exists=True, file_okay=False, help="Folder with the data sets; default $CLIPPER_DATA."),
 ]
+
+
+def with_options_of(config: type, command: Callable[..., None], types: Mapping[str, Any] | None = None) -> None:
+    """Give a command the fields of a configuration as options, in place of its `**options`.
+
+    Args:
+        config: a dataclass whose fields have texts, see `clipper.arguments.option`.
+        command: what typer runs.
+        types: other types for some fields, where the command line spells them otherwise.
+    """
+    hints = get_type_hints(config) | dict(types or {})
+    made = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=[] if each.default is MISSING else each.default,
+            annotation=Annotated[
+                hints[each.name], typer.Option(*each.metadata.get("flags", ()), help=each.metadata["help"])
+            ],
+        )
+        for each in fields(config)
+        if "help" in each.metadata
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    together = sorted([*made, *own], key=lambda each: each.kind)  # arguments first; sorting keeps the order otherwise
+    command.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
 
 
 @contextmanager

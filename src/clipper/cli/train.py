@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import json as jsonlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import DataRoot, Json, writable
+from clipper.cli.options import DataRoot, Json, with_options_of, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import last_rows, percent, write_run_page
 from clipper.training import Callback, Inspection, Progress, Record, tensorboard
 from clipper.training.record import check_record
-
-
-def _options_of_a_run() -> list[inspect.Parameter]:
-    hints = get_type_hints(RunConfig) | {"engine_options": list[str]}
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=[] if each.name == "engine_options" else each.default,
-            annotation=Annotated[
-                hints[each.name], typer.Option(*each.metadata.get("flags", ()), help=each.metadata["help"])
-            ],
-        )
-        for each in fields(RunConfig)
-        if "help" in each.metadata
-    ]
 
 
 def train(
@@ -82,10 +64,7 @@ def train(
         _show(record, written)
 
 
-_OWN = inspect.signature(train, eval_str=True).parameters.values()
-train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [*_options_of_a_run(), *(each for each in _OWN if each.kind is not each.VAR_KEYWORD)]
-)
+with_options_of(RunConfig, train, {"engine_options": list[str]})
 
 
 def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -> list[Path]:

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 from clipper.labelling.decode import Decoded, decode
 from clipper.labelling.identify import Identification, identify
+from clipper.labelling.label import Labels, label
 
 if TYPE_CHECKING:
     from clipper.labelling.weak_classifier import WeakClassifier
 
-__all__ = ["Decoded", "Identification", "WeakClassifier", "decode", "identify"]
+__all__ = ["Decoded", "Identification", "Labels", "WeakClassifier", "decode", "identify", "label"]
 
 
 def __getattr__(name: str) -> object:

@@ -19,7 +19,16 @@ from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.controls import random_edges
 from clipper.pruning.graphs import as_embeddings, neighbours_of
-from clipper.pruning.objectives import NEIGHBOURS, Objective, Solver, check_options, listed_only, prune, prune_along
+from clipper.pruning.objectives import (
+    NEIGHBOURS,
+    POOLED,
+    Objective,
+    Solver,
+    check_options,
+    listed_only,
+    prune,
+    prune_along,
+)
 from clipper.pruning.result import Pruning, Set
 
 
@@ -32,16 +41,17 @@ class Clipper:
 
     Attributes:
         k: neighbours per instance. None for all within `radius` if that is given, else for the objective's usual
-            number: 1 for "exact", "paper" and "random", 8 for "joint".
+            number: 1 for "exact", "paper" and "random", 8 for "joint" and "em".
         radius: neighbours must be nearer than this.
         mutual: whether to use only pairs of instances that are each other's neighbours.
         share: use only the closest share of all edges, 0.5 for the closer half.
         metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
         objective: "exact" discards as much as any sound choice of edges can; "paper" solves the paper's equation (1)
-            as printed; "joint" lets the whole pool decide; "random" is the control: it discards as many candidates of
+            as printed; "joint" lets the whole pool decide, "em" does so by
+            expectation-maximisation; "random" is the control: it discards as many candidates of
             each sample as "exact" would, or, if candidates are not listed, prunes along edges drawn at random.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
-        mass: with "joint", the share of the probability that the survivors hold.
+        mass: with "joint" and "em", the share of the probability that the survivors hold.
         encoder: turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already.
         search: "exact", "faiss" or a neighbour search; a mapping from kind of label to one of these.
 
@@ -99,7 +109,7 @@ class Clipper:
         """How many neighbours each instance gets: `k`, or what None stands for; None for all within `radius`."""
         if self.k is not None or self.radius is not None:
             return self.k
-        return NEIGHBOURS if self.objective == "joint" else 1
+        return NEIGHBOURS if self.objective in POOLED else 1
 
     def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
         """The surviving candidates of a batch.
@@ -115,7 +125,7 @@ class Clipper:
         Raises:
             InputError: the inputs do not fit the candidates.
         """
-        if self.objective == "joint":
+        if self.objective in POOLED:
             return self.prune(candidates, inputs).candidates
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
             pruning = self.prune(candidates, inputs)
@@ -176,9 +186,9 @@ class Clipper:
             InputError: the graph does not fit the candidates.
         """
         seed = seed_number(seed)
-        if self.objective == "joint":
+        if self.objective in POOLED:
             self._warn_if_asked_again()
-            return prune(candidates, graph, "joint", pool=pool, mass=self.mass, seed=seed)
+            return prune(candidates, graph, self.objective, pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
         listed = self.objective != "random" or listed_only(candidates) is not None
         if not listed:

@@ -21,10 +21,12 @@ from clipper.pruning.integer_program import integer_program, solve
 from clipper.pruning.lattice_search import prune_lattice
 from clipper.pruning.result import Pruning, Set
 
-Objective = Literal["exact", "paper", "joint", "random"]
+Objective = Literal["exact", "paper", "joint", "em", "random"]
 Solver = Literal["closed-form", "highs", "cp-sat"]
 
 _OBJECTIVES, _SOLVERS = get_args(Objective), get_args(Solver)
+POOLED = ("joint", "em")
+"""Objectives under which all samples decide together."""
 NEIGHBOURS = 8
 """Neighbours per instance where the number is chosen automatically and all samples decide together."""
 _PIECE = 1 << 18
@@ -49,16 +51,16 @@ def prune(
         candidates: what the labels could be; a lattice is pruned without listing its candidates, and the result says
             for which samples it is proved that no choice discards more.
         graph: which instances should share a label; or embeddings `(n, m, d)`, whose nearest neighbours should (with
-            "joint", their eight nearest).
+            "joint" and "em", their eight nearest).
         objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
-            stricter about edges (docs/mathematics.md); "joint" lets the whole pool decide (docs/joint.md);
-            "random" is the control.
+            stricter about edges (docs/mathematics.md); "joint" lets the whole pool decide (docs/joint.md),
+            "em" does so by expectation-maximisation, a baseline; "random" is the control.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         pool: the candidates that the graph's targets belong to, if not `candidates` themselves.
         count: with "random": how many candidates to discard.
         imitate: with "random": discard as many of each sample as this pruning did.
-        mass: with "joint": how much of the probability the survivors hold.
-        seed: with "joint" and "random".
+        mass: with "joint" and "em": how much of the probability the survivors hold.
+        seed: with "joint", "em" and "random".
 
     Returns:
         A `Pruning`: `candidates` holds the survivors, a set of the same kind.
@@ -80,11 +82,11 @@ def prune(
     if objective == "random" and solver != "closed-form":
         raise InputError(f'expected no solver with the objective "random", which draws, got {solver!r}')
     seed = seed_number(seed)
-    graph = graph_of(candidates, graph, NEIGHBOURS if objective == "joint" else 1)
+    graph = graph_of(candidates, graph, NEIGHBOURS if objective in POOLED else 1)
     pool = candidates if pool is None else must_be_candidates(pool, "pool")
     check_edges(candidates, graph, pool)
-    if objective == "joint":
-        return _joint(candidates, graph, pool, mass, seed)
+    if objective in POOLED:
+        return _joint(candidates, graph, pool, mass, seed, objective)
     if objective == "random" and (listed := listed_only(candidates)) is not None:
         return cast(Pruning[Set], _random(listed, graph, count, imitate, seed))
     return prune_along(candidates, graph, pool.support, objective, solver)
@@ -152,12 +154,14 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
         first += size
 
 
-def _joint(candidates: Set, graph: ProximityGraph, pool: CandidateSet, mass: float, seed: int) -> Pruning[Set]:
+def _joint(
+    candidates: Set, graph: ProximityGraph, pool: CandidateSet, mass: float, seed: int, objective: Objective
+) -> Pruning[Set]:
     from clipper.pruning.joint import infer  # which prunes by single edges where it abstains
 
     if pool is not candidates:
         raise InputError("joint inference is about all samples at once: leave pool out, and infer for the whole pool")
-    return infer(candidates, graph, seed=seed).prune(mass)
+    return infer(candidates, graph, method="em" if objective == "em" else "joint", seed=seed).prune(mass)
 
 
 def _random(
@@ -184,8 +188,8 @@ def check_options(objective: object, solver: object, mass: object) -> None:
     one_of(objective, "objective", _OBJECTIVES)
     one_of(solver, "solver", _SOLVERS)
     real_number(mass, "mass", above=0, most=1)
-    if objective == "joint" and solver != "closed-form":
+    if objective in POOLED and solver != "closed-form":
         raise InputError(
-            f'expected no solver with the objective "joint", which has no integer program, got {solver!r}: leave '
+            f'expected no solver with the objective "{objective}", which has no integer program, got {solver!r}: leave '
             'solver out, or choose the objective "exact" or "paper"'
         )

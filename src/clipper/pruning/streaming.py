@@ -189,7 +189,7 @@ def _second_pass(
 
 def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
     """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance."""
-    values = _from_parquet(path) if path.suffix.lower() in _PARQUET else _from_npy(path)
+    values = read_vectors(path)
     if values.ndim == 2 and len(values) == samples * slots:
         values = values.reshape(samples, slots, values.shape[1])
     if values.ndim < 3 or values.shape[:2] != (samples, slots):
@@ -198,6 +198,11 @@ def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
             f"got {values.shape} in {path}"
         )
     return as_tensor(values, "embeddings")
+
+
+def read_vectors(path: Path) -> np.ndarray:
+    """What a file of embeddings holds, in its own shape; `.npy` is memory-mapped."""
+    return _from_parquet(path) if path.suffix.lower() in _PARQUET else _from_npy(path)
 
 
 def _from_npy(path: Path) -> np.ndarray:

@@ -102,8 +102,16 @@ def _kept(entry: Entry, measure: Measure) -> list[Claim]:
     return [Claim(name, f"{paper[0]:.1f}", f"{mean:.1f} ({len(values)} seeds)", verdict)]
 
 
-_SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "the ceiling"}
-_QUESTIONS = (("exact", "none"), ("paper", "none"), ("exact", "random"), ("exact", "paper"), ("gold", "exact"))
+_SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "training on gold labels", "em": "EM"}
+_QUESTIONS = (
+    ("exact", "none"),
+    ("paper", "none"),
+    ("exact", "random"),
+    ("exact", "paper"),
+    ("joint", "exact"),
+    ("joint", "em"),
+    ("gold", "joint"),
+)
 
 
 def verdict(entries: Sequence[Entry]) -> list[str]:

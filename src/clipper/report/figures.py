@@ -15,7 +15,7 @@ from clipper.training import EpochMetrics, Record
 
 INK, MUTED, ACCENT, PALE, PAPER = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea", "#ffffff"
 ORANGE, OCHRE, BLUE, VIOLET, GREEN, GOLD = "#c2703d", "#a8861f", "#4a6fa5", "#8a5a9e", "#5b8c3a", "#b8a24a"
-COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "joint": BLUE, "gold": GOLD}
+COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "joint": BLUE, "em": VIOLET, "gold": GOLD}
 """Of the objectives."""
 _THEME = {
     "ink": INK, "muted": MUTED, "accent": ACCENT, "pale": PALE, "paper": PAPER, "orange": ORANGE, "ochre": OCHRE,

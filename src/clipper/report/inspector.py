@@ -13,6 +13,14 @@ from clipper.training.inspection import Inspection
 
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
+_ONE_BY_ONE = (
+    "Inputs that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
+    "that neighbour could not have; the chosen edges strike them out."
+)
+_JOINTLY = (
+    "Inputs that lie close should share a label, and what is known of one sample says something about its neighbours, "
+    "and about theirs. All samples decide together how probable each candidate is."
+)
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -69,8 +77,7 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
     }
     return {
         "key": key,
-        "idea": f"{data['slots'].capitalize()} that lie close should share a label. So each edge to a neighbour "
-        "contradicts the candidates whose label that neighbour could not have; the chosen edges strike them out.",
+        "idea": _JOINTLY if any("joint" in sample for sample in inspection.samples) else _ONE_BY_ONE,
         "notes": [" ".join(inspection.notes)] if inspection.notes else [],
         "png": sheet["png"],
         "data": data,

@@ -71,16 +71,32 @@ def write_table(
 
 
 def write_table_page(
-    table: Table, entries: Sequence[Entry], path: Path, inspections: Mapping[str, Inspection] | None = None
+    table: Table,
+    entries: Sequence[Entry],
+    path: Path,
+    inspections: Mapping[str, Inspection] | None = None,
+    *,
+    result: str = "",
+    links: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the page alone; the arguments are those of `write_table`. It opens from disk, without a network."""
+    """Write the page alone; the arguments are those of `write_table`. It opens from disk, without a network.
+
+    Args:
+        table: what was asked for.
+        entries: what came out at each place of it.
+        path: where to; an older page is replaced.
+        inspections: prunings to look into, by what they are of.
+        result: what came out, in a sentence that stands above everything; the table's title if not given.
+        links: other files to look at, relative to the page, by what they are.
+    """
     pruned = {_name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
     shown = [measure for measure in table.measures if measure not in OF_PRUNING]
     write_page(
         path,
         "table.html",
-        title=table.title,
+        title=result or table.title,
         lead=_LEAD,
+        links=links or {},
         results=results_table(table, entries),
         meanings=_meanings(table, entries),
         claim_columns=CLAIM_COLUMNS,
@@ -137,8 +153,8 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
 
 def _meanings(table: Table, entries: Sequence[Entry]) -> dict[str, str]:
     meaning = {**MEANING, **table.notes}
-    variants = dict.fromkeys("gold" if e.place.config.objective == "gold" else e.place.row.variant for e in entries)
-    return {variant: meaning[variant] for variant in variants if variant in meaning}
+    rows = {("gold" if e.place.config.objective == "gold" else e.place.row.variant): e.place.row.title for e in entries}
+    return {title or variant: meaning[variant] for variant, title in rows.items() if variant in meaning}
 
 
 def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from clipper.arguments import whole_number
 from clipper.errors import FileError, InputError, require
 from clipper.files import checked_path, parsed_json, written_whole
 from clipper.proximity import ProximityGraph
-from clipper.pruning import Calibration, Pruning
+from clipper.pruning import Calibration, Posterior, Pruning
 from clipper.training.samples import Samples
 
 FORMAT = "clipper inspection 1"
@@ -42,7 +42,9 @@ class Inspection:
             among the `tiles`, its `gold` labels or None, the `verdict` on them ("kept", "lost", "absent" or None), how
             many candidates there were (`total`) and are left (`stay`), and its `edges`. Listed sets have `labels` and
             `keep` (one letter, 0 or 1, per candidate), others the labels of each slot before (`support`) and after
-            (`left`).
+            (`left`). Where all samples decided together, `joint` has the verdict on the pool, the suspicion of the
+            target, the inferred `labels` of the slots and how `sure` they are, and the `probability` of each candidate
+            in `labels`; and edges have the `label` of the neighbour, and how `sure` that is.
         of: samples in all.
         names: of the labels.
         kinds: of the labels, `[name, start, stop]` each.
@@ -133,7 +135,7 @@ class Inspection:
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in (*_FIELDS, "calibration")},
-            "sheet": _sheet(self.tiles),
+            "sheet": tile_sheet(self.tiles),
         }
 
     def write(self, path: str | Path) -> None:
@@ -215,15 +217,22 @@ class Inspector:
         """Whether one of the samples `ids (n,)` is to be shown and is not there yet."""
         return any(i < self.samples and i not in self.entries for i in ids.tolist())
 
-    def add(self, pruning: Pruning[Any], ids: Tensor, pool_ids: Tensor | None = None) -> None:
+    def add(
+        self,
+        pruning: Pruning[Any],
+        ids: Tensor,
+        pool_ids: Tensor | None = None,
+        posterior: Posterior[Any] | None = None,
+    ) -> None:
         """Add a pruned batch.
 
         Args:
             pruning: of the batch.
             ids: the number of each sample of the batch in the pool, `(n,)`.
             pool_ids: the same for the samples that its edges lead to; the batch's own if not given.
+            posterior: what the pruning follows from, if all samples decided together; its samples are the batch's.
         """
-        view = _View(self, pruning, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist())
+        view = _View(self, pruning, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist(), posterior)
         for place, number in enumerate(ids.tolist()):
             if number < self.samples:
                 self.entries[number] = view.sample(place)
@@ -282,12 +291,24 @@ class Inspector:
 class _View:
     """One pruned batch on the CPU, where single numbers are read."""
 
-    def __init__(self, inspector: Inspector, pruning: Pruning[Any], ids: list[int], pool_ids: list[int]) -> None:
+    def __init__(
+        self,
+        inspector: Inspector,
+        pruning: Pruning[Any],
+        ids: list[int],
+        pool_ids: list[int],
+        posterior: Posterior[Any] | None,
+    ) -> None:
         self.inspector, self.graph, self.ids, self.pool_ids = inspector, pruning.graph.to("cpu"), ids, pool_ids
         self.original, self.kept = pruning.original.to("cpu"), pruning.candidates.to("cpu")
         keep: Tensor | None = getattr(pruning, "keep", None)  # unlisted sets have none
         self.keep = None if keep is None else keep.cpu()
         self.edges = pruning.edges.cpu()
+        self.posterior = posterior
+        if posterior is not None:
+            self.inferred = posterior.labels.cpu()  # (n, m)
+            sure = posterior.marginals.cpu().gather(2, self.inferred.clamp(min=0)[..., None])[..., 0]
+            self.sure = sure.double()  # (n, m)
         self.gold = None if inspector.gold is None else inspector.gold[torch.tensor(ids)]
         self.was: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
         self.stays: Tensor | None = None if self.gold is None else self.kept.contains(self.gold)
@@ -314,14 +335,33 @@ class _View:
             "total": int(self.original.counts[place]),
             "stay": int(self.kept.counts[place]),
             **fates,
+            **({} if self.posterior is None else {"joint": self._joint(place, used, self.posterior)}),
             "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i, labels)],
         }
 
-    def _rows(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> dict[str, Any]:
-        """Some of a sample's candidates, row by row, and whether they stay."""
+    def _joint(self, place: int, used: list[int], posterior: Posterior[Any]) -> dict[str, Any]:
+        """What the pool as a whole says about a sample."""
+        said: dict[str, Any] = {
+            "verdict": posterior.verdict,
+            "suspicion": _rounded(float(posterior.suspicion[place])),
+            "labels": self.inferred[place][used].tolist(),
+            "sure": [_rounded(share) for share in self.sure[place][used].tolist()],
+        }
+        if self.keep is not None:
+            begin, end = self.original.offsets[place : place + 2].tolist()
+            listed = self._listed(place, used, self.original.labels[begin:end].long(), self.keep[begin:end])
+            said["probability"] = [_rounded(share) for share in posterior.probability[begin:end].cpu()[listed].tolist()]
+        return said
+
+    def _listed(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> Tensor:
+        """Which of a sample's candidates are listed."""
         gold = None if self.gold is None else self.gold[place]
         is_gold = torch.zeros_like(keep) if gold is None else (labels[:, used] == gold[used]).all(1)
-        listed = _listed(keep, is_gold, self.inspector.candidates)
+        return _listed(keep, is_gold, self.inspector.candidates)
+
+    def _rows(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> dict[str, Any]:
+        """Some of a sample's candidates, row by row, and whether they stay."""
+        listed = self._listed(place, used, labels, keep)
         letters = "".join("01"[stays] for stays in keep[listed].tolist())
         return {"labels": labels[listed][:, used].flatten().tolist(), "keep": letters}
 
@@ -351,7 +391,18 @@ class _View:
                 "support": _true(support),
                 "chosen": bool(self.edges[edge]),
                 "contradicts": int(excluded.sum()),
+                **self._inferred(there, other_slot),
             }
+
+    def _inferred(self, sample: int, slot: int) -> dict[str, Any]:
+        """The label that a neighbour was found to have."""
+        if self.posterior is None:
+            return {}
+        return {"label": int(self.inferred[sample, slot]), "sure": _rounded(float(self.sure[sample, slot]))}
+
+
+def _rounded(share: float) -> float:
+    return float(f"{share:.4g}") if math.isfinite(share) else 1.0
 
 
 def _true(row: Tensor) -> list[int]:
@@ -409,7 +460,7 @@ def _fitted(images: Tensor) -> Tensor:
     return torch.nn.functional.interpolate(images, size=size, mode="area")
 
 
-def _sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
+def tile_sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
     """All tiles side by side in one PNG, as near to a square as can be; what is left over stays white."""
     columns = max(1, math.ceil(math.sqrt(len(tiles))))
     rows = max(1, -(-len(tiles) // columns))
@@ -426,7 +477,7 @@ def _sheet(tiles: np.ndarray[Any, np.dtype[np.uint8]]) -> dict[str, Any]:
 
 
 def _tiles(sheet: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The reverse of `_sheet`."""
+    """The reverse of `tile_sheet`."""
     image: Any = require("PIL.Image", extra="report")
     count, columns, rows, width, height = (
         whole_number(sheet[name], name, least=0) for name in ("count", "columns", "rows", "width", "height")

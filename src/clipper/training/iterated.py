@@ -280,7 +280,7 @@ def _inspected(
 ) -> Inspection:
     """What is to be seen of the pruning of a pass."""
     inspector.begin(samples)
-    inspector.add(pruning, torch.arange(len(samples)))
+    inspector.add(pruning, torch.arange(len(samples)), posterior=posterior)
     inspector.calibrate(None if samples.gold is None else posterior.calibration(samples.gold))
     notes = ["Neighbours were sought among all samples, before training, by a frozen encoder."]
     return inspector.inspection(notes, samples.load)

@@ -15,7 +15,8 @@ from clipper.arguments import MOST, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool, ProximityGraph
-from clipper.pruning import Clipper, Pruning, infer
+from clipper.pruning import Clipper, Posterior, Pruning, infer
+from clipper.pruning.objectives import POOLED
 from clipper.training.inspection import Inspector
 from clipper.training.samples import Samples, fingerprint, mixed
 
@@ -71,10 +72,12 @@ class PruningSchedule:
 
     def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
         """What a frozen encoder lets one do before the first batch."""
-        if once and clip.objective == "joint" and self.inspector is not None and self._gold is not None:
+        posterior = None
+        if once and clip.objective == "joint" and self.inspector is not None:
             posterior = infer(self._all, clip.graph(self._all, embeddings), seed=self._seed)
             pruning = posterior.prune(clip.mass)
-            self.inspector.calibrate(posterior.calibration(self._gold))
+            if self._gold is not None:
+                self.inspector.calibrate(posterior.calibration(self._gold))
         elif once:
             pruning = clip.prune(self._all, embeddings, seed=self._seed)
         elif clip.search is None and clip.metric == "l2" and self._all.kind.numel() <= MOST_INSTANCES:
@@ -84,7 +87,7 @@ class PruningSchedule:
         else:
             self._frozen = clip, embeddings
             return
-        self._show(pruning, torch.arange(self._all.samples))
+        self._show(pruning, torch.arange(self._all.samples), posterior=posterior)
         self._once = pruning.candidates
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
@@ -149,11 +152,13 @@ class PruningSchedule:
             self._group = group, kept
         return self._group[1][step % GROUP]
 
-    def _show(self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None) -> None:
+    def _show(
+        self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None, posterior: Posterior[Any] | None = None
+    ) -> None:
         """Let the inspector see a pruning; `members (N,)` are the samples that its edges may lead to."""
         if self.inspector is not None and self.inspector.wants(ids):
             start = time.perf_counter()
-            self.inspector.add(pruning, ids, members)
+            self.inspector.add(pruning, ids, members, posterior)
             self.seconds -= time.perf_counter() - start  # looking is no pruning
 
     def spent(self) -> float:
@@ -168,7 +173,7 @@ class PruningSchedule:
         bank = self.bank.size if self.bank else 0
         encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
         how = options_of(self.clip) | {"objective": self.clip.objective, "solver": self.clip.solver}
-        if self.clip.objective != "joint":
+        if self.clip.objective not in POOLED:
             del how["mass"]
         return {**how, "pruning": "once" if self._once is not None else "batch", "bank": bank, "encoder": encoder}
 
@@ -345,7 +350,7 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
             "pruning once, before training, needs a frozen encoder: pass clip=Clipper(encoder=...) or embeddings=; "
             "the classifier's own embedding means something only while it is trained"
         )
-    if clip is not None and clip.objective == "joint" and not once:
+    if clip is not None and clip.objective in POOLED and not once:
         raise InputError(
             "joint inference looks at the whole pool, not at a batch: pass once=True and a frozen encoder's embeddings"
         )

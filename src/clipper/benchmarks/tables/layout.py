@@ -28,9 +28,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "entropy": {"objective": "none", "entropy": ENTROPY},
     "joint": {"objective": "joint", "encoder": "outlines"},
     "shuffled": {"objective": "joint", "encoder": "shuffled"},
+    "em": {"objective": "em", "encoder": "outlines"},
 }
 """What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
-USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled"))
+USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled", "em"))
 """Those that every engine is tried with."""
 MEANING = {
     "none": "all candidates",
@@ -42,6 +43,7 @@ MEANING = {
     "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
     "frames' middle); of images on seeds from 10 on, because it was settled while looking at seeds 0 to 9 (joint.md)",
     "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
+    "em": "as joint, but by expectation-maximisation over neighbours' averages",
     "gold": "the ceiling: trained on the gold labels of the same images",
 }
 
@@ -55,16 +57,20 @@ class Row:
         variant: what is done to the candidates, one of `VARIANTS` or of the table's own `notes`.
         changes: the fields of the run's configuration that make it so.
         first_seed: the first of its seeds: not 0 where something was settled while looking at those.
+        title: what to call it, if not by engine and variant.
     """
 
     engine: str
     variant: str
     changes: Mapping[str, Any]
     first_seed: int = 0
+    title: str = ""
 
     @property
     def name(self) -> str:
         """How the row is called everywhere."""
+        if self.title:
+            return self.title
         return self.engine if self.variant == "none" else f"{self.engine} + {self.variant}"
 
 

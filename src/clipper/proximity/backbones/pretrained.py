@@ -13,7 +13,7 @@ from clipper.errors import FileError, InputError
 from clipper.proximity.backbones import mobilenet, resnet
 from clipper.proximity.backbones import weights as files
 from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
-from clipper.proximity.encoders import Frozen
+from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels
 
 _HEADS = ("fc.", "_fc.", "classifier.")
 """Beginnings of the names of classification layers, which an encoder does without."""
@@ -86,6 +86,35 @@ _BACKBONES = {
 
 NAMES = tuple(_BACKBONES)
 """The encoders that `pretrained` knows."""
+
+WEIGHTLESS: dict[str, Encoder] = {
+    "pixels": Pixels(),
+    "blurred": Pixels(blur=1.0),  # a small shift of a stroke is a small distance then
+    "outlines": Outlines(),
+}
+"""Encoders of images that need no weights, by name."""
+
+
+def encoder_named(name: str, *, size: int = 224) -> Encoder:
+    """An encoder of images by its name.
+
+    Args:
+        name: "outlines", "pixels", "blurred", or a pretrained network, see `pretrained`.
+        size: height and width to which images are resized for a pretrained network.
+
+    Raises:
+        InputError: if there is no such encoder.
+        FileError: if its weights are not to be had.
+
+    Examples:
+        >>> encoder_named("pixels")
+        Pixels(blur=0.0)
+    """
+    if name in WEIGHTLESS:
+        return WEIGHTLESS[name]
+    if name not in NAMES:
+        raise InputError(f"expected an encoder, one of {', '.join([*WEIGHTLESS, *NAMES])}, got {name!r}")
+    return pretrained(name, size=size)
 
 
 def pretrained(

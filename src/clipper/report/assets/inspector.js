@@ -17,6 +17,7 @@ const number = (value) => value.toLocaleString("en"); // text stays as it is
 const percent = (share) => `${share < 0.1 ? (100 * share).toPrecision(2) : (100 * share).toFixed(0)} %`;
 const stayed = (sample) => (sample.total > MANY || typeof sample.total === "string" ? percent(sample.share)
   : `${number(sample.stay)} of ${number(sample.total)}`);
+const sureness = (share) => (share >= 0.9995 ? "nearly 100 %" : share < 0.0005 ? "nearly 0" : `${(100 * share).toFixed(1)} %`);
 const noun = (sample, slot) => (several ? data.kinds[sample.kinds[slot]][0] : data.slot);
 const joined = (labels) => labels.map((label) => data.names[label]).join(words ? ", " : " ");
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
@@ -60,12 +61,17 @@ function candidatesOf(sample, edges) {
     const kept = bit === "1";
     const against = edges.filter((edge) => edge.chosen && !edge.could.has(labels[edge.slot]));
     const gold = sample.gold !== null && labels.every((label, slot) => label === sample.gold[slot]);
-    return { labels, kept, gold, struckBy: kept ? [] : against };
+    const probability = sample.joint ? sample.joint.probability[i] : null;
+    return { labels, kept, gold, probability, struckBy: kept || sample.joint ? [] : against };
   });
 }
 
 function whyCandidate(candidate) {
   const name = joined(candidate.labels) + (candidate.gold ? " (gold)" : "");
+  if (candidate.probability !== null) {
+    const fate = candidate.kept ? "stays" : "goes: the others hold nearly all of the probability";
+    return `${name} has a probability of ${sureness(candidate.probability)}. It ${fate}.`;
+  }
   if (candidate.kept) return `${name} stays: it contradicts no chosen edge.`;
   if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: the pool made it improbable, or it was drawn at random.`;
   const reasons = candidate.struckBy.map(
@@ -122,7 +128,21 @@ function tile(index, label, aim) {
   return node;
 }
 
-function edgeCard(edge) {
+// Where all samples decided together, a neighbour counts by the label that it was found to have.
+function inferredCard(edge, own) {
+  const whose = `sample ${edge.sample}, ${edge.noun} ${edge.image}`;
+  const where = byId.has(edge.sample)
+    ? el("a", { href: `#${data.key}=${edge.sample}`, "data-sample": edge.sample }, whose) : whose;
+  const agrees = edge.label === own;
+  return el("li", { class: `edge ${agrees ? "chosen" : "dropped"}`, "data-edge": edge.name },
+    el("div", { class: "head" }, el("b", {}, edge.name), " ", el("span", { class: "outcome" },
+      agrees ? `agrees: ${data.names[edge.label]}` : `differs: ${data.names[edge.label]}`)),
+    el("div", { class: "body" }, tile(edge.tile, `neighbour: ${whose}`, 56),
+      el("div", {}, where, el("br"), `target ${edge.target}`, el("br"), `${data.names[edge.label]} with ${sureness(edge.sure)}`)));
+}
+
+function edgeCard(edge, sample) {
+  if (sample.joint) return inferredCard(edge, sample.joint.labels[edge.slot]);
   const strikes = edge.contradicts ? number(edge.contradicts) : "none";
   const outcome = edge.chosen ? `chosen, strikes ${strikes}` : `dropped, would strike ${strikes}`;
   const whose = `sample ${edge.sample}, ${edge.noun} ${edge.image}`;
@@ -144,8 +164,8 @@ function strip(edge) {
   return el("span", { class: words ? "strip words" : "strip", role: "img", "aria-label": oneOf(edge.support) }, ...labels);
 }
 
-function edgeCards(edges, slot, label) {
-  const own = edges.filter((edge) => edge.slot === slot).map(edgeCard);
+function edgeCards(sample, edges, slot, label) {
+  const own = edges.filter((edge) => edge.slot === slot).map((edge) => edgeCard(edge, sample));
   return el("ul", { class: "edges", "aria-label": label }, ...(own.length ? own : [el("li", { class: "hint" }, "no neighbour")]));
 }
 
@@ -181,27 +201,35 @@ const say = (text) => { detail.querySelector(".why").textContent = text; };
 const unlight = () => detail.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
 
 function listedView(sample, edges) {
-  const hint = "Point at a candidate, or tab to the list and use the arrow keys: here it says what struck it out. " +
-    "The small letters after a candidate name the edges that did." + (known ? " Bold: the gold labels." : "");
+  const hint = (sample.joint
+    ? "All samples decided together. Below the images are their neighbours with the labels that were inferred for them, " +
+      "and the sample's candidates with their probabilities."
+    : "Point at a candidate, or tab to the list and use the arrow keys: here it says what struck it out. " +
+    "The small letters after a candidate name the edges that did.") + (known ? " Bold: the gold labels." : "");
   const candidates = candidatesOf(sample, edges);
   const lost = sample.total - sample.stay;
   const [kept, struck] = [true, false].map((stays) => candidates.filter((candidate) => candidate.kept === stays));
   rest = () => { unlight(); say(hint); };
+  if (sample.joint) [kept, struck].forEach((own) => own.sort((a, b) => b.probability - a.probability));
+  const verdict = sample.joint ? el("p", { class: "hint verdict" }, `Verdict on all samples: ${sample.joint.verdict}. ` +
+    `This target is wrong with a probability of ${sureness(sample.joint.suspicion)}.`) : null;
   return [
     el("div", { class: "slots" }, ...sample.tiles.map((_, slot) => slotColumn(sample, edges, slot))),
-    el("p", { class: "why", role: "status" }, hint),
+    el("p", { class: "why", role: "status" }, hint), ...(verdict ? [verdict] : []),
     group(`${number(sample.stay)} ${sample.stay === 1 ? "stays" : "stay"}`, kept, sample.stay - kept.length),
-    group(`${number(lost)} struck out`, struck, lost - struck.length),
+    group(sample.joint ? `${number(lost)} improbable` : `${number(lost)} struck out`, struck, lost - struck.length),
   ];
 }
 
 function slotColumn(sample, edges, slot) {
   const name = `${noun(sample, slot)} ${slot + 1}`;
   const gold = sample.gold === null ? null : el("b", { class: "gold" }, `gold ${data.names[sample.gold[slot]]}`);
+  const inferred = sample.joint ? el("div", { class: "inferred" },
+    `${data.names[sample.joint.labels[slot]]} with ${sureness(sample.joint.sure[slot])}`) : null;
   const column = el("div", { class: "slot", "data-slot": slot },
     el("div", { class: "own" }, tile(sample.tiles[slot], `${name} of sample ${sample.id}`, 84),
-      el("div", {}, name, el("br"), gold)),
-    edgeCards(edges, slot, `neighbours of ${name}`));
+      el("div", {}, name, el("br"), inferred, gold)),
+    edgeCards(sample, edges, slot, `neighbours of ${name}`));
   for (const card of column.querySelectorAll(".edge")) {
     for (const [event, on] of [["mouseenter", true], ["focusin", true], ["mouseleave", false], ["focusout", false]]) {
       card.addEventListener(event, () => detail.querySelectorAll(".candidate").forEach((button) =>
@@ -226,7 +254,8 @@ function chip(candidate, index) {
     type: "button", class: `candidate ${candidate.kept ? "kept" : "struck"}${candidate.gold ? " gold" : ""}`,
     tabindex: index ? -1 : 0, "data-labels": candidate.labels.join(","), "data-edges": tags,
     "aria-label": whyCandidate(candidate),
-  }, el("span", { class: "labels" }, ...labels), tags ? el("sup", {}, tags) : null);
+  }, el("span", { class: "labels" }, ...labels), tags ? el("sup", {}, tags) : null,
+    candidate.probability >= 0.0005 ? el("small", { class: "share" }, sureness(candidate.probability)) : null);
   explainOn(button, () => {
     unlight();
     for (const edge of candidate.struckBy) {
@@ -267,7 +296,7 @@ function frame(sample, edges, slot, shown) {
     unlight();
     button.classList.add("lit");
     say(whySlot(sample, edges, slot));
-    detail.querySelector(".near").replaceChildren(edgeCards(edges, slot, `neighbours of ${noun(sample, slot)} ${slot + 1}`));
+    detail.querySelector(".near").replaceChildren(edgeCards(sample, edges, slot, `neighbours of ${noun(sample, slot)} ${slot + 1}`));
   });
   return el("li", {}, button);
 }

@@ -1,0 +1,396 @@
+"""Labelling from file to file: a table of samples with images or embeddings, or a file of candidates, and a rule."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper import rules
+from clipper.arguments import as_tensor, documented, option, real_number, shown, whole_number
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.program import Sentence
+from clipper.candidates.rules import Rule
+from clipper.errors import FileError, InputError
+from clipper.files import read_from_file, read_text
+from clipper.labelling.images import ImageFiles
+from clipper.labelling.label import Labels, format_of, label
+from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
+from clipper.proximity import encoder_named
+from clipper.pruning.streaming import read_embeddings, read_vectors
+
+PREDICATE = "label"
+"""How a logic program speaks of the label of a slot: `label(a, 7)`."""
+_QUESTIONS = 12
+_SUSPICIOUS = 50
+_PATHS = ("samples", "embeddings", "images", "program", "known")
+"""Fields of a job that are paths of what it reads."""
+
+Report = Callable[[str, int, int], None]
+"""Called with the stage, what is done and the total."""
+
+
+@documented
+@dataclass(frozen=True)
+class LabelJob:
+    """What to label, and how: everything that `clipper label` takes."""
+
+    samples: Path
+    output: Path
+    embeddings: Path | None = option(
+        None, "Embeddings, .npy or Parquet; the slots of the samples are its rows then.", flags=("--embeddings",)
+    )
+    rule: str | None = option(
+        None, "What the targets are: sum, max, count:3, checksum:3,1,7,9 …, or FILE.py:FUNCTION on a tuple of labels."
+    )
+    program: Path | None = option(None, "Instead, a logic program; targets are sentences over label(SLOT, LABEL).")
+    classes: int | None = option(None, "How many labels there are; not needed with --label-names.")
+    slots: str | None = option(None, "The columns that hold the slots, a,b,c; default: all but target, id and known_….")
+    images: Path | None = option(None, "The folder that the names of images are relative to; default: the table's.")
+    encoder: str = option("outlines", "What tells how images look alike: outlines, pixels, blurred, resnet18 …")
+    known: Path | None = option(None, "Known labels, CSV with sample, slot, label: what clipper review writes.")
+    wrong: float | None = option(None, "The share of wrong targets; fitted by default, 0 if all are right.")
+    label_names: str | None = option(None, "What the labels are called, cat,dog,…, or a text file with a name a line.")
+    deadline: float | None = option(None, "Seconds after which the search ends; the result says so.")
+    seed: int = option(0, "Of all that is random.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the labels remember it: paths are relative to the folder of the labels."""
+        told: dict[str, Any] = {name: value for name, value in asdict(self).items() if name != "output"}
+        folder = self.output.resolve().parent
+        for name in _PATHS:
+            if told[name] is not None:
+                told[name] = Path(os.path.relpath(Path(told[name]).resolve(), folder)).as_posix()
+        if self.rule is not None and ".py:" in self.rule:
+            path, _, name = self.rule.rpartition(":")
+            told["rule"] = f"{Path(os.path.relpath(Path(path).resolve(), folder)).as_posix()}:{name}"
+        return told
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any], output: Path) -> LabelJob:
+        """The job that a file of labels remembers.
+
+        Raises:
+            FileError: if it remembers no job.
+        """
+        try:
+            paths = {name: output.parent / told[name] for name in _PATHS if told[name] is not None}
+            rule = told["rule"]
+            if rule is not None and ".py:" in rule:
+                rule = str(output.parent / rule)
+            return cls(**{**told, **paths, "rule": rule, "output": output})
+        except (KeyError, TypeError) as error:
+            raise FileError(f"{output} does not say how its labels were made; run clipper label again") from error
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPool:
+    """The samples of a job, read and checked, ready to be labelled as often as answers come in.
+
+    Attributes:
+        job: what to label, and how.
+        candidates: what the labels of each sample could be.
+        known: known labels, `(n, m)`, -1 elsewhere.
+        wrong_targets: samples whose target is known to be wrong, `(n,)` bool.
+        label_names: what the labels are called, if they have names.
+        table: the samples as they were written; None if the job began with candidates.
+        targets: what is known of each sample, in words.
+        images: the image files; None if there are embeddings alone.
+        place: which row of the embeddings, or which image, each slot has, `(n, m)`; -1 in unused slots.
+    """
+
+    job: LabelJob
+    candidates: CandidateSet
+    known: Tensor
+    wrong_targets: Tensor
+    label_names: tuple[str, ...] | None
+    table: SampleTable | None
+    targets: list[str]
+    images: ImageFiles | None
+    place: Tensor
+
+    @classmethod
+    def read(cls, job: LabelJob) -> LabelPool:
+        """Read and check everything but pixels.
+
+        Raises:
+            FileError: if a file is missing or damaged.
+            InputError: if its parts do not fit together; the message names the line.
+        """
+        format_of(job.output)
+        if job.deadline is not None:
+            real_number(job.deadline, "--deadline, in seconds,", least=0)
+        if job.wrong is not None:
+            real_number(job.wrong, "--wrong, a share,", least=0, below=1)
+        encoder_named(job.encoder) if job.embeddings is None else None
+        names = _label_names(job.label_names)
+        return _of_candidates(job, names) if _is_candidates(job) else _of_table(job, names)
+
+    def embeddings(self, report: Report = lambda *_: None) -> Tensor:
+        """The embedding of each instance, `(n, m, d)`: mapped from a file, or of the images."""
+        n, m = self.candidates.samples, self.candidates.slots
+        if self.images is not None:
+            encoder = encoder_named(self.job.encoder)
+            vectors = self.images.embeddings(
+                encoder, self.job.output.with_suffix(""), lambda done, total: report("encoding images", done, total)
+            )
+        elif self.table is None:
+            assert self.job.embeddings is not None
+            return read_embeddings(self.job.embeddings, n, m)
+        else:
+            assert self.job.embeddings is not None
+            vectors = as_tensor(read_vectors(self.job.embeddings), "embeddings")
+        if torch.equal(self.place.flatten(), torch.arange(len(vectors))):
+            return vectors.view(n, m, -1)
+        return vectors[self.place.clamp(min=0).flatten()].view(n, m, -1)
+
+    def labels(
+        self, embeddings: Tensor, report: Report = lambda *_: None, known: Tensor | None = None,
+        wrong_targets: Tensor | None = None,
+    ) -> Labels:  # fmt: skip
+        """Label the samples.
+
+        Args:
+            embeddings: of all instances, `(n, m, d)`.
+            report: called from time to time.
+            known: more known labels, `(n, m)`, -1 elsewhere; they count before those of the job.
+            wrong_targets: more samples whose target is wrong, `(n,)` bool.
+        """
+        told = self.known if known is None else torch.where(known >= 0, known, self.known)
+        candidates, wrong = self.candidates, self.wrong_targets
+        if wrong_targets is not None:
+            wrong = wrong | wrong_targets
+        if bool(wrong.any()):  # nothing satisfies what is not true
+            allowed = torch.ones(candidates.samples, candidates.slots, candidates.classes, dtype=torch.bool)
+            allowed[wrong] = False
+            candidates = candidates.narrowed(allowed.flatten(0, 1))
+        found = label(
+            embeddings, candidates, told if bool((told >= 0).any()) else None, self.job.wrong,
+            label_names=self.label_names, deadline=self.job.deadline, seed=self.job.seed,
+            progress=lambda share: report("labelling", round(100 * share), 100),
+        )  # fmt: skip
+        return replace(found, **self._columns(), details=self._details(found))
+
+    def pictures(self, sample: Sequence[int], slot: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+        """Small pictures of some instances, `(k, height, width)` or `(k, height, width, 3)`; None without images."""
+        if self.images is None or not len(sample):
+            return None
+        return self.images.thumbnails(self.place[list(sample), list(slot)].tolist())
+
+    def _columns(self) -> dict[str, Any]:
+        if self.table is None:
+            return {}
+        ids = {} if self.table.ids is None else {"id": self.table.ids}
+        return {"sample_columns": ids, "slot_columns": {"input": self.table.cells}}
+
+    def _details(self, labels: Labels) -> dict[str, Any]:
+        """What the page and the review go by: questions, and what would satisfy suspicious samples."""
+        posterior = labels.posterior
+        m = posterior.candidates.slots
+        suspicion = posterior.suspicion.nan_to_num(1).cpu()
+        doubted = (suspicion > 1 / 2).nonzero()[:, 0]
+        doubted = doubted[suspicion[doubted].argsort(descending=True, stable=True)][:_SUSPICIOUS]
+        return {
+            "job": self.job.as_dict(),
+            "samples": posterior.candidates.samples,
+            "classes": posterior.candidates.classes,
+            "wrong": posterior.wrong,
+            "namings": len(posterior.namings),
+            "questions": [[i // m, i % m, self._told(i // m)] for i in posterior.ask(_QUESTIONS).tolist()],
+            "suspicious": [
+                {
+                    "sample": i,
+                    "target": self._told(i),
+                    "labels": [y for y in posterior.labels[i].tolist() if y >= 0],
+                    "satisfied_by": self._satisfying(i, posterior.marginals[i]),
+                }
+                for i in doubted.tolist()
+            ],
+        }
+
+    def _told(self, sample: int) -> str:
+        return self.targets[sample] if self.targets else ""
+
+    def _satisfying(self, sample: int, marginals: Tensor) -> list[list[int]]:
+        """The labels that would satisfy a sample's target and are the most probable without it."""
+        alone = self.candidates.batch([sample])
+        if not bool(alone.possible().all()):
+            return []
+        best = alone.top_k((marginals[None] + torch.finfo(marginals.dtype).eps).log().to(torch.float32), 3)
+        return [[y for y in row if y >= 0] for row in best.labels.tolist()]
+
+
+def label_files(job: LabelJob, report: Report = lambda *_: None) -> Labels:
+    """Label what a job names; nothing is written but embeddings of images, see `ImageFiles.embeddings`.
+
+    Args:
+        job: what to label, and how.
+        report: called with the stage, what is done and the total.
+
+    Returns:
+        The labels; `write` puts them into a file.
+
+    Raises:
+        FileError: if a file is missing or damaged.
+        InputError: if its parts do not fit together.
+    """
+    pool = LabelPool.read(job)
+    return pool.labels(pool.embeddings(report), report)
+
+
+def _is_candidates(job: LabelJob) -> bool:
+    """Whether the job begins with a file of candidates; a table of samples has a target."""
+    if job.samples.suffix.lower() not in (".parquet", ".pq"):
+        return False
+    from clipper.candidates.storage import open_parquet
+
+    with open_parquet(job.samples) as file:
+        return "target" not in file.schema_arrow.names
+
+
+def _of_candidates(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
+    for value, option_name in ((job.rule, "--rule"), (job.program, "--program"), (job.images, "--images")):
+        if value is not None:
+            raise InputError(
+                f"{job.samples} holds candidates already, so {option_name} has no place here; leave it out, or pass a "
+                "table of samples with a column 'target'"
+            )
+    if job.embeddings is None:
+        raise InputError(f"expected a file of embeddings after the candidates {job.samples}; pass its .npy or Parquet")
+    candidates = Candidates.read(job.samples, job.classes)
+    _check_names(names, candidates.classes)
+    read_embeddings(job.embeddings, candidates.samples, candidates.slots)  # a wrong file is named before the work
+    lengths = candidates.lengths.tolist()
+    known, wrong = _answers(job, lengths, (), candidates.classes, names)
+    place = torch.where(candidates.kind >= 0, torch.arange(candidates.kind.numel()).view_as(candidates.kind), -1)
+    return LabelPool(job, candidates, known, wrong, names, None, [], None, place)
+
+
+def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
+    if (job.rule is None) == (job.program is None):
+        raise InputError(
+            "expected --rule, what the targets are (sum, max, count:3 …), or --program, a logic program, one of both"
+        )
+    classes = job.classes if job.classes is not None else None if names is None else len(names)
+    if classes is None:
+        raise InputError("expected --classes, how many labels there are, or --label-names, what they are called")
+    whole_number(classes, "--classes")
+    _check_names(names, classes)
+    slots = [] if job.slots is None else [name.strip() for name in job.slots.split(",") if name.strip()]
+    table = SampleTable.read(job.samples, slots)
+    candidates = _by_program(job, table, classes, names) if job.program else _by_rule(job, table, classes)
+    known = known_labels(table, job.samples, candidates.slots, classes, names)
+    answers, wrong = _answers(job, table.lengths, table.slots, classes, names)
+    known = torch.where(answers >= 0, answers, known)
+    if job.embeddings is None:
+        folder = job.images if job.images is not None else job.samples.parent
+        paths = [[folder / cell for cell in row] for row in table.cells]
+        images = ImageFiles.open(path for row in paths for path in row)
+        number = {path: i for i, path in enumerate(images.paths)}
+        rows = [[number[path] for path in row] for row in paths]
+    else:
+        images = None
+        rows = _rows(table, job.samples, len(read_vectors(job.embeddings)), job.embeddings)
+    place = torch.tensor([row + [-1] * (candidates.slots - len(row)) for row in rows])
+    return LabelPool(job, candidates, known, wrong, names, table, table.targets, images, place)
+
+
+def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
+    rule = _rule(str(job.rule))
+    targets = [_target(text, rule, job, i) for i, text in enumerate(table.targets)]
+    impossible = "refuse" if job.wrong == 0 else "keep"
+    candidates = rule.candidates(targets, table.lengths, classes, impossible=impossible)
+    if not bool(candidates.possible().any()):
+        raise InputError(
+            f"no target in {job.samples} can come from {classes} labels by the rule {job.rule}, not even the first, "
+            f"{shown(table.targets[0])}; check --rule and --classes"
+        )
+    return candidates
+
+
+def _rule(text: str) -> Rule:
+    path, colon, name = text.rpartition(":")
+    if not (colon and path.endswith(".py")):
+        return rules.named(text)
+    found = read_from_file(text, "a function from a tuple of labels to the target, or a Rule")
+    if isinstance(found, Rule):
+        return found
+    if not callable(found):
+        raise InputError(f"expected {name} in {path} to be a function from a tuple of labels, got {shown(found)}")
+    return Rule(name, found)
+
+
+def _target(text: str, rule: Rule, job: LabelJob, row: int) -> Any:
+    """A target from its cell."""
+    try:
+        parsed = rule.parse(text)
+    except (InputError, ValueError) as error:
+        raise InputError(f"{line(job.samples, row)}: {error}") from error
+    if not isinstance(parsed, str):
+        return parsed
+    try:
+        number = float(parsed)  # spreadsheets write 14.0 in columns with gaps
+    except ValueError:
+        number = float("nan")
+    if number.is_integer():
+        return int(number)
+    if ".py:" not in str(job.rule):
+        raise InputError(
+            f"{line(job.samples, row)}: expected a whole number as the target of the rule {job.rule}, got {shown(text)}"
+        )
+    return parsed if number != number else number
+
+
+def _by_program(job: LabelJob, table: SampleTable, classes: int, names: Sequence[str] | None) -> Candidates:
+    assert job.program is not None
+    read_text(job.program, "the logic program")
+    sentences = [
+        Sentence(text, slots=[f"{PREDICATE}({name}, _)" for name in table.slots[:length]])
+        for text, length in zip(table.targets, table.lengths, strict=True)
+    ]
+    return Candidates.from_program(job.program, sentences, {PREDICATE: list(names or range(classes))})
+
+
+def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[list[int]]:
+    rows = []
+    for i, cells in enumerate(table.cells):
+        for cell in cells:
+            if not cell.isdigit() or int(cell) >= most:
+                raise InputError(
+                    f"{line(path, i)}: expected a row of {embeddings}, 0 … {most - 1}, in each slot, got {shown(cell)}"
+                )
+        rows.append([int(cell) for cell in cells])
+    return rows
+
+
+def _answers(
+    job: LabelJob, lengths: Sequence[int], slots: Sequence[str], classes: int, names: Sequence[str] | None
+) -> tuple[Tensor, Tensor]:
+    if job.known is None:
+        return torch.full((len(lengths), max(lengths)), -1), torch.zeros(len(lengths), dtype=torch.bool)
+    return read_answers(job.known, lengths, slots or [str(j) for j in range(max(lengths))], classes, names)
+
+
+def _label_names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    path = Path(text)
+    names = read_text(path, "the label names").splitlines() if "," not in text and path.is_file() else text.split(",")
+    found = tuple(name.strip() for name in names if name.strip())
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise InputError(
+            f"expected --label-names as different names with commas between them, or as a text file with one a line, "
+            f"got {shown(text)}"
+        )
+    return found
+
+
+def _check_names(names: Sequence[str] | None, classes: int) -> None:
+    if names is not None and len(names) != classes:
+        raise InputError(f"expected {classes} --label-names, one for each label, got {len(names)}")

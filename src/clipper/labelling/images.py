@@ -1,0 +1,184 @@
+"""ImageFiles: a folder of images, read and encoded in batches; what is encoded is kept if the work is interrupted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.errors import FileError, InputError, require
+from clipper.files import written_whole
+from clipper.proximity import Encoder, embed
+
+LARGEST = 224
+"""Pixels of the longer side to which larger images shrink before they are encoded."""
+BATCH = 256
+"""Images that are read and encoded at a time."""
+_THUMBNAIL = 48
+_GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
+
+Report = Callable[[int, int], None]
+"""Called with what is done and the total."""
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files of one size: others are scaled to fit, and filled up with the colour of their corners.
+
+    Attributes:
+        paths: of the files, each once.
+        height: to which images are brought.
+        width: the same.
+        grey: whether all of them are grey; else they have three channels.
+    """
+
+    paths: tuple[Path, ...]
+    height: int
+    width: int
+    grey: bool
+
+    @classmethod
+    def open(cls, paths: Iterable[Path]) -> ImageFiles:
+        """Look at every file's head, so that a missing or damaged one is named before the work.
+
+        Raises:
+            FileError: if files are missing or no images.
+            MissingExtraError: Pillow is not installed.
+        """
+        pillow: Any = require("PIL.Image", extra="images")
+        found = tuple(dict.fromkeys(paths))
+        missing = [str(path) for path in found if not path.is_file()]
+        if missing:
+            more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+            raise FileError(
+                f"cannot read {len(missing):,} of {len(found):,} images: there is no {', '.join(missing[:3])}{more}; "
+                "check --images, the folder that their names are relative to"
+            )
+        sizes, grey = list[tuple[int, int]](), True
+        for path in found:
+            try:
+                with pillow.open(path) as image:
+                    sizes.append((image.height, image.width))
+                    grey = grey and image.mode in _GREY
+            except Exception as error:  # Pillow raises many kinds on damaged files
+                raise FileError(f"cannot read the image {path} ({error}); write it again") from error
+        height, width = (round(median(side)) for side in zip(*sizes, strict=True))
+        shrink = min(1, LARGEST / max(height, width))
+        return cls(found, max(1, round(height * shrink)), max(1, round(width * shrink)), grey)
+
+    def load(self, numbers: Sequence[int]) -> Tensor:
+        """Some images, `(k, channels, height, width)` in 0 … 1."""
+        return torch.stack([self._pixels(self.paths[i], (self.height, self.width)) for i in numbers])
+
+    def thumbnails(self, numbers: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Small pictures of some images, `(k, height, width)` or `(k, height, width, 3)`, uint8."""
+        shrink = min(1, _THUMBNAIL / max(self.height, self.width))
+        size = max(1, round(self.height * shrink)), max(1, round(self.width * shrink))
+        small = torch.stack([self._pixels(self.paths[i], size) for i in numbers]).mul(255).round().to(torch.uint8)
+        pixels: np.ndarray[Any, np.dtype[np.uint8]] = small.permute(0, 2, 3, 1).numpy()
+        return pixels[..., 0] if self.grey else pixels
+
+    def embeddings(self, encoder: Encoder, cache: Path, report: Report = lambda *_: None) -> Tensor:
+        """The embedding of each image, `(images, d)`, mapped from a file beside `cache`.
+
+        The file's name holds a key of the images and the encoder. An interrupted run leaves the embeddings that are
+        done in it, and the next run goes on from there. Those of other images are removed.
+
+        Args:
+            encoder: from `(k, channels, height, width)` to `(k, d)`.
+            cache: what the file's name begins with.
+            report: called after each batch.
+        """
+        place = cache.with_name(f"{cache.name}.embeddings-{self._key(encoder)}.npy")
+        stored = _opened(place, len(self.paths))
+        _remove_others(place, cache.name)
+        done = 0 if stored is None else _rows_done(stored)
+        report(done, len(self.paths))
+        for first in range(done, len(self.paths), BATCH):
+            numbers = range(first, min(first + BATCH, len(self.paths)))
+            vectors = embed(encoder, self.load(numbers).unsqueeze(1), chunk=BATCH)[:, 0]  # (k, d)
+            if not bool(vectors.isfinite().all()):
+                raise InputError(f"the encoder {encoder!r} gave NaN or infinity for images near {self.paths[first]}")
+            if stored is None:
+                stored = _created(place, len(self.paths), vectors.shape[1])
+            stored[numbers.start : numbers.stop] = vectors.float().numpy()
+            report(numbers.stop, len(self.paths))
+        assert stored is not None
+        stored.flush()
+        return torch.from_numpy(np.load(place, mmap_mode="c"))
+
+    def _key(self, encoder: Encoder) -> str:
+        """The same for the same files, as far as names, sizes and dates tell, and the same encoder."""
+        states = [(path.name, state.st_size, state.st_mtime_ns) for path in self.paths for state in [path.stat()]]
+        text = json.dumps([repr(encoder), self.height, self.width, self.grey, states])
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def _pixels(self, path: Path, size: tuple[int, int]) -> Tensor:
+        """One image, `(channels, height, width)` in 0 … 1."""
+        pillow: Any = require("PIL.Image", extra="images")
+        operations: Any = require("PIL.ImageOps", extra="images")
+        try:
+            with pillow.open(path) as opened:
+                image = operations.exif_transpose(opened)
+                if image.mode in ("I", "I;16", "I;16B", "F"):  # 16 bits, which convert() would cut off
+                    values = np.asarray(image).astype(np.float32)
+                    top = 65535 if image.mode.startswith("I") and values.max() > 255 else max(255, values.max())
+                    image = pillow.fromarray((values * (255 / top)).clip(0, 255).astype(np.uint8))
+                if "A" in image.mode or "transparency" in image.info:
+                    shown = image.convert("RGBA")
+                    image = pillow.alpha_composite(pillow.new("RGBA", shown.size, "white"), shown)
+                image = image.convert("L" if self.grey else "RGB")
+                if (image.height, image.width) != size:
+                    corners = [image.getpixel((x, y)) for x in (0, image.width - 1) for y in (0, image.height - 1)]
+                    colour = tuple(np.median(np.array(corners).reshape(4, -1), axis=0).astype(int).tolist())
+                    way = pillow.Resampling.LANCZOS
+                    image = operations.pad(image, size[::-1], way, color=colour if len(colour) > 1 else colour[0])
+                pixels = np.array(image)
+        except Exception as error:  # Pillow raises many kinds on damaged files
+            raise FileError(f"cannot read the image {path} ({error}); write it again") from error
+        return torch.from_numpy(pixels.reshape(*size, -1)).permute(2, 0, 1).float() / 255
+
+
+def _created(path: Path, rows: int, columns: int) -> np.memmap[Any, np.dtype[np.float32]]:
+    """A file of embeddings in which every number is NaN: not done yet."""
+    with written_whole(path, replace=True) as temporary:
+        empty = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=(rows, columns))
+        for first in range(0, rows, 1 << 16):
+            empty[first : first + (1 << 16)] = np.nan
+        empty.flush()
+    return np.load(path, mmap_mode="r+")  # type: ignore[no-any-return]
+
+
+def _opened(path: Path, rows: int) -> np.memmap[Any, np.dtype[np.float32]] | None:
+    """What an earlier run left; None if there is nothing to go on from."""
+    try:
+        found = np.load(path, mmap_mode="r+", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    right = isinstance(found, np.memmap) and found.ndim == 2 and len(found) == rows and found.dtype == np.float32
+    return found if right else None
+
+
+def _rows_done(stored: np.memmap[Any, np.dtype[np.float32]]) -> int:
+    """How many rows have been filled, from the first on."""
+    missing = np.isnan(stored).any(1)
+    return int(missing.argmax()) if missing.any() else len(stored)
+
+
+def _remove_others(place: Path, name: str) -> None:
+    """Remove embeddings of other images or encoders that belong to the same output."""
+    pattern = re.compile(re.escape(name) + r"\.embeddings-[0-9a-f]{16}\.npy")
+    with suppress(OSError):
+        for path in place.parent.iterdir():
+            if path != place and pattern.fullmatch(path.name):
+                path.unlink()

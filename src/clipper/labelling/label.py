@@ -1,0 +1,269 @@
+"""label: images or embeddings, and what is known of their samples, made into a table of labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from clipper.arguments import as_tensor, one_of
+from clipper.candidates import CandidateSet
+from clipper.candidates.base import must_be_candidates
+from clipper.errors import FileError, InputError, require
+from clipper.files import checked_path, written_whole
+from clipper.proximity import Encoder, Outlines, ProximityGraph, embed
+from clipper.pruning import Posterior, infer
+from clipper.pruning.graphs import graph_of
+from clipper.pruning.joint import NEIGHBOURS
+
+METADATA = b"clipper.labels"
+"""Where a table keeps what its rows do not say: the verdict, the questions, the job that made it."""
+FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
+"""What a file of labels is, by how its name ends."""
+VERDICTS = {
+    "joint": "Believe them: formulas that were hidden agree with what the rest of the pool says.",
+    "ambiguous": "Believe the groups, not yet their names: several ways to name the labels fit everything that is "
+    "known. One or two known labels settle it.",
+    "unsettled": "Do not rely on them: something was found, but not enough. Give it more time, more samples, a better "
+    "encoder or some known labels.",
+    "uninformative": "Do not use them: nearness says nothing about these targets. Try another encoder, and check that "
+    "the targets belong to their samples.",
+}
+"""What to make of labels with each verdict, in a sentence or two."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """A label for each instance, how probable it is, and whether to believe it. `label` returns it.
+
+    Attributes:
+        posterior: what the labels follow from.
+        label_names: what the labels are called, one name for each of `c`; None if numbers will do.
+        sample_columns: more columns of the table by name, a value for each sample: an `id`, say.
+        slot_columns: more columns by name, a row for each sample with a value for each slot: names of image files, say.
+        details: what else the table should remember in its metadata; it must be JSON.
+    """
+
+    posterior: Posterior[CandidateSet]
+    label_names: Sequence[str] | None = None
+    sample_columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    slot_columns: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        classes, given = self.posterior.candidates.classes, self.label_names
+        if given is not None and len(given) != classes:
+            raise InputError(f"expected {classes} label names, one for each label, got {len(given)}")
+
+    @property
+    def verdict(self) -> str:
+        """Whether to believe the labels: "joint", "ambiguous", "unsettled" or "uninformative", see `VERDICTS`."""
+        return self.posterior.verdict
+
+    @property
+    def expected_accuracy(self) -> float:
+        """The share of the labels that are expected to be right."""
+        return self.posterior.expected_accuracy
+
+    def to_arrow(self) -> pa.Table:
+        """One row per instance: sample, slot, label, probability, second, suspicion, status.
+
+        `second` is the second most probable label, `suspicion` the probability that the sample's target is wrong. The
+        label is never missing; `status` says why to doubt it: "ok", "unsure" (a probability below 0.9), "wrong
+        target", or the verdict where it is not "joint". The schema's metadata hold the verdict.
+
+        Returns:
+            A `pyarrow.Table`.
+        """
+        table = self.posterior.to_arrow()
+        sample, slot = (table[name].to_pylist() for name in ("sample", "slot"))
+        for place, (name, values) in enumerate(self.sample_columns.items(), start=1):
+            table = table.add_column(place, name, pa.array([values[i] for i in sample]))
+        place = table.column_names.index("slot") + 1
+        for name, rows in self.slot_columns.items():
+            table = table.add_column(place, name, pa.array([rows[i][j] for i, j in zip(sample, slot, strict=True)]))
+        if self.label_names is not None:
+            for name, after in (("name", "label"), ("second_name", "second")):
+                named = pa.array([str(self.label_names[label]) for label in table[after].to_pylist()])
+                table = table.add_column(table.column_names.index(after) + 1, name, named)
+        return table.replace_schema_metadata({METADATA: json.dumps(self._metadata(), ensure_ascii=False)})
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"verdict": self.verdict, "expected_accuracy": self.expected_accuracy, **self.details}
+
+    def to_pandas(self) -> Any:
+        """The same table as a `pandas.DataFrame`; needs pandas.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        require("pandas", extra="pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_csv(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write the table as CSV, whatever the file is called; see `write`."""
+        write_labels(self.to_arrow(), path, replace=replace, kind="csv")
+
+    def write(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write the table, whole or not at all; the file's name ends in .csv, .parquet or .arrow.
+
+        Args:
+            path: where to.
+            replace: whether an older file may be replaced.
+
+        Raises:
+            FileError: if the file exists or cannot be written.
+            InputError: if its name ends otherwise.
+        """
+        write_labels(self.to_arrow(), path, replace=replace)
+
+    def __repr__(self) -> str:
+        return (
+            f"Labels({self.posterior.candidates.samples:,} samples, {self.verdict}, "
+            f"{self.expected_accuracy:.0%} expected to be right)"
+        )
+
+
+def label(
+    inputs: Tensor | ProximityGraph,
+    candidates: CandidateSet,
+    known: Tensor | None = None,
+    wrong: float | None = None,
+    encoder: Encoder | None = None,
+    *,
+    label_names: Sequence[str] | None = None,
+    deadline: float | None = None,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Labels:
+    """Label every input by what is known of the samples, and by which inputs look alike.
+
+    Args:
+        inputs: images `(n, m, channels, height, width)`, bytes or floats; or embeddings `(n, m, d)` of anything.
+            Unused slots may hold anything. A `ProximityGraph` will do, too.
+        candidates: what the labels of each sample could be, from a rule say.
+        known: labels that are known, `(n, m)`, -1 elsewhere.
+        wrong: the probability that a target is wrong; fitted if None, 0 if all are known to be right.
+        encoder: from images `(instances, channels, height, width)` to embeddings; `Outlines()` if not given. With an
+            encoder, inputs of any shape `(n, m, …)` are encoded.
+        label_names: what the labels are called, one name for each.
+        deadline: seconds after which the search ends.
+        seed: of all that is random.
+        progress: called with the share of the work that is done.
+
+    Returns:
+        The labels, with probabilities and a verdict: a table by `to_pandas`, `to_arrow`, `to_csv` and `write`.
+
+    Raises:
+        InputError: the parts do not fit together.
+
+    Examples:
+        >>> from clipper import Candidates
+        >>> candidates = Candidates.from_rule(sum, targets=[3, 1, 4], slots=2, classes=3)
+        >>> labels = label(torch.rand(3, 2, 1, 8, 8), candidates)
+        >>> labels.to_arrow().num_rows, labels.verdict
+        (6, 'uninformative')
+    """
+    must_be_candidates(candidates)
+    near = inputs if isinstance(inputs, ProximityGraph) else embeddings_of(inputs, candidates, encoder)
+    graph = graph_of(candidates, near, NEIGHBOURS)
+    posterior = infer(candidates, graph, known=known, wrong=wrong, deadline=deadline, seed=seed, progress=progress)
+    return Labels(posterior, label_names)
+
+
+def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | None) -> Tensor:
+    """Embeddings `(n, m, d)`: the inputs themselves, or what an encoder makes of them in batches."""
+    values = as_tensor(inputs, "inputs (samples, slots, …)")
+    n, m = candidates.samples, candidates.slots
+    if values.ndim < 3 or tuple(values.shape[:2]) != (n, m):
+        raise InputError(
+            f"expected images ({n}, {m}, channels, height, width) or embeddings ({n}, {m}, d) for the candidates, "
+            f"got {tuple(values.shape)}"
+        )
+    if values.ndim == 3 and encoder is None:
+        return values if values.is_floating_point() else values.float()
+    if values.ndim == 4 and encoder is None:
+        values = values.unsqueeze(2)  # images without channels
+    if not values.is_floating_point():
+        values = values.float() / (255 if values.dtype == torch.uint8 else 1)
+    return embed(encoder or Outlines(), values)
+
+
+def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, kind: str | None = None) -> None:
+    """Write a table of labels as CSV, Parquet or Arrow, whole or not at all."""
+    place = checked_path(path)
+    kind = kind or format_of(place)
+    one_of(kind, "the format", ("csv", "parquet", "arrow"))
+    try:
+        with written_whole(place, replace=replace) as temporary:
+            if kind == "csv":
+                _write_csv(table, temporary)
+            elif kind == "parquet":
+                import pyarrow.parquet as pq
+
+                pq.write_table(table, temporary, write_page_checksum=True)
+            else:
+                with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # a full disk, a name too long
+        raise FileError(f"cannot write {place}: {error}; choose another place") from error
+
+
+def format_of(path: Path) -> str:
+    """What a file of labels is, by how its name ends."""
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise InputError(f"expected a name that ends in .csv, .parquet or .arrow for the labels, got {path.name!r}")
+    return kind
+
+
+def read_labels(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
+    """The table in a Parquet or Arrow file of labels, and what its metadata hold.
+
+    Raises:
+        FileError: if the file is damaged or holds no labels.
+        InputError: if it is CSV, which has no metadata.
+    """
+    place = checked_path(path)
+    if (kind := format_of(place)) == "csv":
+        raise InputError(
+            f"expected labels in .parquet or .arrow, which remember where they come from, got {place.name!r}; "
+            "run clipper label again with -o labels.parquet"
+        )
+    if not place.is_file():
+        raise FileError(f"cannot read the labels {place}: there is no file; check the path")
+    try:
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(place)
+        else:
+            with pa.OSFile(str(place)) as source:
+                table = pa.ipc.open_file(source).read_all()
+        return table, json.loads((table.schema.metadata or {})[METADATA])
+    except KeyError as error:
+        raise FileError(f"{place} holds no labels of clipper label; check the path") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise FileError(f"{place} cannot be read ({error}); it may be damaged: write it again") from error
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    """Numbers as people read them, text in quotes only where it must be."""
+    import csv
+
+    columns = [
+        [f"{value:.6g}" for value in column.to_pylist()] if pa.types.is_floating(column.type) else column.to_pylist()
+        for column in table.columns
+    ]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*columns, strict=True))

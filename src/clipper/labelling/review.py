@@ -1,0 +1,308 @@
+"""review: a page of this machine alone that asks for the labels that would tell most, and labels again with them.
+
+The server knows nothing of HTML but a file that it hands out; all it says after that is JSON.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clipper.errors import FileError, InputError, require
+from clipper.files import append, checked_path
+from clipper.labelling.files import LabelJob, LabelPool
+from clipper.labelling.label import Labels, read_labels
+from clipper.labelling.sample_table import WRONG_TARGET, read_answers
+
+HOST = "127.0.0.1"
+"""The one address that is bound: nobody else's machine reaches it."""
+AFTER = 3
+"""Answers after which the samples are labelled again."""
+
+
+@dataclass
+class Review:
+    """The questions about a pool and the answers so far. Answers are on disk before the next question is asked.
+
+    Attributes:
+        pool: the samples.
+        answers: the CSV file that answers are appended to; `clipper label --known` reads it.
+        token: what every request must bring.
+        answered: how many answers were given in this sitting.
+    """
+
+    pool: LabelPool
+    answers: Path
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    answered: int = 0
+
+    @classmethod
+    def of(cls, labels: str | Path, answers: str | Path | None = None) -> Review:
+        """The review of a file of labels, Parquet or Arrow.
+
+        Args:
+            labels: what `clipper label` wrote.
+            answers: where answers go; `labels.answers.csv` beside them if not given. Earlier ones are taken up.
+
+        Raises:
+            FileError: if a file is missing or damaged.
+            InputError: if the labels do not say where they come from.
+        """
+        path = checked_path(labels)
+        _, about = read_labels(path)
+        job = LabelJob.from_dict(about.get("job", {}), path)
+        place = path.with_name(f"{path.stem}.answers.csv") if answers is None else checked_path(answers)
+        review = cls(LabelPool.read(job), place)
+        if not place.exists():
+            append(place, b"sample,slot,label")
+        review._read()
+        return review
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._embeddings = self.pool.embeddings()
+        self._labels: Labels | None = None
+        self._running: threading.Thread | None = None
+        self._fresh = 0
+        self._skipped: set[tuple[int, int]] = set()
+        self._error = ""
+
+    def _read(self) -> None:
+        """Take up what the file of answers holds."""
+        pool = self.pool
+        m = pool.candidates.slots
+        slots = pool.table.slots if pool.table is not None else [str(j) for j in range(m)]
+        lengths = pool.candidates.lengths.tolist()
+        self._slots = list(slots)
+        self._known, self._wrong = read_answers(
+            self.answers, lengths, self._slots, pool.candidates.classes, pool.label_names
+        )
+
+    def infer(self) -> None:
+        """Label the samples with all answers so far.
+
+        Raises:
+            InputError: an answer is no candidate's, and targets are known to be right.
+        """
+        with self._lock:
+            known, wrong = self._known.clone(), self._wrong.clone()
+        found = self.pool.labels(self._embeddings, known=known, wrong_targets=wrong)
+        with self._lock:
+            self._labels, self._error = found, ""
+
+    def _infer_or_say_why_not(self) -> None:
+        try:
+            self.infer()
+        except Exception as error:  # whatever it is: the page should say so, and go on taking answers
+            with self._lock:
+                self._error = f"Labelling with your answers failed ({error}). The answers are kept."
+
+    def state(self) -> dict[str, Any]:
+        """What the page shows: the next question, and how things stand."""
+        with self._lock:
+            labels = self._labels
+            running = self._running is not None and self._running.is_alive()
+            common = {"answered": self.answered, "running": running, "error": self._error, "after": AFTER}
+            if labels is None:
+                return common | {"verdict": None, "expected": None, "question": None}
+            return common | {
+                "verdict": labels.verdict,
+                "expected": labels.expected_accuracy,
+                "question": self._question(labels),
+            }
+
+    def answer(self, sample: int, slot: int, label: int | None) -> None:
+        """Note a label, or None for "this target is wrong"; it is on disk when this returns.
+
+        Raises:
+            InputError: if there is no such instance or label.
+        """
+        self._check(sample, slot)
+        if label is not None and not 0 <= label < self.pool.candidates.classes:
+            raise InputError(f"expected a label of 0 … {self.pool.candidates.classes - 1}, got {label}")
+        text = f"{sample},,{WRONG_TARGET}" if label is None else f"{sample},{slot},{label}"
+        with self._lock:
+            append(self.answers, text.encode())
+            if label is None:
+                self._wrong[sample] = True
+            else:
+                self._known[sample, slot] = label
+            self.answered += 1
+            self._fresh += 1
+        self._infer_again()
+
+    def skip(self, sample: int, slot: int) -> None:
+        """Ask this no more in this sitting."""
+        self._check(sample, slot)
+        with self._lock:
+            self._skipped.add((sample, slot))
+
+    def _check(self, sample: int, slot: int) -> None:
+        lengths = self.pool.candidates.lengths
+        if not (0 <= sample < len(lengths) and 0 <= slot < int(lengths[sample])):
+            raise InputError(f"there is no slot {slot} of sample {sample}")
+
+    def _infer_again(self) -> None:
+        """In the background, after a few answers; questions go on meanwhile."""
+        with self._lock:
+            running = self._running is not None and self._running.is_alive()
+            if running or self._fresh < AFTER:
+                return
+            self._fresh = 0
+            self._running = threading.Thread(target=self._infer_or_say_why_not, daemon=True)
+            self._running.start()
+
+    def _question(self, labels: Labels) -> dict[str, Any] | None:
+        """The instance that would tell most, among those that were not asked yet."""
+        posterior, m = labels.posterior, self.pool.candidates.slots
+        told = int((self._known >= 0).sum()) + int(self._wrong.sum()) * m + len(self._skipped)
+        for instance in posterior.ask(told + 1).tolist():
+            sample, slot = divmod(instance, m)
+            asked = int(self._known[sample, slot]) >= 0 or bool(self._wrong[sample]) or (sample, slot) in self._skipped
+            if not asked:
+                return self._about(labels, sample, slot)
+        return None
+
+    def _about(self, labels: Labels, sample: int, slot: int) -> dict[str, Any]:
+        posterior, pool = labels.posterior, self.pool
+        shares = posterior.marginals[sample, slot]
+        names = pool.label_names or [str(label) for label in range(pool.candidates.classes)]
+        own = pool.table
+        return {
+            "sample": sample,
+            "slot": slot,
+            "place": f"sample {sample if own is None or own.ids is None else own.ids[sample]}",
+            "target": pool.targets[sample] if pool.targets else "",
+            "pictures": pool.images is not None,
+            "inputs": [] if own is None else own.cells[sample],
+            "slots": int(pool.candidates.lengths[sample]),
+            "labels": [
+                {"label": label, "name": names[label], "key": key_of(label), "share": float(shares[label])}
+                for label in range(pool.candidates.classes)
+            ],
+        }
+
+    def picture(self, sample: int, slot: int) -> bytes:
+        """A PNG of an instance."""
+        self._check(sample, slot)
+        if self.pool.images is None:
+            raise InputError("there are no images, only embeddings")
+        pillow: Any = require("PIL.Image", extra="review")
+        buffer = io.BytesIO()
+        number = int(self.pool.place[sample, slot])
+        pixels = self.pool.images.load([number])[0].mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+        pillow.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(buffer, "PNG")
+        return buffer.getvalue()
+
+
+def key_of(label: int) -> str:
+    """The key that answers with a label: a digit, then a letter that no other answer has."""
+    letters = "abcdefghijklmnopqrtuvyz"  # without s for skip, w for wrong, x
+    return str(label) if label < 10 else letters[label - 10] if label - 10 < len(letters) else ""
+
+
+def application(review: Review, page: str) -> Any:
+    """The web application (ASGI): the page at `/`, and JSON below it; whoever lacks the token gets 403.
+
+    Args:
+        review: what to ask.
+        page: the page, in HTML.
+    """
+    require("starlette", extra="review")
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    own = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+
+    def allowed(request: Request) -> bool:
+        host = request.headers.get("host", "").rpartition(":")[0]
+        given = request.query_params.get("token", "")
+        # A page from elsewhere may reach this server under a name of its own; its Host header tells.
+        return host in (HOST, "localhost") and secrets.compare_digest(given.encode(), review.token.encode())
+
+    def in_words(handle: Any) -> Any:
+        async def run(request: Request) -> Response:
+            try:
+                answer: Response = await handle(request)
+            except (InputError, FileError, ValueError, KeyError, TypeError) as error:
+                answer = JSONResponse({"error": str(error)}, 400)
+            answer.headers.update(own)
+            return answer
+
+        return run
+
+    async def home(request: Request) -> Response:
+        del request
+        return HTMLResponse(page)
+
+    async def state(request: Request) -> Response:
+        del request
+        return JSONResponse(await run_in_threadpool(review.state))
+
+    async def answer(request: Request) -> Response:
+        said = await request.json()
+        sample, slot = int(said["sample"]), int(said["slot"])
+        if said["action"] == "skip":
+            review.skip(sample, slot)
+        else:
+            label = None if said["action"] == "wrong" else int(said["label"])
+            await run_in_threadpool(review.answer, sample, slot, label)
+        return JSONResponse(await run_in_threadpool(review.state))
+
+    async def picture(request: Request) -> Response:
+        sample, slot = int(request.query_params["sample"]), int(request.query_params["slot"])
+        return Response(await run_in_threadpool(review.picture, sample, slot), media_type="image/png")
+
+    routes = [
+        Route("/", in_words(home)),
+        Route("/state", in_words(state)),
+        Route("/answer", in_words(answer), methods=["POST"]),
+        Route("/picture", in_words(picture)),
+    ]
+    inner = Starlette(routes=routes)
+
+    async def guard(scope: Any, receive: Any, send: Any) -> None:
+        """Whatever is asked for: without the token there is nothing to see."""
+        if scope["type"] == "http" and not allowed(Request(scope)):
+            refusal = PlainTextResponse("This page needs the link that clipper review printed.", 403, headers=own)
+            await refusal(scope, receive, send)
+        else:
+            await inner(scope, receive, send)
+
+    return guard
+
+
+def serve(review: Review, page: str, port: int = 0, ready: Any = lambda _: None) -> None:
+    """Serve the review on this machine alone until Ctrl-C.
+
+    Args:
+        review: what to ask.
+        page: the page, in HTML.
+        port: which; a free one if 0.
+        ready: called with the link once it can be opened.
+
+    Raises:
+        FileError: if the port cannot be had.
+        MissingExtraError: Starlette or uvicorn is not installed.
+    """
+    import socket
+
+    uvicorn = require("uvicorn", extra="review")
+    app = application(review, page)
+    with socket.socket() as listening:
+        try:
+            listening.bind((HOST, port))
+        except OSError as error:
+            raise FileError(f"cannot listen at {HOST}:{port} ({error.strerror}); choose another --port") from error
+        ready(f"http://{HOST}:{listening.getsockname()[1]}/?token={review.token}")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        uvicorn.Server(config).run(sockets=[listening])

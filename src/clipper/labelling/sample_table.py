@@ -1,0 +1,215 @@
+"""SampleTable: the table that people have, a row for each sample with its slots, its target and known labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clipper.arguments import shown
+from clipper.candidates.storage import open_parquet
+from clipper.errors import InputError
+from clipper.files import read_text
+
+TARGET, ID, KNOWN = "target", "id", "known_"
+"""Columns with a meaning of their own; the last is how the columns of known labels begin."""
+WRONG_TARGET = "wrong target"
+"""What stands in place of a label where an answer says that the sample's target is wrong."""
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """A table of samples, as text.
+
+    Attributes:
+        slots: the names of the columns that hold the slots.
+        cells: of each sample, what its used slots hold: names of image files, or rows of embeddings.
+        targets: what is known of each sample; None where the table has no such column.
+        ids: what the samples are called; None where they have numbers alone.
+        known: of each sample, what its `known_` columns hold; empty text where nothing is known.
+    """
+
+    slots: tuple[str, ...]
+    cells: list[list[str]]
+    targets: list[str]
+    ids: list[str] | None
+    known: list[list[str]]
+
+    @classmethod
+    def read(cls, path: Path, slots: Sequence[str] = ()) -> SampleTable:
+        """Read a table: CSV with commas or semicolons, or Parquet.
+
+        Args:
+            path: of the file.
+            slots: the columns that hold the slots; if none are named, all but `target`, `id` and `known_…`.
+
+        Raises:
+            FileError: if the file cannot be read.
+            InputError: if a column or a cell is missing; the message says where.
+        """
+        columns = read_columns(path, "the samples")
+        found = tuple(slots) or tuple(name for name in columns if not is_reserved(name))
+        wanted = {TARGET: "what is known of each sample", **dict.fromkeys(found, "a slot")}
+        for name, what in wanted.items():
+            if name not in columns:
+                raise InputError(f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}")
+        if not found:
+            raise InputError(f"expected a column for each slot in {path}, got {', '.join(columns)} alone")
+        for name in columns:
+            if name.startswith(KNOWN) and name.removeprefix(KNOWN) not in found:
+                raise InputError(
+                    f"the column {name!r} of {path} names no slot; slots are {', '.join(found)}, so expected "
+                    f"{KNOWN}{found[0]} and the like"
+                )
+        rows = len(columns[TARGET])
+        if not rows:
+            raise InputError(f"{path} has no rows below its head; expected one for each sample")
+        cells = [_used([columns[name][i] for name in found], path, i) for i in range(rows)]
+        for i, target in enumerate(columns[TARGET]):
+            if not target:
+                raise InputError(f"{line(path, i)} has no target; fill it in, or leave the row out")
+        missing = [""] * rows
+        known = [list(row) for row in zip(*(columns.get(KNOWN + name, missing) for name in found), strict=True)]
+        return cls(found, cells, columns[TARGET], columns.get(ID), known)
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many slots each sample uses."""
+        return [len(row) for row in self.cells]
+
+
+def read_columns(path: Path, what: str) -> dict[str, list[str]]:
+    """The columns of a CSV or Parquet file as text, without the spaces around it.
+
+    Raises:
+        FileError: if the file cannot be read.
+        InputError: if it is no table.
+    """
+    if path.suffix.lower() in (".parquet", ".pq"):
+        with open_parquet(path) as file:
+            table = file.read()
+        return {
+            name: ["" if value is None else _plain(value) for value in column.to_pylist()]
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    text = read_text(path, what).removeprefix("\ufeff")  # as spreadsheets begin their files
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as a table ({error}); expected CSV") from error
+    if not rows:
+        raise InputError(f"{path} is empty; expected a table with a head")
+    head = [name.strip() for name in rows[0]]
+    if len(set(head)) < len(head):
+        raise InputError(f"a column of {path} comes twice among {', '.join(head)}; give each a name of its own")
+    for i, row in enumerate(rows[1:]):
+        if len(row) != len(head):
+            raise InputError(f"{line(path, i)} has {len(row)} cells under a head of {len(head)}; check its commas")
+    return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(head)}
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a column holds no slot, by its name."""
+    return name in (TARGET, ID) or name.startswith(KNOWN)
+
+
+def line(path: Path, row: int) -> str:
+    """Where a row stands, as a reader of the file counts."""
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return f"row {row} of {path}"
+    return f"line {row + 2} of {path}"
+
+
+def label_number(text: str, classes: int, names: Sequence[str] | None) -> int | None:
+    """The label that a cell holds, by number or by name; None where it is neither."""
+    if names is not None and text in names:
+        return list(names).index(text)
+    try:
+        number = float(text)  # spreadsheets write 3.0 in columns with gaps
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() and 0 <= number < classes else None
+
+
+def known_labels(table: SampleTable, path: Path, width: int, classes: int, names: Sequence[str] | None) -> Tensor:
+    """The labels in a table's `known_` columns, `(n, m)`, -1 where nothing is known."""
+    known = torch.full((len(table.cells), width), -1)
+    for i, row in enumerate(table.known):
+        for j, text in enumerate(row):
+            if not text:
+                continue
+            number = label_number(text, classes, names)
+            if number is None or j >= len(table.cells[i]):
+                raise InputError(
+                    f"{line(path, i)}: expected {_labels(classes, names)} in {KNOWN}{table.slots[j]}, and only where "
+                    f"the slot is used, got {shown(text)}"
+                )
+            known[i, j] = number
+    return known
+
+
+def read_answers(
+    path: Path, lengths: Sequence[int], slots: Sequence[str], classes: int, names: Sequence[str] | None
+) -> tuple[Tensor, Tensor]:
+    """Answers of `clipper review`: known labels `(n, m)`, -1 elsewhere, and samples whose target is wrong, `(n,)` bool.
+
+    Columns are sample, slot (number or name) and label (number or name). The last answer about a slot counts; one
+    without a label takes earlier ones back. `wrong target` as a label, with an empty slot, is about the sample.
+
+    Raises:
+        FileError: if the file cannot be read.
+        InputError: if a line says nothing about these samples; the message says which.
+    """
+    columns = read_columns(path, "the known labels")
+    for name in ("sample", "slot", "label"):
+        if name not in columns:
+            raise InputError(
+                f"expected the columns sample, slot and label in {path}, got {', '.join(columns)}: {name} is missing"
+            )
+    known = torch.full((len(lengths), max(lengths)), -1)
+    wrong = torch.zeros(len(lengths), dtype=torch.bool)
+    for i, (sample, slot, label) in enumerate(zip(columns["sample"], columns["slot"], columns["label"], strict=True)):
+        row = label_number(sample, len(lengths), None)
+        if row is None:
+            raise InputError(f"{line(path, i)}: expected a sample of 0 … {len(lengths) - 1}, got {shown(sample)}")
+        if not slot and label in (WRONG_TARGET, ""):
+            wrong[row] = bool(label)
+            continue
+        place = label_number(slot, lengths[row], list(slots)[: lengths[row]])
+        if place is None:
+            raise InputError(
+                f"{line(path, i)}: expected a slot of sample {row}, one of {', '.join(slots[: lengths[row]])} or its "
+                f"number from 0, got {shown(slot)}"
+            )
+        number = label_number(label, classes, names) if label else -1
+        if number is None:
+            raise InputError(f"{line(path, i)}: expected {_labels(classes, names)}, got {shown(label)}")
+        known[row, place] = number
+    return known, wrong
+
+
+def _labels(classes: int, names: Sequence[str] | None) -> str:
+    return f"a label of 0 … {classes - 1}" + (f" or one of {', '.join(names[:10])}" if names else "")
+
+
+def _used(row: list[str], path: Path, number: int) -> list[str]:
+    """The cells of a row up to the first empty one, which must be followed by empty ones alone."""
+    used = [cell for cell in row if cell]
+    if not used:
+        raise InputError(f"{line(path, number)} has no input in any slot; leave the row out")
+    if row[: len(used)] != used:
+        raise InputError(
+            f"{line(path, number)} has an empty slot before a used one; leave the last slots empty, not those between"
+        )
+    return used
+
+
+def _plain(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()

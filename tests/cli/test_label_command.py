@@ -1,0 +1,368 @@
+"""`clipper label` from files to labels, as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from clipper import Candidates, label
+from clipper.errors import ClipperError, FileError, InputError
+from clipper.labelling.files import LabelJob, LabelPool, label_files
+from clipper.labelling.images import ImageFiles
+from clipper.labelling.label import read_labels
+from clipper.proximity import Outlines, embed
+from clipper.report.label_page import write_label_page
+from tests.labelling.pools import digits, write_receipts
+
+COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
+
+
+def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def receipts(tmp_path: Path) -> tuple[LabelJob, torch.Tensor, torch.Tensor]:
+    images, gold = digits(40, 3)
+    path = write_receipts(tmp_path, images, gold.sum(1).tolist(), id=[f"r{i}" for i in range(40)])
+    return LabelJob(path, tmp_path / "labels.csv", rule="sum", classes=10, images=tmp_path / "scans"), images, gold
+
+
+@pytest.mark.slow
+def test_files_and_python_give_the_same_labels(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    job, images, gold = receipts
+    page = tmp_path / "labels.html"
+    run = clipper(
+        "label", job.samples, "--rule", "sum", "--classes", 10, "--images", job.images, "-o", job.output,
+        "--report", page, "--json",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    expected = label(images, Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10))
+    with job.output.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "sample", "id", "slot", "input", "label", "probability", "second", "suspicion", "status",
+    ]  # fmt: skip
+    assert [int(row["label"]) for row in rows] == expected.posterior.labels.flatten().tolist()
+    assert [row["input"] for row in rows[:3]] == ["000a.png", "000b.png", "000c.png"]
+    assert rows[3]["id"] == "r1"
+    assert np.allclose(
+        [float(row["probability"]) for row in rows], expected.to_arrow()["probability"].to_numpy(), atol=1e-5
+    )
+    summary = json.loads(run.stdout)
+    assert summary["verdict"] == expected.verdict
+    assert summary["labels"] == 120
+    text = page.read_text(encoding="utf-8")
+    assert expected.verdict in text
+    assert "data:image/png;base64" in text
+    assert "<script" not in text
+    again = clipper("label", job.samples, "--rule", "sum", "--classes", 10, "-o", job.output)
+    assert again.returncode == 1
+    assert "--replace" in again.stderr
+
+
+@pytest.mark.slow
+def test_candidates_and_embeddings_are_enough(tmp_path: Path) -> None:
+    images, gold = digits(30, 2)
+    candidates = Candidates.from_rule(sum, gold.sum(1), slots=2, classes=10)
+    embeddings = embed(Outlines(), images.float() / 255)
+    candidates.write(tmp_path / "candidates.parquet")
+    np.save(tmp_path / "embeddings.npy", embeddings.numpy())
+    out = tmp_path / "labels.parquet"
+    run = clipper("label", tmp_path / "candidates.parquet", tmp_path / "embeddings.npy", "-o", out)
+    assert run.returncode == 0, run.stderr
+    table, metadata = read_labels(out)
+    expected = label(embeddings, candidates)
+    assert table["label"].to_pylist() == expected.posterior.labels.flatten().tolist()
+    assert metadata["job"]["embeddings"] == "embeddings.npy"
+
+
+def test_slots_may_be_rows_of_embeddings(tmp_path: Path) -> None:
+    images, gold = digits(30, 2)
+    embeddings = embed(Outlines(), images.float() / 255)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    np.save(tmp_path / "e.npy", embeddings.flatten(0, 1)[order].numpy())
+    place = order.argsort().view(30, 2)
+    text = "x,y,target\n" + "".join(
+        f"{a},{b},{t}\n" for (a, b), t in zip(place.tolist(), gold.sum(1).tolist(), strict=True)
+    )
+    (tmp_path / "s.csv").write_text(text)
+    job = LabelJob(tmp_path / "s.csv", tmp_path / "o.csv", tmp_path / "e.npy", "sum", classes=10)
+    expected = label(embeddings, Candidates.from_rule(sum, gold.sum(1), slots=2, classes=10))
+    assert torch.equal(label_files(job).posterior.labels, expected.posterior.labels)
+
+
+def test_a_table_may_be_parquet_or_a_spreadsheets_csv(receipts: tuple[LabelJob, torch.Tensor, torch.Tensor]) -> None:
+    job, *_ = receipts
+    with job.samples.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    other = job.samples.with_suffix(".parquet")
+    pq.write_table(pa.table({**columns, "target": [float(text) for text in columns["target"]]}), other)
+    semicolons = job.samples.with_name("german.csv")
+    lines = [";".join(row.values()) for row in rows]
+    semicolons.write_text("\ufeff" + ";".join(columns) + "\r\n" + "\r\n".join(lines) + "\r\n", encoding="utf-8")
+    first = LabelPool.read(job)
+    for path in (other, semicolons):
+        again = LabelPool.read(replace(job, samples=path))
+        assert again.targets == first.targets
+        assert torch.equal(again.candidates.to_candidates().labels, first.candidates.to_candidates().labels)
+
+
+def test_samples_may_leave_their_last_slots_empty(tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "i.png")
+    (tmp_path / "s.csv").write_text("a,b,target,known_a\ni.png,,3,3\ni.png,i.png,2,\n")
+    pool = LabelPool.read(LabelJob(tmp_path / "s.csv", tmp_path / "o.csv", rule="sum", classes=10))
+    assert pool.candidates.lengths.tolist() == [1, 2]
+    assert pool.known.tolist() == [[3, -1], [-1, -1]]
+    assert pool.place.tolist() == [[0, -1], [0, 0]]
+
+
+def test_a_function_in_a_file_is_a_rule(receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path) -> None:
+    job, _, gold = receipts
+    (tmp_path / "mine.py").write_text("def parity(labels):\n    return sum(labels) % 2\n")
+    lines = [
+        "a,b,c,target",
+        *(f"{i:03d}a.png,{i:03d}b.png,{i:03d}c.png,{int(t) % 2}" for i, t in enumerate(gold.sum(1))),
+    ]
+    job.samples.write_text("\n".join(lines))
+    pool = LabelPool.read(replace(job, rule=f"{tmp_path / 'mine.py'}:parity"))
+    expected = Candidates.from_rule(lambda labels: sum(labels) % 2, gold.sum(1) % 2, slots=3, classes=10)
+    assert pool.candidates.counts == expected.counts
+
+
+def test_a_logic_program_is_a_rule(tmp_path: Path) -> None:
+    pytest.importorskip("clingo")
+    np.save(tmp_path / "e.npy", np.zeros((4, 3), np.float32))
+    (tmp_path / "t.lp").write_text("total(S) :- S = #sum { D,X : label(X, D) }.")
+    (tmp_path / "s.csv").write_text("a,b,target\n0,1,total(8)\n2,3,total(2)\n")
+    job = LabelJob(tmp_path / "s.csv", tmp_path / "o.csv", tmp_path / "e.npy", program=tmp_path / "t.lp", classes=10)
+    assert LabelPool.read(job).candidates.counts == [9, 3]
+
+
+def test_answers_of_a_review_are_known_labels(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    job, *_ = receipts
+    known = tmp_path / "answers.csv"
+    known.write_text("sample,slot,label\n3,b,7\n3,1,4\n0,c,\n5,,wrong target\n6,,wrong target\n6,,\n")
+    pool = LabelPool.read(replace(job, known=known))
+    assert (pool.known >= 0).nonzero().tolist() == [[3, 1]]
+    assert pool.known[3, 1] == 4
+    assert pool.wrong_targets.nonzero().flatten().tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": "nothing.csv"}, "there is no file"),
+        ({"rule": "summ"}, "rules are sum"),
+        ({"rule": None}, "expected --rule"),
+        ({"rule": "none.py:f"}, "cannot be read"),
+        ({"classes": None}, "--classes"),
+        ({"classes": 0}, "--classes"),
+        ({"classes": 1}, "no target"),
+        ({"slots": "a,z"}, "column 'z'"),
+        ({"images": "elsewhere"}, "120 of 120 images.*--images"),
+        ({"encoder": "alexnet"}, "pixels, blurred, outlines"),
+        ({"wrong": 1.5}, "--wrong"),
+        ({"deadline": -1.0}, "--deadline"),
+        ({"label_names": "a,b"}, "expected 10 --label-names"),
+        ({"label_names": "a,a"}, "different names"),
+        ({"output": "labels.xlsx"}, r"\.csv, \.parquet or \.arrow"),
+        ({"known": "nothing.csv"}, "known labels.*no file"),
+        ({"embeddings": "nothing.npy"}, "nothing.npy"),
+    ],
+)
+def test_wrong_jobs_are_refused_in_words(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], change: dict[str, Any], message: str
+) -> None:
+    job, *_ = receipts
+    paths = ("samples", "images", "output", "known", "embeddings")
+    values = {name: job.samples.parent / value if name in paths else value for name, value in change.items()}
+    with pytest.raises(ClipperError, match=message):
+        LabelPool.read(replace(job, **values))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("a,target\n", "no rows"),
+        ("target\n3\n", "a column for each slot"),
+        ("a,b\ni.png,3\n", "column 'target'"),
+        ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
+        ("a,target\ni.png,2.5\n", "whole number"),
+        ("a,target\ni.png,\n", "line 2 of .*no target"),
+        ("a,target\n,3\n", "line 2 of .*no input"),
+        ("a,b,target\n,i.png,3\n", "empty slot before"),
+        ("a,target\ni.png,3,4\n", "3 cells under a head of 2"),
+        ("a,a,target\ni.png,i.png,4\n", "comes twice"),
+        ("a,target,known_z\ni.png,3,1\n", "'known_z'.*names no slot"),
+        ("a,target,known_a\ni.png,3,11\n", r"line 2 of .*0 … 9.*'11'"),
+        ("a,target\nnot-there.png,3\n", r"no .*not-there\.png"),
+        ("a,target\nreceipts.csv,3\n", r"cannot read the image .*receipts\.csv"),
+        ("a,target\ni.png,77\n", "no target"),
+    ],
+)
+def test_wrong_tables_are_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "i.png")
+    (tmp_path / "receipts.csv").write_text(text)
+    with pytest.raises(ClipperError, match=message):
+        LabelPool.read(LabelJob(tmp_path / "receipts.csv", tmp_path / "o.csv", rule="sum", classes=10))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sample,slot\n0,0\n", "label is missing"),
+        ("sample,slot,label\n99,a,3\n", r"line 2 of .*sample of 0 … 39"),
+        ("sample,slot,label\n0,z,3\n", "one of a, b, c"),
+        ("sample,slot,label\n0,a,10\n", "label of 0 … 9"),
+    ],
+)
+def test_wrong_answers_are_refused_in_words(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path, text: str, message: str
+) -> None:
+    known = tmp_path / "answers.csv"
+    known.write_text(text)
+    with pytest.raises(InputError, match=message):
+        LabelPool.read(replace(receipts[0], known=known))
+
+
+def test_an_impossible_target_is_refused_where_targets_are_right(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor],
+) -> None:
+    job, *_ = receipts
+    text = job.samples.read_text().splitlines()
+    text[3] = "002a.png,002b.png,002c.png,99,r2"
+    job.samples.write_text("\n".join(text))
+    with pytest.raises(InputError, match=r"sample 2.*99"):
+        LabelPool.read(replace(job, wrong=0.0))
+    assert not bool(LabelPool.read(job).candidates.possible()[2])
+
+
+def test_a_job_survives_its_way_through_a_file(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    job = replace(receipts[0], label_names=",".join("abcdefghij"))
+    told = json.loads(json.dumps(job.as_dict()))
+    assert told["images"] == "scans"
+    again = LabelJob.from_dict(told, job.output)
+    assert LabelPool.read(again).targets == LabelPool.read(job).targets
+    with pytest.raises(FileError, match="does not say how"):
+        LabelJob.from_dict({}, tmp_path / "labels.parquet")
+
+
+def test_images_of_any_size_and_mode_are_brought_into_one(tmp_path: Path) -> None:
+    Image.new("L", (20, 10), 255).save(tmp_path / "a.png")
+    Image.new("RGBA", (20, 10), (255, 0, 0, 0)).save(tmp_path / "b.png")
+    Image.new("RGB", (40, 40), (0, 0, 255)).save(tmp_path / "c.png")
+    files = ImageFiles.open(tmp_path / name for name in ("a.png", "b.png", "c.png", "a.png"))
+    assert (len(files.paths), files.height, files.width, files.grey) == (3, 10, 20, False)
+    images = files.load([0, 1, 2])
+    assert images.shape == (3, 3, 10, 20)
+    assert torch.equal(images[1], torch.ones(3, 10, 20))  # what is transparent lies on white
+    assert images[2, :, 5, 0].tolist() == [0, 0, 1]  # filled up with its own colour
+    deep = np.full((4, 4), 65535, np.uint16)
+    Image.fromarray(deep).save(tmp_path / "d.png")
+    assert torch.equal(ImageFiles.open([tmp_path / "d.png"]).load([0]), torch.ones(1, 1, 4, 4))
+
+
+def test_images_that_are_encoded_are_not_encoded_again(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, images, _ = receipts
+    monkeypatch.setattr("clipper.labelling.images.BATCH", 16)
+    pool = LabelPool.read(job)
+    assert pool.images is not None
+
+    def interrupted(done: int, total: int) -> None:
+        del total
+        if done >= 48:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.images.embeddings(Outlines(), job.output.with_suffix(""), interrupted)
+    seen: list[tuple[str, int, int]] = []
+    found = pool.embeddings(lambda *told: seen.append(told))
+    assert seen[0] == ("encoding images", 48, 120)
+    assert torch.allclose(found, embed(Outlines(), images.float() / 255), atol=1e-6)
+    (kept,) = job.output.parent.glob("labels.embeddings-*.npy")
+    os.utime(pool.images.paths[0])  # another file now, as far as one can tell
+    LabelPool.read(job).embeddings()
+    (other,) = job.output.parent.glob("labels.embeddings-*.npy")
+    assert other != kept
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_leaves_no_labels_and_says_how_to_go_on(tmp_path: Path) -> None:
+    images, gold = digits(500, 3)
+    path = write_receipts(tmp_path, images, gold.sum(1).tolist())
+    out = tmp_path / "labels.csv"
+    arguments = ["label", path, "--rule", "sum", "--classes", 10, "--images", tmp_path / "scans", "-o", out]
+    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob("labels.embeddings-*")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not out.exists()
+    assert list(tmp_path.glob("labels.embeddings-*.npy"))
+
+
+def test_the_page_names_suspicious_samples_and_what_would_satisfy_them(tmp_path: Path) -> None:
+    about = {
+        "verdict": "ambiguous", "expected_accuracy": 0.5, "classes": 3, "namings": 2, "questions": [[0, 1, "2"]],
+        "suspicious": [{"sample": 0, "target": "2<b>", "labels": [1, 0], "satisfied_by": [[1, 1], [0, 2]]}],
+    }  # fmt: skip
+    table = pa.table(
+        {
+            "sample": [0, 0], "slot": [0, 1], "label": [1, 0], "probability": [0.8, 0.99], "second": [0, 1],
+            "suspicion": [0.9, 0.9], "status": ["wrong target"] * 2,
+        }
+    ).replace_schema_metadata({b"clipper.labels": json.dumps(about)})  # fmt: skip
+    write_label_page(table, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "2 labels, 50.0 % expected to be right" in text
+    assert "1 · 1, or 0 · 2" in text
+    assert "2&lt;b&gt;" in text
+    assert "ways to name the labels" in text
+
+
+def test_a_target_that_nothing_satisfies_and_one_that_an_answer_calls_wrong_are_both_wrong_targets(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    job, _, gold = receipts
+    text = job.samples.read_text().splitlines()
+    text[3] = "002a.png,002b.png,002c.png,99,r2"
+    job.samples.write_text("\n".join(text))
+    (tmp_path / "answers.csv").write_text("sample,slot,label\n5,,wrong target\n")
+    labels = label_files(replace(job, known=tmp_path / "answers.csv"))
+    assert (labels.posterior.suspicion > 1 / 2).nonzero().flatten().tolist() == [2, 5]
+    assert (labels.posterior.labels == gold).float().mean() > 0.9
+    table = labels.to_arrow()
+    status = table["status"].to_pylist()
+    assert status[6:9] == status[15:18] == ["wrong target"] * 3
+    first, second = sorted(labels.details["suspicious"], key=lambda own: own["sample"])
+    assert (first["target"], first["satisfied_by"]) == ("99", [])
+    assert all(sum(way) == int(gold[5].sum()) for way in second["satisfied_by"])
+    write_label_page(table, tmp_path / "page.html")
+    assert "Nothing would satisfy this target." in (tmp_path / "page.html").read_text(encoding="utf-8")

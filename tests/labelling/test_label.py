@@ -1,0 +1,160 @@
+"""clipper.label: images or embeddings and what is known of their samples, made into a table."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import clipper
+from clipper import Candidates, ProximityGraph, infer, label
+from clipper.errors import FileError, InputError
+from clipper.labelling import Labels
+from clipper.labelling.label import FORMATS, read_labels
+from clipper.proximity import Outlines, Pixels, embed
+from tests.labelling.pools import digits
+
+COLUMNS = ["sample", "slot", "label", "probability", "second", "suspicion", "status"]
+
+
+@pytest.fixture(scope="module")
+def pool() -> tuple[torch.Tensor, torch.Tensor, Candidates]:
+    images, gold = digits(60, 3)
+    return images, gold, Candidates.from_rule(sum, gold.sum(1), slots=3, classes=10)
+
+
+@pytest.fixture(scope="module")
+def labels(pool: tuple[torch.Tensor, torch.Tensor, Candidates]) -> Labels:
+    images, _, candidates = pool
+    return label(images, candidates)
+
+
+def test_images_are_encoded_by_their_outlines(
+    pool: tuple[torch.Tensor, torch.Tensor, Candidates], labels: Labels
+) -> None:
+    images, _, candidates = pool
+    expected = infer(candidates, embed(Outlines(), images.float() / 255))
+    assert torch.equal(labels.posterior.labels, expected.labels)
+    assert torch.equal(labels.posterior.marginals, expected.marginals)
+    assert labels.verdict == expected.verdict
+    assert labels.expected_accuracy == expected.expected_accuracy
+
+
+def test_totals_alone_label_the_digits(pool: tuple[torch.Tensor, torch.Tensor, Candidates], labels: Labels) -> None:
+    assert labels.verdict == "joint"
+    assert (labels.posterior.labels == pool[1]).float().mean() > 0.95
+
+
+def test_embeddings_graphs_encoders_and_images_without_channels_will_do(
+    pool: tuple[torch.Tensor, torch.Tensor, Candidates], labels: Labels
+) -> None:
+    images, _, candidates = pool
+    embeddings = embed(Outlines(), images.float() / 255)
+    by_graph = label(ProximityGraph.from_embeddings(embeddings, k=8), candidates)
+    for other in (label(embeddings, candidates), label(images[:, :, 0].numpy(), candidates), by_graph):
+        assert torch.equal(other.posterior.labels, labels.posterior.labels)
+    by_pixels = label(images, candidates, encoder=Pixels())
+    assert torch.equal(by_pixels.posterior.labels, infer(candidates, images.flatten(2).float() / 255).labels)
+
+
+def test_known_labels_are_obeyed(pool: tuple[torch.Tensor, torch.Tensor, Candidates]) -> None:
+    images, gold, candidates = pool
+    known = torch.full_like(gold, -1)
+    known[7, 1] = gold[7, 1]
+    assert label(images, candidates, known=known).posterior.labels[7, 1] == gold[7, 1]
+
+
+def test_a_row_for_each_instance_and_no_label_is_missing(labels: Labels) -> None:
+    table = labels.to_arrow()
+    assert table.column_names == COLUMNS
+    assert table.num_rows == 180
+    assert all(column.null_count == 0 for column in table.columns)
+    assert table["label"].to_pylist() == labels.posterior.labels.flatten().tolist()
+
+
+def test_unused_slots_have_no_row() -> None:
+    candidates = Candidates.from_rule(sum, [3, 1], slots=[2, 1], classes=3)
+    table = label(torch.rand(2, 2, 4), candidates).to_arrow()
+    assert list(zip(table["sample"].to_pylist(), table["slot"].to_pylist(), strict=True)) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_names_ids_and_files_become_columns() -> None:
+    candidates = Candidates.from_rule(sum, [3, 1], slots=[2, 1], classes=3)
+    posterior = label(torch.rand(2, 2, 4), candidates).posterior
+    labels = Labels(posterior, ["zero", "one", "two"], {"id": ["x", "y"]}, {"input": [["p", "q"], ["r", ""]]})
+    table = labels.to_arrow()
+    assert table.column_names == [
+        "sample", "id", "slot", "input", "label", "name", "probability", "second", "second_name", "suspicion", "status",
+    ]  # fmt: skip
+    assert table["id"].to_pylist() == ["x", "x", "y"]
+    assert table["input"].to_pylist() == ["p", "q", "r"]
+    assert table["name"].to_pylist() == [["zero", "one", "two"][i] for i in table["label"].to_pylist()]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"labels{ending}"
+    labels.write(path)
+    expected = labels.to_arrow()
+    if ending == ".csv":
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [int(row["label"]) for row in rows] == expected["label"].to_pylist()
+        assert np.allclose([float(row["probability"]) for row in rows], expected["probability"].to_numpy(), atol=1e-5)
+    else:
+        table, metadata = read_labels(path)
+        assert table.equals(expected)
+        assert metadata["verdict"] == labels.verdict
+    with pytest.raises(FileError, match="not written over"):
+        labels.write(path)
+    labels.write(path, replace=True)
+
+
+def test_csv_may_have_any_name(labels: Labels, tmp_path: Path) -> None:
+    labels.to_csv(tmp_path / "labels.txt")
+    assert (tmp_path / "labels.txt").read_text().startswith(",".join(COLUMNS) + "\n0,0,")
+
+
+def test_labels_become_a_data_frame(labels: Labels) -> None:
+    frame = labels.to_pandas()
+    assert list(frame.columns) == COLUMNS
+    assert len(frame) == 180
+
+
+def test_wrong_files_and_names_are_refused_in_words(labels: Labels, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.csv, \.parquet or \.arrow.*'labels\.xlsx'"):
+        labels.write(tmp_path / "labels.xlsx")
+    with pytest.raises(InputError, match="10 label names"):
+        Labels(labels.posterior, ["a"])
+    with pytest.raises(InputError, match=r"-o labels\.parquet"):
+        read_labels(tmp_path / "labels.csv")
+    with pytest.raises(FileError, match="no file"):
+        read_labels(tmp_path / "labels.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "labels.parquet")
+    with pytest.raises(FileError, match="no labels"):
+        read_labels(tmp_path / "labels.parquet")
+    (tmp_path / "labels.arrow").write_bytes(b"ARROW1 half")
+    with pytest.raises(FileError, match="cannot be read"):
+        read_labels(tmp_path / "labels.arrow")
+
+
+@pytest.mark.parametrize("shape", [(60, 3), (60, 2, 8), (3, 60, 1, 8, 8)])
+def test_inputs_that_do_not_fit_are_refused_in_words(
+    pool: tuple[torch.Tensor, torch.Tensor, Candidates], shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(InputError, match=r"\(60, 3, channels, height, width\) or embeddings \(60, 3, d\)"):
+        label(torch.zeros(shape), pool[2])
+
+
+def test_the_room_and_the_function_have_two_names() -> None:
+    code = "import clipper, sys; assert 'torch' not in sys.modules; print(callable(clipper.label), clipper.labelling)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("True <module 'clipper.labelling'")
+    assert clipper.label is label
