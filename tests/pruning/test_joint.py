@@ -60,6 +60,7 @@ def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
     assert min(posterior.prune(0.5).candidates.counts) >= 1
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_posterior() -> None:
     candidates, embeddings, _ = clustered(30)
     graph = ProximityGraph.from_embeddings(embeddings, k=5)
