@@ -227,9 +227,8 @@ def test_the_smallest_pools_pass() -> None:
     alone = Candidates.from_rule(sum, [8], 2, 10)
     settled = Candidates.from_lists([[(1, 2)], [(3, 4)]], classes=10)
     for objective, k in itertools.product(("exact", "paper", "random", "joint"), (1, 50)):
-        clip = Clipper(k=k, objective=objective)
-        assert len(clip(alone, torch.rand(1, 2, 3))) == 9
-        assert len(clip(settled, torch.rand(2, 2, 3))) == 2
+        assert len(Clipper(k=k, objective=objective)(alone, torch.rand(1, 2, 3))) == 9
+        assert len(Clipper(k=k, objective=objective)(settled, torch.rand(2, 2, 3))) == 2
 
 
 def test_a_pruning_says_when_every_label_is_possible_everywhere() -> None:

@@ -60,6 +60,7 @@ def test_neighbours_that_contradict_each_other_leave_a_candidate() -> None:
     assert min(posterior.prune(0.5).candidates.counts) >= 1
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_posterior() -> None:
     candidates, embeddings, _ = clustered(30)
     graph = ProximityGraph.from_embeddings(embeddings, k=5)
@@ -187,6 +188,18 @@ def test_prune_and_clipper_know_the_joint_objective() -> None:
     assert torch.equal(clipper.prune(candidates, graph, "joint", mass=0.9).keep, expected.keep)
     with pytest.raises(InputError, match="leave pool out"):
         clipper.prune(candidates, graph, "joint", pool=candidates.batch(range(30)))
+
+
+def test_who_asks_for_joint_inference_batch_by_batch_is_warned_once() -> None:
+    candidates, embeddings, _ = clustered(6, slots=2, classes=3)
+    clip = clipper.Clipper(objective="joint")
+    clip(candidates, embeddings)
+    with pytest.warns(UserWarning, match="asked a second time"):
+        clip(candidates, embeddings)
+    clip(candidates, embeddings)
+    single = clipper.Clipper(objective="exact")
+    for _ in range(3):
+        single(candidates, embeddings)
 
 
 def test_one_neighbour_is_one_under_every_objective_and_none_is_the_usual_number() -> None:
