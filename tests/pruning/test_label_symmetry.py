@@ -13,7 +13,7 @@ from torch import Tensor
 from clipper import Candidates, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import MAX
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.naming import NamingEvidence, anneal_names, find_namings
+from clipper.pruning.joint.naming import NamingEvidence, Namings, anneal_names, find_namings
 from clipper.pruning.joint.pool import one_hot
 from tests.pruning.pools import clustered, model_of
 
@@ -130,6 +130,18 @@ def test_where_any_name_will_do_nothing_is_pruned_on_names() -> None:
     assert bool(posterior.mixture.namings.open_labels.all())
     assert posterior.prune().discarded == 0
     assert {len(posterior.labels[gold == label].unique()) for label in range(10)} == {1}, "the groups are right"
+
+
+def test_no_candidate_goes_because_of_a_name_that_nobody_knows() -> None:
+    candidates = Candidates.from_rule(sum, targets=[2, 3], slots=2, classes=3)  # 02 11 20, 12 21
+    posterior = infer(candidates, NOWHERE, starts=1)
+    sure = torch.tensor([[9.0, 0, 0], [0, 0, 9], [0, 9, 0], [0, 0, 9]])[:, :, None]  # 02 and 12
+    names = Namings(torch.tensor([[0, 1, 2], [2, 1, 0]]), torch.tensor([9.0, 0.0]), exhaustive=True)
+    for exhaustive, kept in ((True, [[0, 2], [1, 2]]), (False, [[0, 2], [2, 0], [1, 2]])):  # 0 and 2 may be each other
+        mixture = replace(posterior.mixture, heard=sure, weight=torch.ones(2, 1), solved={})
+        mixture = replace(mixture, namings=replace(names, exhaustive=exhaustive))
+        pruning = replace(posterior, mixture=mixture, verdict="ambiguous").prune(0.9)
+        assert pruning.candidates.labels.tolist() == kept
 
 
 @pytest.mark.slow
