@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "CandidateSet", "Candidates", "Clipper", "ClipperError", "Lattice", "Posterior", "ProximityGraph", "Pruning",
-    "Trust", "WeakClassifier", "decode", "engines", "identify", "infer", "label", "prune",
+    "Trust", "WeakClassifier", "decode", "identify", "infer", "label", "prune",
 ]  # fmt: skip
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from clipper import candidates as candidates
-    from clipper import engines
+    from clipper import engines as engines
     from clipper import errors as errors
     from clipper import labelling as labelling
     from clipper import proximity as proximity

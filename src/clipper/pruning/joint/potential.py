@@ -44,7 +44,7 @@ class Trust:
         """The curve that fits the probability that each pair disagrees best, both `(P,)`, by Newton's method.
 
         Examples:
-            >>> length = torch.linspace(0.5, 1.5, 1000)
+            >>> length = torch.linspace(0.5, 1.5, 100_000)
             >>> Trust.fitted(length, torch.sigmoid(-1 + 3 * (length - 1)))
             Trust(level=-1.0, slope=3.0)
         """
