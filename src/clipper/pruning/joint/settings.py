@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class InferenceSettings:
-    """The constants of joint inference. docs/joint.md has the ablation in which each of them earned its place.
+    """The constants of joint inference; docs/joint.md says where each of them enters.
 
     Attributes:
         folds: parts of the pool whose formulas are hidden in turn, so that they can judge what the others say.
