@@ -20,12 +20,12 @@ from clipper.candidates.task import called
 from clipper.cli.console import errors, output, print_json, table
 from clipper.cli.options import Json, counted
 from clipper.errors import BudgetError, InputError
-from clipper.files import read_from_file
 from clipper.labelling import Identification
 from clipper.labelling import identify as identify_labels
+from clipper.labelling.files import rule_named
 from clipper.labelling.identify import BUDGET, shortened
 from clipper.labelling.label_files import read_labels
-from clipper.rules import Rule, named
+from clipper.rules import Rule
 
 _TRIED = 1_000_000
 """Labels, or combinations of them, that a rule is tried on to see what it gives."""
@@ -73,27 +73,13 @@ def identify(
         assert rule is not None
         if classes is None or slots is None:
             raise InputError("expected --classes and --slots with --rule, such as --rule sum --classes 10 --slots 3")
-        known = _candidates(rule_named(rule), classes, slots, targets, given)
+        known = _candidates(HWF_RULE if rule == HWF_RULE.name else rule_named(rule), classes, slots, targets, given)
     with errors.status("searching"):
         found = identify_labels(known, given, one_to_one=one_to_one, budget=budget)
     if json:
         print_json(found.as_dict())
     else:
         _show(found)
-
-
-def rule_named(name: str) -> Rule:
-    """One of Clipper's rules, or the function or rule that `FILE.py:NAME` names."""
-    if name == HWF_RULE.name:
-        return HWF_RULE
-    if not name.rpartition(":")[0].endswith(".py"):
-        return named(name)
-    found = read_from_file(name, "a function from a tuple of labels to a value")
-    if isinstance(found, Rule):
-        return found
-    if not callable(found):
-        raise InputError(f"expected {name} to be a function from a tuple of labels to a value, got {found!r:.100}")
-    return Rule(name, found)
 
 
 def _candidates(rule: Rule, classes: int, slots: int, targets: str | None, labels: Tensor | None) -> CandidateSet:

@@ -302,7 +302,7 @@ def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
 
 
 def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
-    rule = _rule(str(job.rule))
+    rule = rule_named(str(job.rule))
     targets = [_target(text, rule, job, i) for i, text in enumerate(table.targets)]
     impossible = "refuse" if job.wrong == 0 else "keep"
     candidates = rule.candidates(targets, table.lengths, classes, impossible=impossible)
@@ -314,7 +314,8 @@ def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
     return candidates
 
 
-def _rule(text: str) -> Rule:
+def rule_named(text: str) -> Rule:
+    """One of Clipper's rules by its name, or the function or rule that `FILE.py:NAME` names."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return rules.named(text)

@@ -145,9 +145,9 @@ class _Run(Generic[Set]):
         states = torch.cat([states.labels[:, :1] for states in found.states], 1)
         prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
         parts = self._held_out(pool, potential, found)
-        verification = self._verified(pool, _of_folds(pool, found, parts), prior)
-        verdict, alone = self._verdict(verification, found), verification
         held = _of_folds(pool, found, parts)
+        verification = alone = self._verified(pool, held, prior)
+        verdict = self._verdict(alone, found)
         for _ in range(settings.patience if verdict == "joint" else 0):
             held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
             verification = self._verified(pool, held, prior)
@@ -218,8 +218,7 @@ class _Run(Generic[Set]):
         """The best state of each fold, `(n*m, states)`, the most probable first."""
         order = sorted(found.states, key=lambda states: -float(states.score[0]))
         labels = torch.cat([states.labels[:, :1] for states in order], 1)
-        size = self.pool.factor.size + 2 * len(self.pool.edges) * self.pool.classes
-        return labels[:, : max(1, self.settings.memory // size)]
+        return labels[:, : self.pool.states_within(self.settings.memory)]
 
     def _fitted(self, pool: Pool, potential: Potential, labels: Tensor) -> tuple[Potential, Tensor]:
         """ψ fitted to the best of some labellings, and the messages of all of them, the best first."""
@@ -305,9 +304,8 @@ class _Run(Generic[Set]):
         mistaken = 0.0 if self.trust is not None else self.settings.least_error
         heard = pool.tempered(heard[:, :, used], sharpness, mistaken) - pool.unary
         weight = weight[:, used].to(heard)
-        hidden = self.impossible if pool.disbelieved is None else pool.disbelieved
         solved = self._solved(pool, potential, sharpness)
-        mixture = Mixture(pool, heard, weight, namings, hidden, solved)
+        mixture = Mixture(pool, heard, weight, namings, solved)
         field = mixture.first
         each = torch.arange(n * m, device=field.device) // m
         inside = mixture.averaged(lambda field: pool.factor.marginals(field)[:, :, 0], each)
@@ -388,7 +386,7 @@ class _Run(Generic[Set]):
         heard = field[:, :, best : best + 1]
         names = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         n, m, c = pool.factor.shape
-        mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, self.impossible, {})
+        mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, {})
         fold = torch.zeros(n, dtype=torch.long, device=heard.device)
         verification = verified(pool, heard, prior_surprise(pool, fold, pool.best(heard), settings), 0.0, settings)
         return Posterior(

@@ -98,9 +98,7 @@ def find_namings(pool: Pool, heard: Tensor, settings: InferenceSettings, generat
     for _ in range(settings.patience + 1):
         walked, reached = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges)
         orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
-        arrived = int((reached[1:] >= level.max() - settings.improbable).sum()) + (
-            arrived if reached.max() < level.max() + 1 else 0
-        )
+        arrived += int((reached[1:] >= level.max() - settings.improbable).sum())
         if 2 * arrived >= settings.walkers:
             break
     found, level = _good(orders, level, settings.improbable)

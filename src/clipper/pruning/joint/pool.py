@@ -495,6 +495,10 @@ class Pool:
         """`(n, states)` as `(n*m, 1, states)`."""
         return samples.repeat_interleave(self.factor.shape[1], 0)[:, None]
 
+    def states_within(self, memory: int) -> int:
+        """How many states can be propagated at a time if so many numbers may be held; at least one."""
+        return max(1, memory // (self.factor.size + 2 * len(self.edges) * self.classes))
+
     def nearest(self, neighbours: int) -> Pool:
         """The pool with the pairs only in which one is among the other's nearest `neighbours`."""
         return replace(self, edges=self.edges.subset(self.edges.rank < neighbours))

@@ -34,7 +34,6 @@ class Mixture:
         heard: `(n*m, c, states)`: log-odds from all other samples.
         weight: `(n, states)`: how probable each state is around each sample.
         namings: the ways to name the labels.
-        hidden: `(n,)` bool: samples whose formula is not believed.
         solved: the probability of each candidate of samples in small components, worked out exactly, by sample.
     """
 
@@ -42,7 +41,6 @@ class Mixture:
     heard: Tensor
     weight: Tensor
     namings: Namings
-    hidden: Tensor
     solved: dict[int, Tensor]
 
     def readings(self) -> Iterator[tuple[Tensor, Tensor]]:

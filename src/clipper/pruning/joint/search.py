@@ -76,7 +76,7 @@ def search(
 ) -> Found:
     """The best states of each fold."""
     samples, near = pool.factor.shape[0], pool.nearest(settings.searched)
-    together = max(1, settings.memory // (pool.factor.size + 2 * len(near.edges) * pool.classes))
+    together = near.states_within(settings.memory)
     folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
     fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
