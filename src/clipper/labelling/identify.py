@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import number_in_words, whole_number, whole_numbers, yes_or_no
-from clipper.candidates import Candidates, CandidateSet, Kind
+from clipper.candidates import CandidateSet, Kind
 from clipper.candidates.base import must_be_candidates, outside_inference_mode
 from clipper.candidates.comparison import distinct_samples
 from clipper.errors import InputError
 from clipper.labelling.shortcuts import Alternatives, Independent, common_maps, find_shortcuts
 from clipper.labelling.symmetries import SymmetryGroup, find_symmetries
+from clipper.pruning.objectives import listed_only
 
 BUDGET = 3_000_000_000
 """Numbers that a search looks at before it settles for a lower bound: about a minute."""
@@ -257,8 +258,8 @@ def _satisfying(maps: Tensor, distinct: CandidateSet, which: Tensor, rows: Tenso
     """Which of the `maps (k, c)` make every row of labels a candidate again, `(k,)` bool."""
     result = []
     size = rows.numel()  # of what is held for one map
-    if isinstance(distinct, Candidates):
-        size += int(distinct.offsets.diff()[which].sum())
+    if (listed := listed_only(distinct)) is not None:
+        size += int(listed.offsets.diff()[which].sum())
     for some in torch.split(maps, max(1, _CELLS // size)):
         named = torch.where(rows < 0, -1, some[:, rows.clamp(min=0)])  # (k, r, m)
         inside = distinct.batch(which.repeat(len(some))).contains(named.flatten(0, 1))

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates import CandidateSet, Lattice
 from clipper.candidates.comparison import numbers_in
 from clipper.candidates.kinds import kind_of_label
 from clipper.errors import InputError
+from clipper.pruning.objectives import listed_only
 
 Names = dict[int, tuple[int, ...]]
 """The names that labels may have, a label's own first."""
@@ -126,9 +127,10 @@ def find_shortcuts(sets: CandidateSet, which: Tensor, rows: Tensor, *, one_to_on
         one_to_one: only maps that give different labels different names.
         budget: numbers to look at, after which the search is given up.
     """
-    if isinstance(sets, Candidates) and int(sets.offsets.diff()[which].sum()) > _LISTED:
+    listed = listed_only(sets)
+    if listed is not None and int(listed.offsets.diff()[which].sum()) > _LISTED:
         with suppress(InputError):  # if two sets share a candidate, it has to be the list
-            sets = Lattice.from_candidates(sets)
+            sets = Lattice.from_candidates(listed)
     return _Search(sets.batch(which), rows, one_to_one, budget).all_maps()
 
 
@@ -139,7 +141,7 @@ class _Search:
         member = torch.zeros(len(rows), self.classes + 1, device=rows.device)
         self.member = member.scatter_(1, torch.where(rows < 0, self.classes, rows), 1.0)[:, :-1]  # (rows, c)
         self.held = candidates.slots * self.classes  # numbers held for a row of labels
-        if isinstance(candidates, Candidates):
+        if listed_only(candidates) is not None:
             self.held += numbers_in(candidates)
         self.looked_at = candidates.slots * self.classes + numbers_in(candidates)
 
