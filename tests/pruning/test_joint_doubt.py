@@ -160,12 +160,27 @@ def test_a_leak_is_the_odds_of_equal_formulas_against_chance(seed: int) -> None:
     template = [random.randrange(3) for _ in range(n)]
     edges = Edges.of(ProximityGraph.from_edges(*zip(*pairs, strict=True)), instances=n * m)
     pool = replace(model_of(Candidates.from_rule(sum, [1] * n, m, 2), NOWHERE), edges=edges)
-    across = {(min(a, b), max(a, b)) for a, b in pairs if a // m != b // m}
-    equal = sum(template[a // m] == template[b // m] for a, b in across)
-    chance = sum(template[i] == template[j] for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
-    share = (equal + chance) / (len(across) + 1)
+    labels = [random.randrange(2) for _ in range(n * m)]
+    judged = {(min(a, b), max(a, b)) for a, b in pairs if a // m != b // m and labels[a] == labels[b]}
+    equal = sum(template[a // m] == template[b // m] for a, b in judged)
+    by_chance = {}
+    for label in (0, 1):  # two instances of this label, of different samples
+        own = [i for i in range(n * m) if labels[i] == label]
+        others = [(i, j) for i in own for j in own if i // m != j // m]
+        by_chance[label] = sum(template[i // m] == template[j // m] for i, j in others) / len(others)
+    chance = sum(by_chance[labels[a]] for a, _ in judged) / len(judged)
+    share = (equal + chance) / (len(judged) + 1)
     expected = (share / (1 - share)) / (chance / (1 - chance))
-    assert formula_leak(pool, torch.tensor(template), m) == pytest.approx(expected)
+    assert formula_leak(pool, torch.tensor(template), torch.tensor(labels)) == pytest.approx(expected)
+
+
+def test_formulas_that_say_all_are_no_leak() -> None:
+    """Samples of one formula have the same labels, so that near instances have the same formula."""
+    gold = torch.randint(0, 10, (60, 2), generator=torch.Generator().manual_seed(0))
+    candidates = Candidates.from_lists([[tuple(row)] for row in gold.tolist()], classes=10)
+    near = torch.randn(10, 8, generator=torch.Generator().manual_seed(1))[gold]
+    posterior = infer(candidates, near + 0.1 * torch.randn(60, 2, 8, generator=torch.Generator().manual_seed(2)))
+    assert posterior.verification.leak < 2
 
 
 @pytest.mark.slow

@@ -118,10 +118,11 @@ def test_a_lattice_of_a_doubted_target_stays_whole_and_open_names_stay_open() ->
     assert by_log_odds(lattice, sure).prune().candidates.counts == [1, 1]
     assert by_log_odds(lattice, sure, suspicion=0.6).prune().discarded == 0
     posterior = by_log_odds(lattice, sure)
-    names = Namings(torch.tensor([[0, 1, 2]]), torch.zeros(1), exhaustive=False)
+    names = replace(Namings.given(3), exhaustive=False)
     settled = replace(posterior, mixture=replace(posterior.mixture, namings=names))
     assert settled.prune().candidates.counts == [1, 1]
-    both = replace(names, orders=torch.tensor([[0, 1, 2], [2, 1, 0]]), evidence=torch.tensor([9.0, 0.0]))
+    orders = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    both = replace(names, orders=orders, evidence=torch.tensor([9.0, 0.0]), orbit=torch.tensor([0, 1, 0]))
     unnamed = replace(posterior, mixture=replace(posterior.mixture, namings=both))
     kept = unnamed.prune(0.9).candidates
     assert bool(kept.contains(torch.tensor([[2, 0], [1, 2]])).all()), "0 and 2 may be each other"

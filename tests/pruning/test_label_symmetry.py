@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from clipper import Candidates, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import MAX
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.naming import NamingEvidence, Namings, anneal_names, find_namings
+from clipper.pruning.joint.naming import NamingEvidence, Namings, NamingSearch, anneal_names, enough_judges
 from clipper.pruning.joint.pool import one_hot
 from tests.pruning.pools import clustered, model_of
 
@@ -127,7 +128,7 @@ def test_where_any_name_will_do_nothing_is_pruned_on_names() -> None:
     posterior = infer(candidates, embeddings)
     assert posterior.verdict == "ambiguous"
     assert not posterior.mixture.namings.exhaustive
-    assert bool(posterior.mixture.namings.open_labels.all())
+    assert not bool(posterior.mixture.namings.orbit.any()), "all labels may change names with label 0"
     assert posterior.prune().discarded == 0
     assert {len(posterior.labels[gold == label].unique()) for label in range(10)} == {1}, "the groups are right"
 
@@ -136,7 +137,8 @@ def test_no_candidate_goes_because_of_a_name_that_nobody_knows() -> None:
     candidates = Candidates.from_rule(sum, targets=[2, 3], slots=2, classes=3)  # 02 11 20, 12 21
     posterior = infer(candidates, NOWHERE, starts=1)
     sure = torch.tensor([[9.0, 0, 0], [0, 0, 9], [0, 9, 0], [0, 0, 9]])[:, :, None]  # 02 and 12
-    names = Namings(torch.tensor([[0, 1, 2], [2, 1, 0]]), torch.tensor([9.0, 0.0]), exhaustive=True)
+    orders = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    names = Namings(orders, torch.tensor([9.0, 0.0]), exhaustive=True, orbit=torch.tensor([0, 1, 0]))
     for exhaustive, kept in ((True, [[0, 2], [1, 2]]), (False, [[0, 2], [2, 0], [1, 2]])):  # 0 and 2 may be each other
         mixture = replace(posterior.mixture, heard=sure, weight=torch.ones(2, 1), solved={})
         mixture = replace(mixture, namings=replace(names, exhaustive=exhaustive))
@@ -190,7 +192,7 @@ def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
     expected = torch.tensor([total_evidence(candidates, heard[:, list(order)]) for order in orders])
     judge = NamingEvidence(pool, heard, CONSTANTS)
     torch.testing.assert_close(judge(torch.tensor(orders)), expected.double(), atol=1e-4, rtol=0)
-    namings = find_namings(pool, heard, CONSTANTS, torch.Generator().manual_seed(0))
+    namings = NamingSearch(pool, heard, CONSTANTS).everywhere(torch.Generator().manual_seed(0))
     likely = expected >= expected.max() - CONSTANTS.improbable
     assert namings.exhaustive
     assert {tuple(o) for o in namings.orders.tolist()} == {o for o, ok in zip(orders, likely, strict=True) if ok}
@@ -203,7 +205,8 @@ def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
     rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
     candidates = Candidates.from_lists([rows] * 30, classes=3)  # all that is known: the two differ
     heard = 3 * one_hot(torch.tensor(rows * 5).view(-1, 1), 3)[:, :, 0]
-    namings = find_namings(model_of(candidates, NOWHERE), heard, CONSTANTS, torch.Generator().manual_seed(0))
+    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
+    namings = names.everywhere(torch.Generator().manual_seed(0))
     assert namings.weight.tolist() == pytest.approx([1 / 6] * 6)
     assert {tuple(order) for order in namings.orders.tolist()} == set(itertools.permutations(range(3)))
 
@@ -223,9 +226,50 @@ def test_exchanged_names_are_put_right() -> None:
     candidates, _, gold = clustered(60, slots=2, classes=5)
     wrong = torch.tensor([0, 3, 2, 1, 4])[gold]
     heard = 3 * one_hot(wrong.view(-1, 1), 5)[:, :, 0]
-    namings = find_namings(model_of(candidates, NOWHERE), heard, CONSTANTS, torch.Generator().manual_seed(0))
+    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
+    namings = names.everywhere(torch.Generator().manual_seed(0))
     assert torch.equal(heard[:, namings.orders[0]].argmax(1), gold.flatten())
     assert float(namings.weight[0]) > 0.99
+
+
+def test_a_wrong_target_can_refute_no_names_by_itself() -> None:
+    candidates, _, gold = clustered(6, slots=2, classes=3, seed=2)
+    heard = (0.1 + one_hot(gold.view(-1, 1), 3)[:, :, 0]).log_softmax(1)
+    pool, prior, wrong = model_of(candidates, NOWHERE), torch.linspace(0.5, 3, 6), 0.2
+    orders = torch.tensor(list(itertools.permutations(range(3))))
+    evidence = NamingEvidence(pool, heard, CONSTANTS, wrong=wrong, prior=prior)(orders)
+    for order, total in zip(orders, evidence.tolist(), strict=True):
+        chances = [math.exp(total_evidence(candidates.batch([i]), heard[2 * i : 2 * i + 2, order])) for i in range(6)]
+        mixed = [(1 - wrong) * p + wrong * math.exp(-float(q)) for p, q in zip(chances, prior, strict=True)]
+        assert total == pytest.approx(sum(map(math.log, mixed)), abs=1e-4)
+
+
+def test_one_sample_of_a_large_pool_decides_what_no_other_can() -> None:
+    """Of 600 samples, the 301st alone tells 0 from 1; walkers ask fewer than all."""
+    either, only = [(0, 1), (1, 0)], [(0, 0)]
+    candidates = Candidates.from_lists([only if i == 301 else either for i in range(600)], classes=2)
+    gold = torch.tensor([[0, 1]] * 600)
+    gold[301] = 0
+    heard = (0.01 + one_hot(gold.view(-1, 1), 2)[:, :, 0]).log_softmax(1)
+    few = replace(CONSTANTS, memory=1 << 12)
+    assert enough_judges(model_of(candidates, NOWHERE), few) < 300
+    for order in ([0, 1], [1, 0]):
+        names = NamingSearch(model_of(candidates, NOWHERE), heard[:, order], few)
+        namings = names.everywhere(torch.Generator().manual_seed(0))
+        assert namings.orders[0].tolist() == order
+
+
+def test_names_that_change_places_one_after_another_are_one_orbit() -> None:
+    """0, 1 and 2 may be anything; 3 and 4 are known."""
+    rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
+    candidates = Candidates.from_lists([rows] * 10 + [[(3, 4)]] * 10, classes=5)
+    gold = torch.tensor(rows[:2] * 5 + [[3, 4]] * 10)
+    heard = (0.01 + one_hot(gold.view(-1, 1), 5)[:, :, 0]).log_softmax(1)
+    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
+    namings = names.around(torch.arange(5))
+    assert namings.orbit.tolist() == [0, 0, 0, 3, 4]
+    assert {tuple(order[:3]) for order in namings.orders.tolist()} == set(itertools.permutations(range(3)))
+    assert not namings.exhaustive, "nobody looked further than exchanges"
 
 
 def test_a_walk_finds_a_single_good_order_among_many() -> None:

@@ -18,7 +18,7 @@ from clipper.candidates.graph_building import templates_of
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.graphs import check_edges, graph_of
-from clipper.pruning.joint.naming import Namings, find_namings, matched
+from clipper.pruning.joint.naming import Namings, NamingSearch, matched
 from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
@@ -146,11 +146,18 @@ class _Run(Generic[Set]):
         prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
         parts = self._held_out(pool, potential, found)
         held = _of_folds(pool, found, parts)
-        verification = alone = self._verified(pool, held, prior)
+        verification = alone = replace(self._verified(pool, held, prior), leak=self._leak(labels[:, 0]))
         verdict = self._verdict(alone, found)
+        namings = Namings.given(pool.classes)
         for _ in range(settings.patience if verdict == "joint" else 0):
             held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
             verification = self._verified(pool, held, prior)
+            if not given:  # names come before doubt: under wrong names, the samples that refute them look wrong
+                before = messages
+                messages, namings = self._named(pool, potential, messages, held, verification, prior)
+                if messages is not before:
+                    held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
+                    verification = self._verified(pool, held, prior)
             doubted = (verification.suspicion > 1 / 2) | self.impossible
             if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
                 break
@@ -160,12 +167,7 @@ class _Run(Generic[Set]):
             messages = self._polished(pool, potential, labels, messages)
             parts = self._held_out(pool, potential, found)
         sharpness = 1.0 if given else verification.sharpness
-        namings = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
         if verdict == "joint" and not given:
-            heard = pool.tempered(held, sharpness, settings.least_error) - pool.unary
-            namings = find_namings(pool, heard[:, :, 0], settings, self.generator)
-            if bool((namings.orders[0] != torch.arange(pool.classes)).any()):
-                messages, namings = self._rename(pool, potential, messages, namings)
             if not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
             elif float(namings.weight[0]) < 1 - settings.negligible:
@@ -183,14 +185,27 @@ class _Run(Generic[Set]):
         orders = [matched(states.labels[:, 0], names, pool.classes) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
 
-    def _rename(self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings) -> tuple[Tensor, Namings]:
-        """The best state under its most probable names, come to rest, before all others; and all names in its terms."""
-        first = namings.orders[0].to(messages.device)
-        best = messages[:, first, :1].contiguous()
+    def _named(
+        self, pool: Pool, potential: Potential, messages: Tensor, held: Tensor, verification: Verification,
+        prior: Tensor,
+    ) -> tuple[Tensor, Namings]:  # fmt: skip
+        """The names that the formulas allow, by what instances hear without their own, `held (n*m, c, 1)`.
+
+        If other names are better, the best state comes to rest under them. It is put before all others of the
+        `messages (2P, c, states)` if it is more probable so, and the names are given in its terms.
+        """
+        heard = self.pool.tempered(held, verification.sharpness, self.settings.least_error) - self.pool.unary
+        names = NamingSearch(self.pool, heard[:, :, 0], self.settings, verification.wrong, prior)
+        namings = names.everywhere(self.generator)
+        best, present = namings.orders[0], torch.arange(pool.classes)
+        if torch.equal(best, present):
+            return messages, namings
         rest = Schedule(2 * self.settings.rounds, still=self.settings.still)
-        best, _ = propagate(pool, potential, best, rest)
-        back = namings.orders[0].argsort()
-        return torch.cat([best, messages], 2), replace(namings, orders=back[namings.orders])
+        renamed, _ = propagate(pool, potential, messages[:, best.to(messages.device), :1].contiguous(), rest)
+        both = torch.cat([renamed, messages[:, :, :1]], 2)
+        if int(score(pool, potential, both).total.argmax()):
+            return messages, names.around(present)
+        return torch.cat([renamed, messages], 2), replace(namings, orders=best.argsort()[namings.orders])
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -207,8 +222,8 @@ class _Run(Generic[Set]):
         for state in labels[used].T:
             orders = namings.orders.to(state.device)
             match = matched(best, state, pool.classes)
-            moved = match != torch.arange(pool.classes, device=match.device)
-            if not namings.exhaustive and not bool((moved & ~namings.open_labels.to(match.device)).any()):
+            orbit = namings.orbit.to(match.device)
+            if not namings.exhaustive and bool((orbit[match] == orbit).all()):
                 orders = torch.cat([orders, match[None]])
             differs = (orders[:, state] != best).double().mean(1)  # (ways,)
             same += float(differs.min()) <= self.settings.negligible
@@ -269,11 +284,12 @@ class _Run(Generic[Set]):
         return parts
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
-        found = verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+        return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+
+    def _leak(self, labels: Tensor) -> float:
+        """How much more often pairs join samples of one formula than `labels (n*m,)` explain; 1 if nobody can tell."""
         listed = listed_only(self.candidates)
-        if listed is None:
-            return found
-        return replace(found, leak=formula_leak(pool, templates_of(listed)[0], self.candidates.slots))
+        return 1.0 if listed is None else formula_leak(self.pool, templates_of(listed)[0], labels)
 
     def _verdict(self, verification: Verification, found: Found) -> Verdict:
         settings = self.settings
@@ -384,7 +400,7 @@ class _Run(Generic[Set]):
         field = (belief + finfo(belief.dtype).eps).log()
         best = int(pool.surprise(field + pool.unary).sum(0).argmin())
         heard = field[:, :, best : best + 1]
-        names = Namings(torch.arange(pool.classes)[None], torch.zeros(1), True)
+        names = Namings.given(pool.classes)
         n, m, c = pool.factor.shape
         mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, {})
         fold = torch.zeros(n, dtype=torch.long, device=heard.device)

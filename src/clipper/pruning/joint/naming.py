@@ -37,88 +37,170 @@ class Namings:
         orders: `(ways, c)`: label y is now called what was heard as `orders[:, y]`; the most probable first.
         evidence: `(ways,)`: the log-probability of the formulas under each.
         exhaustive: whether these are all of them, as far as the search can tell.
+        orbit: `(c,)`: the smallest label that each label may change names with, by one way or several in turn.
     """
 
     orders: Tensor
     evidence: Tensor
     exhaustive: bool
+    orbit: Tensor
 
     @property
     def weight(self) -> Tensor:
         """`(ways,)`: how probable each is."""
         return self.evidence.softmax(0)
 
-    @property
-    def open_labels(self) -> Tensor:
-        """`(c,)` bool: labels whose name differs between the ways."""
-        return (self.orders != self.orders[:1]).any(0)
+    @classmethod
+    def given(cls, classes: int) -> Namings:
+        """The labels as they are called, and nothing else."""
+        return cls(torch.arange(classes)[None], torch.zeros(1), True, torch.arange(classes))
 
 
 class NamingEvidence:
     """How probable the formulas are if the labels that instances hear are named otherwise."""
 
-    def __init__(self, pool: Pool, heard: Tensor, settings: InferenceSettings, hidden: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        heard: Tensor,
+        settings: InferenceSettings,
+        hidden: Tensor | None = None,
+        *,
+        wrong: float = 0.0,
+        prior: Tensor | None = None,
+        most: int | None = None,
+    ) -> None:
         """Note what instances hear, `heard (n*m, c)`, under names that may be wrong.
 
-        Formulas of `hidden (n,)` samples have no say. Where there are many, a part of them judges.
+        Args:
+            pool: the pool.
+            heard: log-odds; logarithms of probabilities if targets may be wrong.
+            settings: the constants.
+            hidden: `(n,)` bool: samples whose formulas have no say.
+            wrong: the share of wrong targets.
+            prior: how surprising each formula is where the target is wrong, `(n,)`.
+            most: a part of the formulas judges, about so many; None for all.
         """
         judges = torch.arange(pool.factor.shape[0], device=heard.device)
         for left_out in (hidden, pool.disbelieved):
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
-        each = pool.factor.size // max(n, 1) + m * c
-        most = max(settings.walkers, settings.memory // (2 * 2 * settings.walkers * each))
-        self.scale = max(1.0, len(judges) / most)
-        judges = judges[:: -(-len(judges) // most)] if len(judges) > most else judges
+        judges = judges[:: -(-len(judges) // most)] if most is not None and len(judges) > most else judges
         self.factor = pool.factor.part(judges)
-        self.unary, self.heard = (values.view(n, m, c)[judges].flatten(0, 1) for values in (pool.unary[:, :, 0], heard))
+        values = (pool.unary[:, :, 0], heard, pool.possible)
+        self.unary, self.heard, self.possible = (value.view(n, m, c)[judges].flatten(0, 1) for value in values)
+        self.wrong, self.prior = wrong, None if prior is None else prior[judges].double()
         self.together = max(1, settings.memory // (self.factor.size + self.heard.numel() + 1))
 
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
-        device = self.heard.device
-        parts = [
-            self.factor.evidence(self.unary[:, :, None] + self.heard[:, some.T.to(device)]).double().sum(0)
-            for some in torch.split(orders, self.together)
-        ]
-        return torch.cat(parts).cpu() * self.scale
+        some = torch.split(orders, self.together) if len(orders) else []
+        parts = [self._evidence(part.T.to(self.heard.device)).sum(0).cpu() for part in some]
+        return torch.cat([torch.zeros(0, dtype=torch.double), *parts])
+
+    def _evidence(self, orders: Tensor) -> Tensor:
+        """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
+        field = self.unary[:, :, None] + self.heard[:, orders]
+        right = self.factor.evidence(field).double()
+        if not self.wrong or self.prior is None:
+            return right
+        slots = field.masked_fill(~self.possible[:, :, None], -torch.inf).logsumexp(1)
+        slots = slots.masked_fill(~self.possible.any(1)[:, None], 0).view(len(right), -1, orders.shape[1])
+        wrong = torch.tensor(self.wrong, dtype=torch.double, device=right.device)
+        return torch.logaddexp(right + (-wrong).log1p(), slots.double().sum(1) - self.prior[:, None] + wrong.log())
 
 
-def find_namings(pool: Pool, heard: Tensor, settings: InferenceSettings, generator: torch.Generator) -> Namings:
-    """All ways to name the labels that the formulas allow, given what instances hear, `(n*m, c)`.
+def enough_judges(pool: Pool, settings: InferenceSettings) -> int:
+    """How many formulas judge the names that walkers try."""
+    n, m, c = pool.factor.shape
+    each = pool.factor.size // max(n, 1) + m * c
+    return max(settings.walkers, settings.memory // (2 * 2 * settings.walkers * each))
 
-    Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best.
-    Shifts, reversals and multiplications of the label axis are tried besides. Whatever leads from one good naming to
-    another, or exchanges two labels, is then tried on all of them: namings that are equally good form a group.
+
+class NamingSearch:
+    """Looks for all ways to name the labels that the formulas allow, given what instances hear.
+
+    Of a large pool, a part of the formulas judges what is tried. All of them judge what is left, since a single one
+    may decide.
     """
-    judge = NamingEvidence(pool, heard, settings)
-    orders = _affine(pool.kinds, settings.walkers)
-    level = judge(orders)
-    arrived = 0
-    for _ in range(settings.patience + 1):
-        walked, reached = anneal_names(judge, pool.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges)
-        orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
-        arrived += int((reached[1:] >= level.max() - settings.improbable).sum())
-        if 2 * arrived >= settings.walkers:
-            break
-    found, level = _good(orders, level, settings.improbable)
-    exhaustive, new = 2 * arrived >= settings.walkers, found
-    while len(new) and exhaustive:
-        steps = [a[b.argsort()] for a in new for b in found]  # from one to another
-        tried = torch.unique(
-            torch.cat([step[found] for step in steps] + [_exchanges(order, pool.kinds) for order in new]), dim=0
-        )
-        known = {tuple(order) for order in found.tolist()}
-        tried = torch.tensor([order for order in tried.tolist() if tuple(order) not in known], dtype=torch.long)
-        if not len(tried):
-            break
-        new, more = _good(
-            tried[: settings.walkers**2], judge(tried[: settings.walkers**2]), settings.improbable, float(level.max())
-        )
-        found, level = torch.cat([found, new]), torch.cat([level, more])
-        exhaustive = len(tried) <= settings.walkers**2 and len(found) <= 2 * settings.walkers
-    best = level.argsort(descending=True, stable=True)[: 2 * settings.walkers]
-    return Namings(found[best], level[best], exhaustive)
+
+    def __init__(
+        self, pool: Pool, heard: Tensor, settings: InferenceSettings, wrong: float = 0.0, prior: Tensor | None = None
+    ) -> None:
+        """Note what instances hear, `heard (n*m, c)`, logarithms of probabilities; the rest as in `NamingEvidence`."""
+        most = enough_judges(pool, settings)
+        self.kinds, self.settings = pool.kinds, settings
+        self.part = NamingEvidence(pool, heard, settings, wrong=wrong, prior=prior, most=most)
+        self.everybody = NamingEvidence(pool, heard, settings, wrong=wrong, prior=prior)
+
+    def everywhere(self, generator: torch.Generator) -> Namings:
+        """The best names of all, and all others that are about as good.
+
+        Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best.
+        Shifts, reversals and multiplications of the label axis are tried besides.
+        """
+        settings = self.settings
+        orders = _affine(self.kinds, settings.walkers)
+        level = self.part(orders)
+        arrived = 0
+        for _ in range(settings.patience + 1):
+            walked, reached = anneal_names(
+                self.part, self.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges
+            )
+            orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
+            arrived += int((reached[1:] >= level.max() - settings.improbable).sum())
+            if 2 * arrived >= settings.walkers:
+                break
+        found = torch.unique(orders[level >= level.max() - settings.improbable], dim=0)
+        best = self.everybody(found)
+        found, leader = found[best >= best.max() - settings.improbable], found[best.argmax()]
+        while True:  # the part that judged so far may have missed what an exchange mends
+            tried = torch.cat([leader[None], _exchanges(leader, self.kinds)])
+            tried = tried[self.part(tried) >= self.part(leader[None]) - settings.improbable]
+            better = tried[self.everybody(tried).argmax()]
+            if torch.equal(better, leader):
+                return self.around(leader, found, 2 * arrived >= settings.walkers)
+            leader = better
+
+    def around(self, leader: Tensor, found: Tensor | None = None, exhaustive: bool = False) -> Namings:
+        """A naming `(c,)`, and all others that are about as good.
+
+        Whatever leads from one good naming to another, or exchanges two labels, is tried on all of them: namings that
+        are equally good form a group.
+
+        Args:
+            leader: the best naming.
+            found: others, `(ways, c)`.
+            exhaustive: whether no others are to be expected far away.
+        """
+        improbable, most = self.settings.improbable, 2 * self.settings.walkers
+        least, level = self.part(leader[None]) - improbable, self.everybody(leader[None])
+
+        def good(tried: Tensor) -> Tensor:
+            """Those that neither a part of the formulas nor all of them rule out."""
+            tried = tried[self.part(tried) >= least]
+            return tried[(self.everybody(tried) - level).abs() <= improbable]
+
+        group = {tuple(leader.tolist()): None}
+        new = _exchanges(leader, self.kinds) if found is None else torch.cat([found, _exchanges(leader, self.kinds)])
+        while True:
+            more = [order for order in map(tuple, good(new).tolist()) if order not in group]
+            if not more:
+                break
+            group |= dict.fromkeys(more)
+            if len(group) > most:
+                exhaustive = False
+                break
+            listed = torch.tensor(list(group))
+            steps = torch.cat([a[b.argsort()][listed] for a in listed for b in listed])  # from one to another, on all
+            tried = [order for order in map(tuple, torch.unique(steps, dim=0).tolist()) if order not in group]
+            exhaustive = exhaustive and len(tried) <= most**2
+            new = torch.tensor(tried[: most**2], dtype=torch.long).view(-1, len(leader))
+        orders = torch.tensor(list(group))
+        evidence = self.everybody(orders)
+        # The leader stays first: it may be more probable for other reasons.
+        rank = torch.cat([torch.zeros(1, dtype=torch.long), 1 + evidence[1:].argsort(descending=True, stable=True)])
+        return Namings(orders[rank[:most]], evidence[rank[:most]], exhaustive, _orbits(orders))
 
 
 def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
@@ -146,13 +228,21 @@ def _affine(kinds: list[range], most: int) -> Tensor:
     return torch.stack(orders)
 
 
-def _good(orders: Tensor, evidence: Tensor, improbable: float, best: float | None = None) -> tuple[Tensor, Tensor]:
-    """Those of the `orders (ways, c)` that are not out of the question, each once."""
-    level = float(evidence.max()) if best is None else best
-    orders, place = torch.unique(orders, dim=0, return_inverse=True)
-    value = evidence.new_full((len(orders),), -torch.inf).scatter_reduce_(0, place, evidence, "amax")
-    keep = value >= level - improbable
-    return orders[keep], value[keep]
+def _orbits(orders: Tensor) -> Tensor:
+    """The smallest label that each label of the first of the `orders (ways, c)` changes names with, `(c,)`.
+
+    Examples:
+        >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]])).tolist()
+        [0, 1, 1, 1]
+    """
+    names = orders[0].argsort()[orders]  # label y of the first way is called names[:, y] by others
+    orbit = torch.arange(orders.shape[1])
+    while True:
+        lower = torch.minimum(orbit, orbit[names].amin(0))
+        lower = lower.scatter_reduce(0, names.flatten(), orbit.repeat(len(names)), "amin")
+        if torch.equal(lower, orbit):
+            return orbit
+        orbit = lower
 
 
 def anneal_names(

@@ -220,9 +220,8 @@ class Posterior(Generic[Set]):
         namings = self.mixture.namings
         if namings.exhaustive:
             return keep
-        unknown = namings.open_labels.to(keep.device)
         labels = listed.labels.long()
-        blind = torch.where((labels >= 0) & unknown[labels.clamp(min=0)], len(unknown), labels)
+        blind = torch.where(labels < 0, labels, namings.orbit.to(keep.device)[labels.clamp(min=0)])
         _, pattern = torch.unique(torch.cat([listed.sample[:, None], blind], 1), dim=0, return_inverse=True)
         seen = torch.zeros(int(pattern.max()) + 1, dtype=torch.bool, device=keep.device)
         seen[pattern[keep]] = True
@@ -252,8 +251,9 @@ class Posterior(Generic[Set]):
             low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
         kept = certain | (self.marginals >= (1 - self.settings.still) * low.exp()[:, None, None])
         if not self.mixture.namings.exhaustive:
-            unknown = self.mixture.namings.open_labels.to(kept.device)
-            kept = kept | ((kept & unknown).any(2, keepdim=True) & unknown)
+            orbit = self.mixture.namings.orbit.to(kept.device)
+            some = torch.zeros_like(kept, dtype=torch.int).index_add_(2, orbit, kept.int())  # of each orbit
+            kept = some[:, :, orbit] > 0
         return support & (kept | whole[:, None, None]).flatten(0, 1)
 
     def ask(self, k: int = 1) -> Tensor:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clipper.pruning.joint.naming import NamingEvidence, anneal_names
+from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges
 from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
@@ -177,7 +177,10 @@ class _Search:
         """A hint `(n*m, c)`: groups `(n*m,)` under the names that make the visible formulas most probable."""
         hint = one_hot(labels[:, None], self.pool.classes)[:, :, 0] * self.settings.hint
         heard = torch.zeros_like(hint).index_add_(0, self.pool.edges.target, hint[self.pool.edges.source])
-        judge = NamingEvidence(self.pool, heard / self.settings.hint, self.settings, self.fold == fold)
+        judge = NamingEvidence(
+            self.pool, heard / self.settings.hint, self.settings, self.fold == fold,
+            most=enough_judges(self.pool, self.settings),
+        )  # fmt: skip
         orders, evidence = anneal_names(
             judge, self.pool.kinds, self.settings.walkers, self.generator, self.settings.exchanges
         )
