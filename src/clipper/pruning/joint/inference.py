@@ -204,7 +204,7 @@ class _Run(Generic[Set]):
         renamed, _ = propagate(pool, potential, messages[:, best.to(messages.device), :1].contiguous(), rest)
         both = torch.cat([renamed, messages[:, :, :1]], 2)
         if int(score(pool, potential, both).total.argmax()):
-            return messages, names.around(present)
+            return messages, names.around(present, namings.orders, namings.exhaustive)
         return torch.cat([renamed, messages], 2), replace(namings, orders=best.argsort()[namings.orders])
 
     def out_of_time(self) -> bool:
