@@ -19,7 +19,7 @@ from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, disagreeing
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, Score, cavity_beliefs, propagate, silence
-from clipper.pruning.joint.search import Found, States, neighbourhoods, region_weights, search
+from clipper.pruning.joint.search import Found, States, islands, region_weights, search
 from tests.pruning.pools import clustered, model_of, shuffled
 
 
@@ -74,21 +74,26 @@ def test_components_are_what_breadth_first_search_reaches(seed: int) -> None:
             assert name == min(reached)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_neighbourhoods_are_what_breadth_first_search_reaches(share: float) -> None:
-    generator = torch.Generator().manual_seed(1)
+@pytest.mark.parametrize("seed", range(5))
+def test_islands_are_the_connected_parts_of_a_label_but_for_its_largest(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
     ends = torch.randint(0, 30, (2, 45), generator=generator)
+    labels = torch.randint(-1, 3, (30,), generator=generator)
     edges = Edges.of(ProximityGraph.from_edges(*ends), instances=30)
     near = {i: {i} for i in range(30)}
     for a, b in zip(edges.first.tolist(), edges.second.tolist(), strict=True):
-        near[a].add(b)
-        near[b].add(a)
-    found = neighbourhoods(edges, torch.arange(30), share)
-    for centre in range(30):
-        expected = {centre}
-        while (more := set().union(*(near[i] for i in expected))) != expected and len(more) <= share * 30:
-            expected = more
-        assert set(found[:, centre].nonzero()[:, 0].tolist()) == expected
+        if labels[a] == labels[b]:
+            near[a].add(b)
+            near[b].add(a)
+    parts = []
+    for i in range(30):
+        reached = {i}
+        while (more := set().union(*(near[j] for j in reached))) != reached:
+            reached = more
+        parts.append(reached)
+    for i, island in enumerate(islands(edges, labels).tolist()):
+        largest = max(len(part) for part, label in zip(parts, labels, strict=True) if label == labels[i])
+        assert island == (-1 if labels[i] < 0 or len(parts[i]) == largest else min(parts[i]))
 
 
 def test_the_share_of_pairs_that_disagree_is_counted_instance_by_instance() -> None:

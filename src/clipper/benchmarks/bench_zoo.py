@@ -22,6 +22,7 @@ from clipper.benchmarks.zoo_summary import Row
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.pruning import infer
+from clipper.pruning.joint import InferenceSettings
 from clipper.training.record import versions
 
 FORMAT = "clipper zoo 1"
@@ -38,16 +39,18 @@ class Job(NamedTuple):
         line: its line.
         seed: its seed.
         data_root: where data sets lie.
+        change: a change of the ablation (`bench_ablation.changes`); "" for the zoo itself.
     """
 
     line: Line
     seed: int
     data_root: Path | None = None
+    change: str = ""
 
     @property
     def key(self) -> str:
         """What tells pools apart in a file of rows, whichever version ran them."""
-        return _key(self.line.name, self.seed, _settings(self.line))
+        return _key(self.line.name, self.seed, _settings(self.line, self.change))
 
 
 def lines_like(patterns: Sequence[str]) -> list[Line]:
@@ -82,13 +85,14 @@ def quick_lines(lines: Sequence[Line]) -> list[Line]:
     return list(first.values())
 
 
-def run_line(line: Line, seed: int, data_root: Path | None = None) -> Row:
+def run_line(line: Line, seed: int, data_root: Path | None = None, change: str = "") -> Row:
     """Make one pool of a line, infer its labels jointly and by EM, and say how much of both is right.
 
     Args:
         line: which kind of pool.
         seed: of the pool, and of the inference.
         data_root: where data sets lie; as everywhere else if not given.
+        change: of the ablation; EM is left out then.
 
     Returns:
         A row of JSON: the verdict, the shares of labels right, of gold labels kept and of candidates kept, seconds,
@@ -101,7 +105,13 @@ def run_line(line: Line, seed: int, data_root: Path | None = None) -> Row:
         ('xor-3/digits/5', 5, True)
     """
     pool = make_pool(line, seed, data_root)
-    return _row(line, seed) | _measured(pool, seed, "joint") | {"em": _by_em(pool, seed)}
+    if not change:
+        return _row(line, seed) | _measured(pool, seed, "joint") | {"em": _by_em(pool, seed)}
+    from clipper.benchmarks.bench_ablation import changed
+
+    settings, mechanism = changed(change)
+    with mechanism:
+        return _row(line, seed, change) | _measured(pool, seed, "joint", settings)
 
 
 def run_zoo(
@@ -174,26 +184,26 @@ def _attempt(job: Job) -> Row:
 
 
 def _failed(job: Job, error: Exception) -> Row:
-    return _row(job.line, job.seed) | {"error": f"{type(error).__name__}: {error}"}
+    return _row(job.line, job.seed, job.change) | {"error": f"{type(error).__name__}: {error}"}
 
 
-def _row(line: Line, seed: int) -> Row:
+def _row(line: Line, seed: int, change: str = "") -> Row:
     """A row without figures."""
     return {
         "format": FORMAT,
         "line": line.name,
         "seed": seed,
-        "settings": _settings(line),
+        "settings": _settings(line, change),
         "error": None,
         "commit": _commit(),
         "versions": versions(),
     }
 
 
-def _settings(line: Line) -> dict[str, Any]:
+def _settings(line: Line, change: str = "") -> dict[str, Any]:
     values = asdict(line)
     del values["name"]
-    return {**values, "mass": MASS}
+    return {**values, "mass": MASS, **({"change": change} if change else {})}
 
 
 def _key(name: str, seed: int, settings: dict[str, Any]) -> str:
@@ -219,11 +229,11 @@ def _by_em(pool: Pool, seed: int) -> Row:
     return {name: figures[name] for name in ("labels_right", "gold_kept", "seconds")}
 
 
-def _measured(pool: Pool, seed: int, method: Literal["joint", "em"]) -> Row:
+def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: InferenceSettings | None = None) -> Row:
     """Infer, prune, and compare with the gold labels."""
     evidence: Any = pool.evidence
     start = time.perf_counter()
-    posterior = infer(pool.candidates, evidence, known=pool.known, method=method, seed=seed)
+    posterior = infer(pool.candidates, evidence, known=pool.known, method=method, seed=seed, settings=settings)
     pruning = posterior.prune(MASS)
     seconds = time.perf_counter() - start
     used = pool.gold >= 0

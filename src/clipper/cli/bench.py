@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 import torch
 import typer
 
-from clipper.benchmarks import bench_ceiling, bench_infer, bench_loss, bench_prune, bench_train, bench_zoo
+from clipper.benchmarks import (
+    bench_ablation,
+    bench_ceiling,
+    bench_infer,
+    bench_loss,
+    bench_prune,
+    bench_train,
+    bench_zoo,
+)
 from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
@@ -18,7 +26,7 @@ from clipper.benchmarks.zoo import missing_data
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, Json, counted, writable
-from clipper.errors import require
+from clipper.errors import InputError, require
 from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
 
@@ -262,6 +270,49 @@ def zoo(
         errors.print(f"failed: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+@bench.command(name="ablation")
+def ablation(
+    change: Annotated[list[str] | None, typer.Option(help="Only these, such as 'walkers=2'; may come twice.")] = None,
+    seeds: Annotated[int, counted("Pools of each line.", most=1_000)] = 2,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
+    workers: Annotated[int, counted("Processes, of one thread each.", most=1_000)] = 2,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each pool.")] = Path(
+        "results/ablation.jsonl"
+    ),
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """What each constant and each mechanism of joint inference is worth: a part of the zoo, one change at a time.
+
+    Pools that the file has are not run again: a command that was interrupted goes on when it is given again.
+    """
+    known = bench_ablation.changes()
+    unknown = [name for name in change or [] if name not in known]
+    if unknown:
+        raise InputError(f"expected a change such as {', '.join(known[1:4])}, got {unknown[0]!r}; all: {known[1:]}")
+    names = [known[0], *(name for name in change or known[1:] if name != known[0])]
+    with writable(out), progress_bars() as report:
+        rows = bench_ablation.run_ablation(
+            names, range(first_seed, first_seed + seeds), out, workers=workers, progress=report, data_root=data_root
+        )
+    if json:
+        print_json({"rows": rows})
+        return
+    shares = ("best_naming_right", "gold_kept", "gold_kept_lowest", "candidates_kept", "accuracy_gap")
+    cells = [
+        [
+            row["change"],
+            f"{row['settled']} of {row['pools']}",
+            *(percent(row[share]) for share in shares),
+            f"{row['troubled_believed']} of {row['troubled']}",
+            _two_digits(row["seconds"]),
+        ]
+        for row in rows
+    ]
+    heads = ["change", "settled", "right", "gold kept", "lowest", "left", "gap", "trouble believed", "seconds"]
+    output.print(table("joint inference, one change at a time", heads, cells))
 
 
 def _print(title: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:

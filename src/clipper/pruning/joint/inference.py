@@ -23,7 +23,7 @@ from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavity_beliefs, exact_probabilities, propagate, score, silence
-from clipper.pruning.joint.search import Found, region_weights, search
+from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
 from clipper.pruning.objectives import NEIGHBOURS, listed_only
@@ -154,7 +154,7 @@ class _Run(Generic[Set]):
             verification = self._verified(pool, held, prior)
             if not given:  # names come before doubt: under wrong names, the samples that refute them look wrong
                 before = messages
-                messages, namings = self._named(pool, potential, messages, held, verification, prior)
+                potential, messages, namings = self._named(pool, potential, messages, held, verification, prior)
                 if messages is not before:
                     held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
                     verification = self._verified(pool, held, prior)
@@ -188,24 +188,26 @@ class _Run(Generic[Set]):
     def _named(
         self, pool: Pool, potential: Potential, messages: Tensor, held: Tensor, verification: Verification,
         prior: Tensor,
-    ) -> tuple[Tensor, Namings]:  # fmt: skip
+    ) -> tuple[Potential, Tensor, Namings]:  # fmt: skip
         """The names that the formulas allow, by what instances hear without their own, `held (n*m, c, 1)`.
 
-        If other names are better, the best state comes to rest under them. It is put before all others of the
-        `messages (2P, c, states)` if it is more probable so, and the names are given in its terms.
+        If other names are better, the best state comes to rest under them. If it is more probable so, it takes the
+        first place in `messages (2P, c, states)`, and the names are given in its terms.
         """
         heard = self.pool.tempered(held, verification.sharpness, self.settings.least_error) - self.pool.unary
         names = NamingSearch(self.pool, heard[:, :, 0], self.settings, verification.wrong, prior)
         namings = names.everywhere(self.generator)
         best, present = namings.orders[0], torch.arange(pool.classes)
         if torch.equal(best, present):
-            return messages, namings
-        rest = Schedule(2 * self.settings.rounds, still=self.settings.still)
-        renamed, _ = propagate(pool, potential, messages[:, best.to(messages.device), :1].contiguous(), rest)
-        both = torch.cat([renamed, messages[:, :, :1]], 2)
-        if int(score(pool, potential, both).total.argmax()):
-            return messages, names.around(present, namings.orders, namings.exhaustive)
-        return torch.cat([renamed, messages], 2), replace(namings, orders=best.argsort()[namings.orders])
+            return potential, messages, namings
+        rest, order = Schedule(2 * self.settings.rounds, still=self.settings.still), best.to(messages.device)
+        other = potential.renamed(order)
+        renamed, _ = propagate(pool, other, messages[:, order, :1].contiguous(), rest)
+        if float(score(pool, other, renamed).total) <= float(score(pool, potential, messages[:, :, :1]).total):
+            return potential, messages, names.around(present, namings.orders, namings.exhaustive)
+        namings = replace(namings, orders=best.argsort()[namings.orders])
+        messages, _ = propagate(pool, other, torch.cat([renamed, messages[:, :, 1:]], 2), rest)
+        return other, messages, namings
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -214,12 +216,12 @@ class _Run(Generic[Set]):
     def _found_again(self, pool: Pool, messages: Tensor, namings: Namings) -> bool:
         """Whether most folds lead to the best state, or to another naming of it.
 
-        By the messages of states `(2P, c, states)`, the best first.
+        By the messages of the best state and of each fold's, `(2P, c, 1 + folds)`.
         """
         labels = pool.best(pool.heard(messages).add_(pool.unary))
         used = labels[:, 0] >= 0
         best, same = labels[used, 0], 0
-        for state in labels[used].T:
+        for state in labels[used, 1:].T:
             orders = namings.orders.to(state.device)
             match = matched(best, state, pool.classes)
             orbit = namings.orbit.to(match.device)
@@ -227,7 +229,7 @@ class _Run(Generic[Set]):
                 orders = torch.cat([orders, match[None]])
             differs = (orders[:, state] != best).double().mean(1)  # (ways,)
             same += float(differs.min()) <= self.settings.negligible
-        return 2 * same > labels.shape[1]
+        return 2 * same > labels.shape[1] - 1
 
     def _finalists(self, found: Found) -> Tensor:
         """The best state of each fold, `(n*m, states)`, the most probable first."""
@@ -236,7 +238,7 @@ class _Run(Generic[Set]):
         return labels[:, : self.pool.states_within(self.settings.memory)]
 
     def _fitted(self, pool: Pool, potential: Potential, labels: Tensor) -> tuple[Potential, Tensor]:
-        """ψ fitted to the best of some labellings, and the messages of all of them, the best first."""
+        """ψ fitted to the best of some labellings, and messages as of `_polished`."""
         if self.trust is not None:
             return potential, self._polished(pool, potential, labels, None)
         messages = self._polished(pool, potential, labels[:, :1], None)
@@ -244,20 +246,26 @@ class _Run(Generic[Set]):
         return potential, self._polished(pool, potential, labels, messages)
 
     def _polished(self, pool: Pool, potential: Potential, labels: Tensor, first: Tensor | None) -> Tensor:
-        """The messages in which each labelling `(n*m, states)` comes to rest, the most probable first.
+        """Messages at rest, `(2P, c, 1 + states)`: of the most probable state, and of each labelling `(n*m, states)`.
 
         `first (2P, c, 1)` are messages to go on from, beside those.
         """
-        settings = self.settings
+        settings, states = self.settings, labels.shape[1]
         rest = Schedule(2 * settings.rounds, still=settings.still)
-        hint = one_hot(labels, pool.classes) * settings.hint
-        short = Schedule(settings.hurried)
-        messages, _ = propagate(pool, potential, silence(pool, labels.shape[1]), short, hint)
+        hint = self._hints(pool, labels)
+        messages, _ = propagate(pool, potential, silence(pool, 2 * states), Schedule(settings.hurried), hint)
         if first is not None:
-            messages = torch.cat([first[:, :, :1], messages], 2)
+            messages = torch.cat([messages, first[:, :, :1]], 2)
         messages, _ = propagate(pool, potential, messages, rest)
-        order = score(pool, potential, messages).total.argsort(descending=True, stable=True)
-        return messages[:, :, order]
+        total = score(pool, potential, messages).total
+        better = total[: 2 * states].view(2, states).argmax(0) * states + torch.arange(states, device=total.device)
+        return messages[:, :, torch.cat([total.argmax()[None], better])]
+
+    def _hints(self, pool: Pool, labels: Tensor) -> Tensor:
+        """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: as they are, and with their islands open."""
+        hint = one_hot(labels, pool.classes) * self.settings.hint
+        closed = torch.stack([islands(pool.edges, state) < 0 for state in labels.T], 1)
+        return torch.cat([hint, hint * closed[:, None]], 2)
 
     def _refitted(self, pool: Pool, potential: Potential, messages: Tensor) -> tuple[Potential, Tensor]:
         """ψ fitted to one state by expectation-maximisation, and its messages then."""
@@ -277,10 +285,11 @@ class _Run(Generic[Set]):
         """What instances hear in the state that the search found without the formulas of each fold, `(n*m, c)` each."""
         settings, parts = self.settings, []
         for f, states in enumerate(found.states):
-            hint = one_hot(states.labels[:, :1], pool.classes) * settings.hint
+            hint, hidden = self._hints(pool, states.labels[:, :1]), (found.fold == f)[:, None]
             schedule = Schedule(settings.rounds // 2, still=settings.still)
-            sent, _ = propagate(pool, potential, silence(pool, 1), schedule, hint, (found.fold == f)[:, None])
-            parts.append(pool.heard(sent)[:, :, 0])
+            sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
+            best = int(score(pool, potential, sent, hidden).total.argmax())
+            parts.append(pool.heard(sent)[:, :, best])
         return parts
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
@@ -334,6 +343,10 @@ class _Run(Generic[Set]):
             labels[here] = rows[int(exact.argmax())]
         doubt = verification.suspicion.repeat_interleave(m)[:, None]
         marginals = inside.nan_to_num(0) * (1 - doubt) + free * doubt
+        if not namings.exhaustive:  # any of an orbit's names may be the right one
+            orbit = namings.orbit.to(field.device)
+            together = torch.zeros_like(marginals).index_add_(1, orbit, marginals)
+            marginals = (together / torch.bincount(orbit, minlength=c).clamp(min=1))[:, orbit]
         cut = pool.edges.differs(labels[:, None])[:, 0]
         strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()
         return Posterior(

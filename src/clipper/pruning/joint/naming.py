@@ -155,12 +155,12 @@ class NamingSearch:
         best = self.everybody(found)
         found, leader = found[best >= best.max() - settings.improbable], found[best.argmax()]
         while True:  # the part that judged so far may have missed what an exchange mends
-            tried = torch.cat([leader[None], _exchanges(leader, self.kinds)])
-            tried = tried[self.part(tried) >= self.part(leader[None]) - settings.improbable]
-            better = tried[self.everybody(tried).argmax()]
-            if torch.equal(better, leader):
+            tried = _exchanges(leader, self.kinds)
+            tried = torch.cat([leader[None], tried[self.part(tried) >= self.part(leader[None]) - settings.improbable]])
+            level = self.everybody(tried)
+            if float(level.max() - level[0]) <= settings.still:
                 return self.around(leader, found, 2 * arrived >= settings.walkers)
-            leader = better
+            leader = tried[level.argmax()]
 
     def around(self, leader: Tensor, found: Tensor | None = None, exhaustive: bool = False) -> Namings:
         """A naming `(c,)`, and all others that are about as good.

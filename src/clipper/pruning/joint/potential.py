@@ -127,6 +127,10 @@ class Potential:
             agreed = agreed * self.rarity(pool, belief)
         return (1 - error)[:, None, None] * agreed + (error / pool.others[pairs])[:, None, None] * like
 
+    def renamed(self, order: Tensor) -> Potential:
+        """ψ if label y is now called what was `order[y]`, `(c,)`."""
+        return self if self.confusion is None else replace(self, confusion=self.confusion[order][:, order])
+
     def refitted(self, pool: Pool, senders: Tensor, belief: Tensor, prior_pairs: float) -> Potential:
         """ψ fitted to what the ends of pairs believe without each other: one step of expectation-maximisation.
 

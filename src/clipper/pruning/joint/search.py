@@ -3,7 +3,7 @@
 Belief propagation from a single start gets stuck where samples are few and candidates many. So many states cool down
 side by side, each with the formulas of one fold hidden. The first ones begin with groups that were found without any
 formula and named by the formulas, and with noise. Later ones begin with two good states crossed, with the best one but
-for a neighbourhood that is opened again, or with its groups renamed. States of one fold never learn from those of
+for islands of a label that are opened again, or with its groups renamed. States of one fold never learn from those of
 another, so that a fold's formulas can judge what was found without them.
 """
 
@@ -159,18 +159,19 @@ class _Search:
         return [f for f, both in shared.items() if min(float(both.amax(d).sum()) for d in (0, 1)) < least]
 
     def moves(self, states: States, fold: int, count: int) -> list[Tensor | None]:
-        """Hints for new states, by turns: labels renamed, a neighbourhood opened again, two states crossed."""
+        """Hints for new states, by turns: labels renamed, islands opened again, two states crossed."""
         edges, settings = self.near.edges, self.settings
         calm = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
         hints = one_hot(states.labels, self.pool.classes) * (settings.hint * calm.square()[:, None])
         made: list[Tensor | None] = [self.named(states.labels[:, 0], fold)]
         for turn in range(1, count):
-            if turn % 2 and states.labels.shape[1] > 1:
+            if turn % 2 or states.labels.shape[1] == 1:
+                island = islands(self.pool.edges, states.labels[:, 0])
+                opened = torch.rand(edges.instances, generator=self.generator).to(hints.device) * turn < 1
+                made.append(hints[:, :, 0] * ~((island >= 0) & opened[island.clamp(min=0)])[:, None])
+            else:
                 pick = torch.randint(states.labels.shape[1], (2,), generator=self.generator).tolist()
                 made.append((hints[:, :, pick[0]] + hints[:, :, pick[1]]) / 2)
-            else:
-                centre = torch.randint(edges.instances, (1,), generator=self.generator).to(hints.device)
-                made.append(hints[:, :, 0] * ~neighbourhoods(edges, centre, settings.opened))
         return made
 
     def named(self, labels: Tensor, fold: int) -> Tensor:
@@ -187,24 +188,24 @@ class _Search:
         return hint[:, orders[int(evidence.argmax())].to(hint.device)]
 
 
-def neighbourhoods(edges: Edges, centre: Tensor, share: float) -> Tensor:
-    """Around each `centre (starts,)` what the most steps reach that reach no more than a share, `(n*m, starts)` bool.
+def islands(edges: Edges, labels: Tensor) -> Tensor:
+    """The connected part of its label that each instance lies in, `(n*m,)`, by its first instance; -1 in the largest.
 
-    A group that agrees on a wrong label disagrees with others at its border alone. Opened as a whole, it can change.
+    A group that agrees on a wrong label disagrees with others at its border alone, and no single instance can leave it.
+    Opened as a whole, it takes on what lies around it.
 
     Examples:
         >>> from clipper import ProximityGraph
-        >>> chain = Edges.of(ProximityGraph.from_edges([0, 1, 2, 3], [1, 2, 3, 4]), instances=5)
-        >>> neighbourhoods(chain, torch.tensor([0, 2]), share=0.6).int().T.tolist()
-        [[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
+        >>> chain = Edges.of(ProximityGraph.from_edges([0, 1, 2, 3, 4], [1, 2, 3, 4, 5]), instances=6)
+        >>> islands(chain, torch.tensor([0, 0, 1, 1, 1, 0])).tolist()
+        [-1, -1, -1, -1, -1, 5]
     """
-    inside = one_hot(centre[None], edges.instances)[0].bool()  # (n*m, starts)
-    while True:
-        reached = inside.float().index_add_(0, edges.target, inside[edges.source].float()) > 0
-        grows = (reached.float().mean(0) <= share) & (reached != inside).any(0)
-        if not bool(grows.any()):
-            return inside
-        inside = torch.where(grows, reached, inside)
+    part = edges.subset(~edges.differs(labels[:, None])[:, 0]).components(1)  # (n*m,)
+    size = torch.bincount(part, minlength=edges.instances)
+    label = labels + 1  # an unused slot has -1
+    largest = torch.zeros(int(label.max()) + 1, dtype=size.dtype, device=size.device)
+    largest = largest.scatter_reduce(0, label, size[part], "amax")
+    return part.masked_fill((size[part] == largest[label]) | (labels < 0), -1)
 
 
 def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) -> Tensor:

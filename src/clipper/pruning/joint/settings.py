@@ -18,7 +18,6 @@ class InferenceSettings:
         patience: generations without a better state after which a search ends.
         noise: log-odds of the noise that a state begins with.
         hint: log-odds of a label that a state begins with.
-        opened: the largest share of the pool that is opened again around a random instance.
         searched: neighbours of each instance that the search looks at; all of them count in the end.
         first_trust: level and slope of the trust before anything is fitted: a pair of typical length disagrees once in
             five or six times.
@@ -43,7 +42,6 @@ class InferenceSettings:
     patience: int = 2
     noise: float = 2.0
     hint: float = 4.0
-    opened: float = 0.15
     searched: int = 3
     first_trust: tuple[float, float] = (-1.5, 3.0)
     least_error: float = 0.01
