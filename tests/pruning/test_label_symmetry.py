@@ -13,9 +13,11 @@ from torch import Tensor
 
 from clipper import Candidates, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import MAX
+from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.naming import NamingEvidence, Namings, NamingSearch, anneal_names, enough_judges
 from clipper.pruning.joint.pool import one_hot
+from clipper.pruning.joint.search import _Search
 from tests.pruning.pools import clustered, model_of
 
 Rule = Callable[[Sequence[int]], int]
@@ -161,6 +163,29 @@ def test_one_known_label_settles_a_reversal() -> None:
     assert posterior.prune().gold_retained(gold) == 1
     known[sample, slot] = 9 - gold[sample, slot]  # the other way round
     assert torch.equal(infer(candidates, embeddings, known=known).labels, 9 - gold)
+
+
+@pytest.mark.slow
+def test_inference_goes_on_from_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates, embeddings, gold = pool_of(difference, 60, 2, 10)
+    before = infer(candidates, embeddings)
+    assert before.verdict == "ambiguous"
+    known = torch.full_like(gold, -1)
+    known.view(-1)[before.ask(1)] = gold.view(-1)[before.ask(1)]
+    anew = infer(candidates, embeddings, known=known)
+    monkeypatch.setattr(_Search, "clusters", None)  # no groups are sought again
+    after = infer(candidates, embeddings, known=known, previous=before)
+    assert after.verdict == anew.verdict == "joint"
+    assert torch.equal(after.labels, gold)
+    assert torch.equal(after.labels, anew.labels)
+    assert after.expected_accuracy == pytest.approx(anew.expected_accuracy, abs=0.01)
+    assert before.found is not None
+    assert after.found is not None
+    assert torch.equal(after.found.fold, before.found.fold), "what is hidden stays hidden"
+    with pytest.raises(InputError, match="same samples and slots"):
+        infer(candidates.batch(range(5)), embeddings[:5], previous=before)
+    with pytest.raises(InputError, match="expected previous to be a Posterior"):
+        infer(candidates, embeddings, previous=gold)
 
 
 def test_what_to_ask_is_what_tells_the_namings_apart() -> None:

@@ -152,7 +152,7 @@ class LabelPool:
 
     def labels(
         self, embeddings: Tensor, report: Report = lambda *_: None, known: Tensor | None = None,
-        wrong_targets: Tensor | None = None,
+        wrong_targets: Tensor | None = None, previous: Labels | None = None,
     ) -> Labels:  # fmt: skip
         """Label the samples.
 
@@ -161,6 +161,7 @@ class LabelPool:
             report: called from time to time.
             known: more known labels, `(n, m)`, -1 elsewhere; they count before those of the job.
             wrong_targets: more samples whose target is wrong, `(n,)` bool.
+            previous: labels of these samples to go on from.
         """
         told = self.known if known is None else torch.where(known >= 0, known, self.known)
         candidates, wrong = self.candidates, self.wrong_targets
@@ -173,7 +174,7 @@ class LabelPool:
         found = label(
             embeddings, candidates, told if bool((told >= 0).any()) else None, self.job.wrong,
             label_names=self.label_names, deadline=self.job.deadline, seed=self.job.seed,
-            progress=lambda share: report("labelling", round(100 * share), 100),
+            progress=lambda share: report("labelling", round(100 * share), 100), previous=previous,
         )  # fmt: skip
         return replace(found, **self._columns(), details=self._details(found))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, one_of
+from clipper.arguments import as_tensor, one_of, shown
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import FileError, InputError, require
@@ -141,6 +141,7 @@ def label(
     deadline: float | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    previous: Labels | None = None,
 ) -> Labels:
     """Label every input by what is known of the samples, and by which inputs look alike.
 
@@ -156,6 +157,7 @@ def label(
         deadline: seconds after which the search ends.
         seed: of all that is random.
         progress: called with the share of the work that is done.
+        previous: labels of the same samples to go on from, when more is known now; faster than to begin anew.
 
     Returns:
         The labels, with probabilities and a verdict: a table by `to_pandas`, `to_arrow`, `to_csv` and `write`.
@@ -173,7 +175,12 @@ def label(
     must_be_candidates(candidates)
     near = inputs if isinstance(inputs, ProximityGraph) else embeddings_of(inputs, candidates, encoder)
     graph = graph_of(candidates, near, NEIGHBOURS)
-    posterior = infer(candidates, graph, known=known, wrong=wrong, deadline=deadline, seed=seed, progress=progress)
+    if previous is not None and not isinstance(previous, Labels):
+        raise InputError(f"expected previous to be Labels of the same samples, got {shown(previous)}")
+    posterior = infer(
+        candidates, graph, known=known, wrong=wrong, deadline=deadline, seed=seed, progress=progress,
+        previous=None if previous is None else previous.posterior,
+    )  # fmt: skip
     return Labels(posterior, label_names)
 
 

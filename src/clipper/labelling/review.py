@@ -85,14 +85,14 @@ class Review:
         )
 
     def infer(self) -> None:
-        """Label the samples with all answers so far.
+        """Label the samples with all answers so far, from where the labels stood.
 
         Raises:
             InputError: an answer is no candidate's, and targets are known to be right.
         """
         with self._lock:
-            known, wrong = self._known.clone(), self._wrong.clone()
-        found = self.pool.labels(self._embeddings, known=known, wrong_targets=wrong)
+            known, wrong, previous = self._known.clone(), self._wrong.clone(), self._labels
+        found = self.pool.labels(self._embeddings, known=known, wrong_targets=wrong, previous=previous)
         with self._lock:
             self._labels, self._error = found, ""
 

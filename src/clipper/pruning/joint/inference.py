@@ -44,6 +44,7 @@ def infer(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
     settings: InferenceSettings | None = None,
+    previous: Posterior[Set] | None = None,
 ) -> Posterior[Set]:
     """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
 
@@ -68,6 +69,8 @@ def infer(
         seed: of the noise.
         progress: called with the share of the search that is done, from time to time.
         settings: the constants, for experiments.
+        previous: a posterior of the same samples to go on from, when more is known now: faster than to begin anew. One
+            that was not settled is of no use and is passed over.
 
     Returns:
         A `Posterior`: the most probable labels, the marginals, and a verdict on whether to believe them.
@@ -101,12 +104,20 @@ def infer(
     if wrong is not None:
         wrong = real_number(wrong, "wrong, the share of wrong targets,", least=0, below=1)
     one_of(method, "method", ("joint", "em"))
+    if previous is not None and not isinstance(previous, Posterior):
+        raise InputError(f"expected previous to be a Posterior of the same samples, got {shown(previous)}")
+    if previous is not None and previous.labels.shape != (candidates.samples, candidates.slots):
+        raise InputError(
+            f"expected a previous posterior of the same samples and slots, {candidates.samples} and "
+            f"{candidates.slots}, got {tuple(previous.labels.shape)}"
+        )
     with torch.no_grad():
         wrong = 0.0 if curve is not None and wrong is None else wrong
         pool, impossible = _pool_of(candidates, graph, known, wrong)
         run = _Run(
             candidates, graph, pool, pool.unary, impossible, curve, wrong, deadline, starts,
             torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
+            previous.found if previous is not None and previous.verdict in ("joint", "ambiguous") else None,
         )  # fmt: skip
         if log_probs is not None:
             run = replace(run, pool=run.told(log_probs))
@@ -129,6 +140,7 @@ class _Run(Generic[Set]):
     generator: torch.Generator
     progress: Callable[[float], None]
     settings: InferenceSettings
+    previous: Found | None = None
 
     def posterior(self) -> Posterior[Set]:
         """Search, fit, verify, name, weigh."""
@@ -139,7 +151,9 @@ class _Run(Generic[Set]):
             finfo(torch.float).eps if given else settings.least_error,
             1.0 if given else settings.rarest,
         )
-        found = search(pool, first, settings, self.generator, self.out_of_time, self.starts, self.progress)
+        found = search(
+            pool, first, settings, self.generator, self.out_of_time, self.starts, self.progress, self.previous
+        )
         labels = self._finalists(found)
         potential, messages = self._fitted(pool, first, labels)
         states = torch.cat([states.labels[:, :1] for states in found.states], 1)
@@ -177,7 +191,8 @@ class _Run(Generic[Set]):
         if verdict in ("unsettled", "uninformative"):
             verification = replace(verification, wrong=0.0, suspicion=self.impossible.to(held))
         verification = replace(alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion)
-        return self._concluded(pool, potential, messages, namings, verdict, verification)
+        concluded = self._concluded(pool, potential, messages, namings, verdict, verification)
+        return replace(concluded, found=found)
 
     def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
         """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""

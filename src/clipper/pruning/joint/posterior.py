@@ -17,6 +17,7 @@ from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
 from clipper.pruning.joint.pool import CandidateFactor, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Trust
+from clipper.pruning.joint.search import Found
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification
 from clipper.pruning.objectives import listed_only, prune_along
@@ -117,6 +118,7 @@ class Posterior(Generic[Set]):
         confusion: `(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted.
         verification: how well hidden formulas bear out what the others say of their samples.
         wrong: the share of wrong targets, as fitted or as given.
+        found: where the search ended, for `infer(…, previous=posterior)`; None for "em".
     """
 
     candidates: Set
@@ -130,6 +132,7 @@ class Posterior(Generic[Set]):
     verdict: Verdict
     mixture: Mixture
     settings: InferenceSettings
+    found: Found | None = None
 
     @property
     def converged(self) -> bool:

@@ -73,20 +73,27 @@ def search(
     out_of_time: Callable[[], bool],
     starts: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
+    previous: Found | None = None,
 ) -> Found:
-    """The best states of each fold."""
+    """The best states of each fold; from where a `previous` search of the same samples stood, if there was one."""
     samples, near = pool.factor.shape[0], pool.nearest(settings.searched)
     together = near.states_within(settings.memory)
     folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
     fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
+    if previous is not None:
+        folds, fold = len(previous.states), previous.fold
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
     search = _Search(pool, near, potential, settings, generator, fold, folds, together)
     whole = Schedule(settings.rounds, settings.noise, 1 / 2)
     hurried = replace(whole, rounds=settings.hurried)
-    groups = search.clusters(whole)
-    elite = search.cooled(hurried, {f: [None, search.named(groups.labels[:, 0], f)] for f in range(folds)})
+    if previous is None:
+        groups = search.clusters(whole)
+        elite = search.cooled(hurried, {f: [None, search.named(groups.labels[:, 0], f)] for f in range(folds)})
+    else:
+        groups = previous.states[0]
+        elite = search.cooled(hurried, {f: search.moves(previous.states[f], f, 2) for f in range(folds)})
     behind = search.behind(elite)
-    if behind:
+    if behind and previous is None:
         hints = {f: [None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in behind}
         elite |= search.better(elite, search.cooled(whole, hints), per_fold)
     waited = 0
