@@ -268,9 +268,7 @@ def test_where_all_folds_meet_the_search_ends_at_once_with_the_truth() -> None:
 
 def test_where_they_do_not_meet_more_generations_find_nothing_worse() -> None:
     candidates, embeddings, _ = clustered(30, slots=2, classes=4)
-    brief, long = (
-        searched(candidates, shuffled(embeddings), InferenceSettings(generations=g, patience=9)) for g in (0, 2)
-    )
+    brief, long = (searched(candidates, shuffled(embeddings), InferenceSettings(generations=g)) for g in (0, 2))
     assert all(bool((states.score.diff() <= 0).all()) for states in long.states)
     gained = [float(b.score[0] - a.score[0]) for a, b in zip(brief.states, long.states, strict=True)]
     assert min(gained) >= 0

@@ -46,7 +46,6 @@ _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
     "starts": (10,),
     "rounds": (40,),
     "generations": (0,),
-    "patience": (1,),
     "noise": (0.5,),
     "hint": (2.0,),
     "searched": (100,),

@@ -231,9 +231,8 @@ def _by_em(pool: Pool, seed: int) -> Row:
 
 def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: InferenceSettings | None = None) -> Row:
     """Infer, prune, and compare with the gold labels."""
-    evidence: Any = pool.evidence
     start = time.perf_counter()
-    posterior = infer(pool.candidates, evidence, known=pool.known, method=method, seed=seed, settings=settings)
+    posterior = infer(pool.candidates, pool.evidence, known=pool.known, method=method, seed=seed, settings=settings)
     pruning = posterior.prune(MASS)
     seconds = time.perf_counter() - start
     used = pool.gold >= 0

@@ -12,6 +12,7 @@ import typer
 
 from clipper.benchmarks import (
     bench_ablation,
+    bench_ask,
     bench_ceiling,
     bench_infer,
     bench_loss,
@@ -270,6 +271,30 @@ def zoo(
         errors.print(f"failed: {problem}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+@bench.command(name="ask")
+def ask(
+    rule: RuleName = "max",
+    slots: Slots = 3,
+    samples: Annotated[int, counted("Samples in a pool.", "--samples", "-n")] = 100,
+    labels: Annotated[int, counted("Labels that are asked for.")] = 10,
+    data: Data = "digits",
+    seeds: Annotated[int, counted("Pools.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of their seeds.")] = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Labels right after a few known labels: those that `posterior.ask` chooses against random ones."""
+    base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
+    with progress_bars() as report:
+        measured = bench_ask.measure_asking(base, range(first_seed, first_seed + seeds), labels, report)
+    if json:
+        print_json({"rule": rule, "slots": slots, "samples": samples, "data": data, "labels": labels, **measured})
+        return
+    columns = {"seed": "{seed}", "no label": "{none:.1%}", "asked": "{asked:.1%}", "random": "{random:.1%}"}
+    title = f"{rule.upper()}-{slots} on {data}, n={samples:,}: labels right with {labels} known labels"
+    _print(title, columns, [*measured["rows"], {"seed": "mean", **measured}])
 
 
 @bench.command(name="ablation")

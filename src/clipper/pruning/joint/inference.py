@@ -32,7 +32,7 @@ from clipper.pruning.result import Set
 
 def infer(
     candidates: Set,
-    graph: ProximityGraph,
+    graph: ProximityGraph | Tensor,
     *,
     known: Tensor | None = None,
     wrong: float | None = None,
@@ -163,7 +163,7 @@ class _Run(Generic[Set]):
         verification = alone = replace(self._verified(pool, held, prior), leak=self._leak(labels[:, 0]))
         verdict = self._verdict(alone, found)
         namings = Namings.given(pool.classes)
-        for _ in range(settings.patience if verdict == "joint" else 0):
+        if verdict == "joint":
             held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
             verification = self._verified(pool, held, prior)
             if not given:  # names come before doubt: under wrong names, the samples that refute them look wrong
@@ -173,13 +173,11 @@ class _Run(Generic[Set]):
                     held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
                     verification = self._verified(pool, held, prior)
             doubted = (verification.suspicion > 1 / 2) | self.impossible
-            if bool((doubted == (self.impossible if pool.disbelieved is None else pool.disbelieved)).all()):
-                break
-            pool = replace(pool, disbelieved=doubted)
-            if not given:
-                potential, messages = self._refitted(pool, potential, messages[:, :, :1])
-            messages = self._polished(pool, potential, labels, messages)
-            parts = self._held_out(pool, potential, found)
+            if bool((doubted != self.impossible).any()):
+                pool = replace(pool, disbelieved=doubted)
+                if not given:
+                    potential, messages = self._refitted(pool, potential, messages[:, :, :1])
+                messages = self._polished(pool, potential, labels, messages)
         sharpness = 1.0 if given else verification.sharpness
         if verdict == "joint" and not given:
             if not self._found_again(pool, messages, namings):

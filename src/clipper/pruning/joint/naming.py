@@ -143,7 +143,7 @@ class NamingSearch:
         orders = _affine(self.kinds, settings.walkers)
         level = self.part(orders)
         arrived = 0
-        for _ in range(settings.patience + 1):
+        for _ in range(2):
             walked, reached = anneal_names(
                 self.part, self.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges
             )

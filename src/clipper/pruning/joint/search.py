@@ -96,19 +96,20 @@ def search(
     if behind and previous is None:
         hints = {f: [None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in behind}
         elite |= search.better(elite, search.cooled(whole, hints), per_fold)
-    waited = 0
     offspring = replace(whole, rounds=settings.rounds // 2, noise=settings.noise / 2)
     for generation in range(settings.generations):
         behind = search.behind(elite)
-        if waited == settings.patience or not behind:
+        if not behind:
             break
         if out_of_time():
             return Found(fold, [elite[f] for f in range(folds)], False)
         progress(generation / settings.generations)
         new = search.cooled(offspring, {f: search.moves(elite[f], f, per_fold) for f in behind})
         after = search.better(elite, new, per_fold)
-        waited = 0 if any(after[f].score[0] > elite[f].score[0] + 1 / 2 for f in behind) else waited + 1
+        gained = any(after[f].score[0] > elite[f].score[0] + 1 / 2 for f in behind)
         elite |= after
+        if not gained:
+            break
     progress(1.0)
     return Found(fold, [elite[f] for f in range(folds)], True)
 

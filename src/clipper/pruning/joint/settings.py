@@ -14,8 +14,7 @@ class InferenceSettings:
         folds: parts of the pool whose formulas are hidden in turn, so that they can judge what the others say.
         starts: states that are propagated side by side in one generation of the search, over all folds.
         rounds: rounds of messages in which a state cools down.
-        generations: generations of the search, at most.
-        patience: generations without a better state after which a search ends.
+        generations: generations of the search, at most; one that brings nothing is the last.
         noise: log-odds of the noise that a state begins with.
         hint: log-odds of a label that a state begins with.
         searched: neighbours of each instance that the search looks at; all of them count in the end.
@@ -30,7 +29,7 @@ class InferenceSettings:
         walkers: searches for other names of the labels, side by side.
         improbable: nats by which the formulas must be against a naming for it to be out of the question, and for what
             neighbours say before it counts at all.
-        explained: the share of the hidden formulas' surprise that must be explained.
+        explained: the share of the hidden formulas' surprise that must be explained: small pools of noise explain some.
         leak: how many times the odds of chance may be the odds that an edge joins samples of one formula.
         memory: numbers held at a time.
     """
@@ -39,7 +38,6 @@ class InferenceSettings:
     starts: int = 60
     rounds: int = 160
     generations: int = 6
-    patience: int = 2
     noise: float = 2.0
     hint: float = 4.0
     searched: int = 3
