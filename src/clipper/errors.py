@@ -30,6 +30,10 @@ class TrainingError(ClipperError, RuntimeError):
     """A run cannot go on: its loss is no finite number any more."""
 
 
+class RankError(ClipperError, RuntimeError):
+    """Another process of the group has ended, or does not answer."""
+
+
 class MissingExtraError(ClipperError, ImportError):
     """An optional dependency is not installed."""
 

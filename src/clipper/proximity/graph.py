@@ -242,7 +242,8 @@ class ProximityGraph:
         """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""
         ends = torch.tensor([first, last], device=self.source.device)
         low, high = torch.searchsorted(self.source, ends).tolist()
-        return ProximityGraph(self.source[low:high] - first, self.target[low:high], self.distance[low:high])
+        edges = slice(low, high)
+        return ProximityGraph(self.source[edges] - first, self.target[edges], self.distance[edges], degree=self.degree)
 
     def _subset(self, keep: Tensor) -> ProximityGraph:
         return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep], self.instances)

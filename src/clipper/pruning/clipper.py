@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import real_number, seed_number, shown, whole_number
-from clipper.candidates import CandidateSet
+from clipper.candidates import CandidateSet, Kind
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
@@ -18,6 +19,7 @@ from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.controls import random_edges
+from clipper.pruning.distributed import prune_share
 from clipper.pruning.graphs import as_embeddings, neighbours_of
 from clipper.pruning.objectives import (
     NEIGHBOURS,
@@ -30,6 +32,9 @@ from clipper.pruning.objectives import (
     prune_along,
 )
 from clipper.pruning.result import Pruning, Set
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -111,13 +116,14 @@ class Clipper:
             return self.k
         return NEIGHBOURS if self.objective in POOLED else 1
 
-    def __call__(self, candidates: Set, inputs: Embeddings) -> Set:
+    def __call__(self, candidates: Set, inputs: Embeddings, *, group: ProcessGroup | None = None) -> Set:
         """The surviving candidates of a batch.
 
         Args:
             candidates: what the labels of the batch could be.
             inputs: the batch's embeddings `(n, m, d)`, or its inputs `(n, m, …)` if there is an encoder; a mapping by
                 the names of the kinds of label if each has its own, in any order; a list for several encoders.
+            group: processes that prune together, as in `prune`.
 
         Returns:
             The survivors, a set of the same kind; every sample keeps at least one candidate.
@@ -126,9 +132,9 @@ class Clipper:
             InputError: the inputs do not fit the candidates.
         """
         if self.objective in POOLED:
-            return self.prune(candidates, inputs).candidates
+            return self.prune(candidates, inputs, group=group).candidates
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
-            pruning = self.prune(candidates, inputs)
+            pruning = self.prune(candidates, inputs, group=group)
         return pruning.outside_inference()
 
     def prune(
@@ -139,8 +145,13 @@ class Clipper:
         pool: Pool | None = None,
         pool_candidates: CandidateSet | None = None,
         seed: int = 0,
+        group: ProcessGroup | None = None,
     ) -> Pruning[Set]:
         """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool.
+
+        With a process group of `torch.distributed`, each rank passes samples of its own, and the batch is that of all
+        ranks, one after the other: the survivors are those that one process would keep of it. All ranks must call
+        this; a rank may have no samples. The edges of the pruning lead to instances of the whole batch.
 
         Args:
             candidates: what the labels of the batch could be.
@@ -148,13 +159,25 @@ class Clipper:
             pool: embeddings to find neighbours among, if not the batch's own; an encoder does not see them.
             pool_candidates: what the pool's labels could be, if the pool is not the batch itself.
             seed: of "joint" and "random".
+            group: the processes that prune together, such as `torch.distributed.group.WORLD`; None for this one alone.
 
         Returns:
             The `Pruning`.
 
         Raises:
-            InputError: the inputs or the pool do not fit the candidates.
+            InputError: the inputs or the pool do not fit the candidates, on this rank or another.
+            RankError: another rank has ended, or does not answer.
         """
+        if group is not None:
+            if pool is not None or pool_candidates is not None:
+                raise InputError(
+                    "expected no pool with a group, whose ranks find neighbours among the samples of all; leave pool "
+                    "out, or let clipper.training.train(bank=..., group=...) remember earlier samples"
+                )
+            must_be_candidates(candidates)
+            if self.objective in POOLED:
+                self._warn_if_asked_again()
+            return prune_share(self, candidates, inputs, group, seed)
         graph = self.graph(candidates, inputs, pool=pool)
         if pool is None and pool_candidates is not None:
             raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
@@ -234,14 +257,23 @@ class Clipper:
         must_be_candidates(candidates)
         if pool is not None and not isinstance(pool, Pool):
             raise InputError(f"expected pool to be a Pool of embeddings, got {shown(pool)}")
+        return self.connect(self.embeddings(candidates, inputs), candidates.kind, candidates.kinds, pool=pool)
+
+    def embeddings(self, candidates: CandidateSet, inputs: Embeddings) -> Embeddings:
+        """The embeddings of a batch: its inputs, encoded if there is an encoder, if they fit the candidates."""
         embeddings = as_embeddings(inputs, candidates)
-        if self.encoder is not None:
-            embeddings = _encoded(self.encoder, embeddings)
+        return embeddings if self.encoder is None else _encoded(self.encoder, embeddings)
+
+    def connect(
+        self, embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], *, pool: Pool | None = None
+    ) -> ProximityGraph:
+        """As `graph`, of embeddings that were checked, given the `kind (n, m)` of each slot."""
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
-            embeddings = {kind.name: embeddings for kind in candidates.kinds}
+            embeddings = {kind.name: embeddings for kind in kinds}
         return neighbours_of(
-            candidates,
             embeddings,
+            kind,
+            kinds,
             k=self.neighbours,
             radius=self.radius,
             mutual=self.mutual,

@@ -52,7 +52,7 @@ def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tenso
         return torch.cat([survivors(part, Conflicts([words], width), objective) for part, words in parts])
     mask = found.words[0]
     cell = torch.add(mask, candidates.sample, alpha=1 << width)
-    count = torch.bincount(cell, minlength=samples << width).view(samples, -1)
+    count = torch.bincount(cell, minlength=samples << width).view(samples, 1 << width)
     if objective == "exact":
         dropped = _exact_by_table(count, width)
     elif width <= SET_WIDTH:

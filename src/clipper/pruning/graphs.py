@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from clipper.arguments import as_tensor, shown
-from clipper.candidates import CandidateSet
+from clipper.candidates import CandidateSet, Kind
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
@@ -25,16 +25,16 @@ def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
         return given
     if isinstance(given, CandidateSet):
         raise InputError("expected a graph or embeddings after the candidates, got candidates again")
-    return neighbours_of(candidates, as_embeddings(given, candidates), k=k)
+    return neighbours_of(as_embeddings(given, candidates), candidates.kind, candidates.kinds, k=k)
 
 
-def neighbours_of(candidates: CandidateSet, embeddings: Embeddings, **options: Any) -> ProximityGraph:
-    """`ProximityGraph.from_embeddings`, with the kinds where they matter; too few neighbours are no trouble."""
-    kinds = isinstance(embeddings, Mapping) or bool(candidates.kind.any())  # some are unused, or of another kind
+def neighbours_of(embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], **options: Any) -> ProximityGraph:
+    """`ProximityGraph.from_embeddings`, with `kind (n, m)` where it matters; too few neighbours are no trouble."""
+    matters = isinstance(embeddings, Mapping) or bool(kind.any())  # some are unused, or of another kind
     return ProximityGraph.from_embeddings(
         embeddings,
-        kind=candidates.kind if kinds else None,
-        kinds=[kind.name for kind in candidates.kinds],
+        kind=kind if matters else None,
+        kinds=[kind.name for kind in kinds],
         allow_fewer=True,
         **options,
     )

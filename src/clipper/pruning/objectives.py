@@ -177,7 +177,11 @@ def _random(
                 f"expected a pruning of the same {len(candidates)} candidates to imitate, got {shown(imitate)}"
             )
         per_sample = candidates.offsets.diff() - imitate.candidates.offsets.diff()
-    keep = discard_at_random(candidates, count, per_sample, seed)
+    return random_pruning(candidates, graph, discard_at_random(candidates, count, per_sample, seed))
+
+
+def random_pruning(candidates: Candidates, graph: ProximityGraph, keep: Tensor) -> Pruning[Candidates]:
+    """The pruning to `keep (Ω,)` bool, whatever the graph says: no edge is chosen, and nothing is proved."""
     unproved = dict.fromkeys(range(candidates.samples), 1)
     none = torch.zeros_like(graph.source, dtype=torch.bool)
     return Pruning(candidates, graph, candidates.support, keep=keep, edges=none, one_by_one=True, open_bounds=unproved)

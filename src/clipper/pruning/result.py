@@ -154,8 +154,9 @@ class Pruning(Generic[Set]):
 
     @property
     def retained(self) -> float:
-        """The share of the candidates that stayed."""
-        return sum(self.candidates.counts) / sum(self.original.counts)
+        """The share of the candidates that stayed; 1 where there were none."""
+        total = sum(self.original.counts)
+        return sum(self.candidates.counts) / total if total else 1.0
 
     def gold_retained(self, gold: Tensor) -> float:
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""

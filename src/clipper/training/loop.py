@@ -8,10 +8,11 @@ from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
@@ -21,6 +22,7 @@ from clipper.engines.base import Context
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
+from clipper.pruning.distributed import Ranks
 from clipper.training.adapters import classify, in_words, losses_of, stop_if_broken
 from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
 from clipper.training.inspection import Inspection, Inspector
@@ -28,6 +30,9 @@ from clipper.training.metrics import EpochMetrics, HeldOut, RunningMetrics, chec
 from clipper.training.record import Record
 from clipper.training.samples import BatchLoader, Samples, mixed, samples_of
 from clipper.training.schedule import PruningSchedule, check_neighbours
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 MakeScheduler = Callable[[torch.optim.Optimizer], LRScheduler]
 _ENCODED = 64
@@ -145,6 +150,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     inspect: int | Inspector = 0,
     watch: Callback | None = None,
+    group: ProcessGroup | None = None,
 ) -> History:
     """Train a classifier, in place, on samples whose labels are only known to satisfy a formula.
 
@@ -152,6 +158,10 @@ def train(
     `(instances, d)` they were computed from. With a checkpoint, a run that was killed goes on where it was and ends
     with the weights it would have had; every random number comes from `seed`, and the caller's own generator is
     left alone.
+
+    Under `torchrun`, every process calls this with the same arguments and a `group`. It learns from its share of each
+    batch, which is pruned by what lies near in the whole batch. `DistributedDataParallel` around the network averages
+    the gradients, so that all processes take the step that one process would take.
 
     Args:
         classifier: any network; it should be on the device of the data.
@@ -182,6 +192,8 @@ def train(
         inspect: collect for the pruning inspector what the first epoch's pruning did to so many samples; an
             `Inspector` says more. The result is the history's `inspection`.
         watch: called after each step, too.
+        group: the processes that train together, such as `torch.distributed.group.WORLD`; None for this one alone.
+            `batch` counts the samples of all of them. Callbacks and the checkpoint are the first process's affair.
 
     Returns:
         The metrics of every epoch, a list that can also give a `record()`.
@@ -190,6 +202,7 @@ def train(
         InputError: if the arguments do not fit together.
         TrainingError: if a loss is no finite number any more.
         FileError: if the checkpoint cannot be read or written, or belongs to another run.
+        RankError: if another process of the group has ended, or does not answer.
 
     Examples:
         >>> from clipper import Candidates
@@ -211,6 +224,7 @@ def train(
     )  # fmt: skip
     bank = whole_number(bank, "bank", least=0, most=MOST)
     check_parts(classifier, engine)
+    ranks = _ranks_of(group, classifier)
     check_pruning(clip, once)
     samples, inspector = samples_of(source), inspector_of(inspect)
     embeddings = None if embeddings is None else as_tensor(embeddings, "embeddings")
@@ -226,9 +240,9 @@ def train(
         loader = BatchLoader(samples, options.workers)
         if clip is not None and clip.encoder is not None and embeddings is None:
             embeddings = _embedded(clip.encoder, loader)
-        schedule = PruningSchedule(samples, clip, embeddings, once, bank, options.seed, inspector)
-        trainer = Trainer(classifier, samples, engine, schedule, optimiser, rate, loader, options)
-        with own_randomness(classifier, options.seed):
+        schedule = PruningSchedule(samples, clip, embeddings, once, bank, options.seed, inspector, ranks)
+        trainer = Trainer(classifier, samples, engine, schedule, optimiser, rate, loader, options, ranks)
+        with own_randomness(classifier, mixed(options.seed, ranks.rank) if ranks.rank else options.seed):
             trainer.run()
         seen = None
         if inspector is not None and inspector.entries:
@@ -254,6 +268,18 @@ def check_parts(classifier: Any, engine: Any) -> None:
         raise InputError(
             "expected a classifier that can learn, got one made in torch.inference_mode(); make it outside"
         )
+
+
+def _ranks_of(group: Any, classifier: nn.Module) -> Ranks:
+    """The processes that train together, if something averages the gradients of all of them."""
+    ranks = Ranks(group)
+    averaged = isinstance(classifier, DistributedDataParallel) and Ranks(classifier.process_group).size == ranks.size
+    if group is not None and not averaged:
+        raise InputError(
+            "expected a classifier in torch.nn.parallel.DistributedDataParallel over the same group, to average the "
+            f"gradients of its {ranks.size} processes, got a {type(classifier).__name__}"
+        )
+    return ranks
 
 
 def check_pruning(clip: Any, once: Any) -> None:
@@ -320,6 +346,7 @@ class Trainer:
     scheduler: LRScheduler | None
     loader: BatchLoader
     options: Options
+    ranks: Ranks = field(default_factory=Ranks)
     history: list[EpochMetrics] = field(default_factory=list)
     step: int = 0
     """Batches done in the epoch under way."""
@@ -335,21 +362,28 @@ class Trainer:
             nullcontext() if self.options.autocast is None else torch.autocast(device, self.options.autocast)
         )
 
+    @property
+    def network(self) -> nn.Module:
+        """The classifier as the caller made it."""
+        return self.classifier.module if isinstance(self.classifier, DistributedDataParallel) else self.classifier
+
     def run(self) -> None:
         """Do what is left of the run."""
         options = self.options
         if options.checkpoint is not None:
             self.resume(options.checkpoint)
+        watch = options.watch if self.ranks.rank == 0 else None
+        callbacks = [*options.callbacks, *([watch] if watch else [])] if self.ranks.rank == 0 else []
         while len(self.history) < options.epochs:
             for progress in self.steps():
-                if options.watch:
-                    options.watch(progress)
+                if watch:
+                    watch(progress)
                 if options.checkpoint and options.checkpoint_steps and not progress.step % options.checkpoint_steps:
                     self.save(options.checkpoint)
             progress = self.end_epoch()
             if options.checkpoint is not None:
                 self.save(options.checkpoint)
-            for callback in (*options.callbacks, *([options.watch] if options.watch else [])):
+            for callback in callbacks:
                 callback(progress)
 
     def steps(self) -> Iterator[Progress]:
@@ -358,26 +392,36 @@ class Trainer:
         epoch = len(self.history) + 1
         batches = self.samples.batches(self.options.batch, self.options.seed, epoch)
         self.schedule.begin(batches, mixed(self.options.seed, epoch))
-        seeds = [mixed(self.options.seed, epoch, step) for step in range(self.step, len(batches))]
+        rank = [self.ranks.rank] if self.ranks.rank else []  # each augments its images in ways of its own
+        seeds = [mixed(self.options.seed, epoch, step, *rank) for step in range(self.step, len(batches))]
+        left = [self.shown(ids) for ids in batches[self.step :]]
         start = time.perf_counter()
-        for ids, inputs in zip(batches[self.step :], self.loader.epoch(batches[self.step :], seeds), strict=True):
-            self.learn(ids, inputs, epoch)
+        for batch, ids, inputs in zip(batches[self.step :], left, self.loader.epoch(left, seeds), strict=True):
+            self.learn(ids, inputs, epoch, len(batch))
             self.step += 1
             self.tally.pruning_seconds += self.schedule.spent()
             self.tally.seconds += time.perf_counter() - start
             yield Progress(epoch, self.step, len(batches), self.tally.metrics(epoch), ended=False)
             start = time.perf_counter()
 
-    def learn(self, ids: Tensor, inputs: Tensor, epoch: int) -> None:
-        """One step of Algorithm 1 on the samples `ids (n,)` with `inputs (n, m, *shape)`."""
+    def shown(self, batch: Tensor) -> Tensor:
+        """The samples of a batch that this rank's classifier sees: its share, or one, as it must take every step."""
+        share = self.ranks.share(batch)
+        return share if len(share) else batch[:1]
+
+    def learn(self, ids: Tensor, inputs: Tensor, epoch: int, batch: int) -> None:
+        """One step of Algorithm 1 on the samples `ids (n,)` with `inputs (n, m, *shape)`; `batch`: of all ranks."""
         used = self.samples.used
+        own = self.ranks.sizes(batch)[self.ranks.rank]  # 0 if the sample is another rank's, and teaches nothing here
         with self._autocast:
             log_probs, embedding = classify(self.classifier, inputs, None if used is None else used[ids])
         _check_classes(log_probs, self.samples.candidates.classes)
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         if embedding is not None and self.options.autocast is not None:
             embedding = embedding.float()
-        before, kept = self.schedule.of_batch(self.step, embedding)
+        before, kept = self.schedule.of_batch(self.step, None if embedding is None else embedding[:own])
+        if not own:
+            before = kept = self.samples.candidates.batch(ids)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
         if embedding is None and self.schedule.embeddings is not None:
             embedding = self.schedule.embeddings[ids]  # a frozen encoder's serve the engine, too
@@ -385,21 +429,26 @@ class Trainer:
         losses = losses_of(self.engine, log_probs, kept, context)
         stop_if_broken(losses, ids, epoch, "loss")
         self.optimiser.zero_grad()
-        self.scaler.scale(losses.mean()).backward()  # type: ignore[no-untyped-call]
+        loss = losses.mean() * (own * self.ranks.size / batch)  # the mean over ranks is that over samples
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.options.clip_gradients is not None:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.classifier.parameters(), self.options.clip_gradients)
         with in_words(f"the optimiser {type(self.optimiser).__name__}"):
             self.scaler.step(self.optimiser)
         self.scaler.update()
-        self.tally.count(losses, before, kept, None if self.samples.gold is None else self.samples.gold[ids])
+        gold = None if self.samples.gold is None else self.samples.gold[ids]
+        counted = RunningMetrics(gold=None if gold is None else 0)
+        if own:
+            counted.count(losses, before, kept, gold)
+        self.tally.add(self.ranks.summed(counted.sums))
 
     def end_epoch(self) -> Progress:
         """Measure the classifier if that is due, step the scheduler, and add the epoch to the history."""
         epoch, steps, options = len(self.history) + 1, self.step, self.options
         scores = None
         if options.evaluate is not None and (epoch % options.evaluate_every == 0 or epoch == options.epochs):
-            scores = measured(self.classifier, options.evaluate, self.samples.candidates.kinds)
+            scores = measured(self.network, options.evaluate, self.samples.candidates.kinds)
         metrics = self.tally.metrics(epoch, scores)
         if self.scheduler is not None:
             with in_words(f"the scheduler {type(self.scheduler).__name__}"):
@@ -412,35 +461,41 @@ class Trainer:
         return Progress(epoch, steps, steps, metrics, ended=True)
 
     def save(self, path: str | Path) -> None:
-        """Write all that the rest of the run depends on."""
+        """Write all that the rest of the run depends on; the first rank does so for all."""
+        random = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, _gpus(self.classifier))]
+        own, *others = self.ranks.all_of({"engine": self.engine.state_dict(), "random": random})
+        if self.ranks.rank:
+            return
         state: dict[str, Any] = {
-            "classifier": self.classifier.state_dict(),
+            "classifier": self.network.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "engine": self.engine.state_dict(),
+            **own,
             "bank": self.schedule.bank.state_dict() if self.schedule.bank else None,
-            "random": [torch.get_rng_state(), *map(torch.cuda.get_rng_state, _gpus(self.classifier))],
             "history": [asdict(metrics) for metrics in self.history],
             "step": self.step,
             "tally": asdict(self.tally),
             **({} if self.scheduler is None else {"scheduler": self.scheduler.state_dict()}),
             **({"scaler": self.scaler.state_dict()} if self.scaler.is_enabled() else {}),
             **({"inspector": self.schedule.inspector.state()} if self.schedule.inspector else {}),
+            **({"other ranks": others} if others else {}),
         }
         save_checkpoint(path, state, self.identity())
 
     def resume(self, path: str | Path) -> None:
         """Go on from a checkpoint, if there is one; one that does not fit changes nothing."""
-        state = load_checkpoint(path, self.identity())
+        state = self.ranks.from_first(lambda: load_checkpoint(path, self.identity()))
         if state is None:
             return
-        with refused_unless_it_fits(path, self.classifier, deepcopy(self.classifier.state_dict())):
+        with refused_unless_it_fits(path, self.network, deepcopy(self.network.state_dict())):
             self._take_up(state)
 
     def _take_up(self, state: dict[str, Any]) -> None:
-        self.classifier.load_state_dict(state["classifier"])
+        self.network.load_state_dict(state["classifier"])
         self.optimiser.load_state_dict(state["optimiser"])
         _check_moments(self.optimiser)
-        self.engine.load_state_dict(state["engine"])
+        everyone = [state, *state.get("other ranks", [])]
+        own = everyone[self.ranks.rank] if self.ranks.rank < len(everyone) else None  # there may have been fewer
+        self.engine.load_state_dict((own or state)["engine"])
         if self.schedule.bank:
             self.schedule.bank.load_state_dict(state["bank"], self.samples.candidates.device)
         elif state["bank"] is not None:
@@ -464,14 +519,16 @@ class Trainer:
             raise InputError("expected the metrics of every epoch in their order")
         if whole > epochs or (whole == epochs and self.step):
             raise InputError(f"it is past epoch {epochs}, with {whole} whole epochs; ask for more, if that is right")
-        torch.set_rng_state(state["random"][0])
-        for gpu, own in zip(_gpus(self.classifier), state["random"][1:], strict=False):  # or go on without the GPU
-            torch.cuda.set_rng_state(own, gpu)
+        if own is not None:
+            cpu, *gpus = own["random"]
+            torch.set_rng_state(cpu)
+            for gpu, generator in zip(_gpus(self.classifier), gpus, strict=False):  # or go on without the GPU
+                torch.cuda.set_rng_state(generator, gpu)
 
     def identity(self) -> dict[str, Any]:
         """What the rest of the run must agree on with its beginning; None and what is missing are the same."""
         return {
-            **parts_of(self.classifier, self.engine, self.optimiser),
+            **parts_of(self.network, self.engine, self.optimiser),
             "batch": self.options.batch,
             "seed": self.options.seed,
             "data": self.samples.fingerprint(),

@@ -114,6 +114,17 @@ class RunningMetrics:
         if gold is not None:
             self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
 
+    @property
+    def sums(self) -> dict[str, float]:
+        """What was counted, by name; times are no such sums."""
+        counted = {name: getattr(self, name) for name in ("samples", "loss", "candidates", "kept", "gold")}
+        return {name: value for name, value in counted.items() if value is not None}
+
+    def add(self, sums: Mapping[str, float]) -> None:
+        """Add the `sums` of others."""
+        for name, value in sums.items():
+            setattr(self, name, (getattr(self, name) or 0) + value)
+
     def metrics(self, epoch: int, measured: Mapping[str, float] | None = None) -> EpochMetrics:
         """The metrics so far, and what was `measured` on the held-out set."""
         samples, scores = max(1, self.samples), dict(measured or {})

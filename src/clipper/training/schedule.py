@@ -16,6 +16,7 @@ from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool, ProximityGraph
 from clipper.pruning import Clipper, Posterior, Pruning, infer
+from clipper.pruning.distributed import Ranks, reduced_to, survivors_of
 from clipper.pruning.objectives import POOLED
 from clipper.training.inspection import Inspector
 from clipper.training.samples import Samples, fingerprint, mixed
@@ -37,6 +38,7 @@ class PruningSchedule:
         bank: how many samples' earlier embeddings a batch may find neighbours among; 0 for none.
         seed: for the random control.
         inspector: collects what the first epoch's pruning did, where somebody wants to see it.
+        ranks: the processes that share each batch, each with all of `samples`.
 
     Raises:
         InputError: if these do not go together.
@@ -51,8 +53,10 @@ class PruningSchedule:
         bank: int,
         seed: int,
         inspector: Inspector | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         _check(samples, clip, embeddings, once, bank)
+        self.ranks = Ranks() if ranks is None else ranks
         self.clip = replace(clip, encoder=None) if clip else None
         self.embeddings, self.inspector = embeddings, inspector
         self.bank = MemoryBank(bank) if bank else None
@@ -72,23 +76,29 @@ class PruningSchedule:
 
     def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
         """What a frozen encoder lets one do before the first batch."""
+        if once and self.ranks.size == 1:
+            self._once = self._pruned_once(clip, embeddings).candidates
+        elif once:
+            found = self.ranks.from_first(lambda: survivors_of(self._pruned_once(clip, embeddings)))
+            self._once = reduced_to(self._all, found)
+        elif clip.search is None and clip.metric == "l2" and self._all.kind.numel() <= MOST_INSTANCES:
+            known = KnownDistances(embeddings)
+            self._frozen = replace(clip, metric=known), known.rows
+        else:
+            self._frozen = clip, embeddings
+
+    def _pruned_once(self, clip: Clipper, embeddings: Tensor) -> Pruning[Any]:
+        """The pool, pruned as a whole."""
         posterior = None
-        if once and clip.objective == "joint" and self.inspector is not None:
+        if clip.objective == "joint" and self.inspector is not None:
             posterior = infer(self._all, clip.graph(self._all, embeddings), seed=self._seed)
             pruning = posterior.prune(clip.mass)
             if self._gold is not None:
                 self.inspector.calibrate(posterior.calibration(self._gold))
-        elif once:
-            pruning = clip.prune(self._all, embeddings, seed=self._seed)
-        elif clip.search is None and clip.metric == "l2" and self._all.kind.numel() <= MOST_INSTANCES:
-            known = KnownDistances(embeddings)
-            self._frozen = replace(clip, metric=known), known.rows
-            return
         else:
-            self._frozen = clip, embeddings
-            return
+            pruning = clip.prune(self._all, embeddings, seed=self._seed)
         self._show(pruning, torch.arange(self._all.samples), posterior=posterior)
-        self._once = pruning.candidates
+        return pruning
 
     def begin(self, batches: list[Tensor], seed: int) -> None:
         """Begin an epoch.
@@ -100,19 +110,19 @@ class PruningSchedule:
         self._batches, self._seed, self._group = batches, seed, None
 
     def of_batch(self, step: int, embedding: Tensor | None) -> tuple[CandidateSet, CandidateSet]:
-        """The candidates of a batch of the epoch before and after pruning.
+        """The candidates of this rank's share of a batch of the epoch, before and after pruning.
 
         Args:
             step: which batch, counted from 0.
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
 
         Returns:
-            Two sets of the batch's samples: all candidates, and the survivors.
+            Two sets of the share's samples: all candidates, and the survivors.
 
         Raises:
             InputError: the classifier gave no embedding, and the run prunes by it.
         """
-        before = self._all.batch(self._batches[step])
+        before = self._all.batch(self.ranks.share(self._batches[step]))
         start = time.perf_counter()
         kept = self._kept(step, before, embedding)
         if self.clip is not None:
@@ -122,13 +132,21 @@ class PruningSchedule:
     def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
         ids = self._batches[step]
         if self._once is not None:
-            return self._once.batch(ids)
+            return self._once.batch(self.ranks.share(ids))
         if self._frozen is not None:
-            return self._of_group(*self._frozen, step)
-        vectors = self.embeddings[ids] if self.embeddings is not None else embedding
+            return self._share_of(self._of_group(*self._frozen, step))
+        seen = self.inspector is not None and self.inspector.wants(ids)
+        seed = mixed(self._seed, step)
+        if self.ranks.size > 1 and self.clip is not None and embedding is not None and not (self.bank or seen):
+            with torch.inference_mode():
+                return self.clip.prune(before, embedding, seed=seed, group=self.ranks.group).outside_inference()
+        if self.clip is None and not seen:
+            return before
+        whole = before if self.ranks.size == 1 else self._all.batch(ids)
+        vectors = self._vectors_of(ids, embedding)
         if self.clip is None:
-            if vectors is not None and self.inspector is not None and self.inspector.wants(ids):
-                self.inspector.add(Clipper().prune(before, vectors), ids)  # what a pruning would do, to look at
+            if vectors is not None and self.inspector is not None:
+                self.inspector.add(Clipper().prune(whole, vectors), ids)  # what a pruning would do, to look at
             return before
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
@@ -137,10 +155,19 @@ class PruningSchedule:
             members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
             self.bank.remember(ids, vectors)
         with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
-            seed = mixed(self._seed, step)
-            pruning = self.clip.prune(before, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
+            pruning = self.clip.prune(whole, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
             self._show(pruning, ids, members)
-        return pruning.outside_inference()
+        return self._share_of(pruning.outside_inference())
+
+    def _vectors_of(self, ids: Tensor, embedding: Tensor | None) -> Tensor | None:
+        """The embeddings of a whole batch, of which each rank has a share if they are the classifier's own."""
+        if self.embeddings is not None:
+            return self.embeddings[ids]
+        return None if embedding is None else self.ranks.rows(embedding, self.ranks.sizes(len(ids)))
+
+    def _share_of(self, kept: CandidateSet) -> CandidateSet:
+        """What this rank learns from of the survivors of a whole batch."""
+        return kept if self.ranks.size == 1 else kept.span(*self.ranks.span(kept.samples))
 
     def _of_group(self, clip: Clipper, embeddings: Tensor, step: int) -> CandidateSet:
         """From the survivors of the batches pruned together; which are, depends on the step alone."""

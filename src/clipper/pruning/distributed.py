@@ -1,0 +1,476 @@
+"""Pruning by the processes of a `torch.distributed` group: each prunes its own samples, and all are neighbours.
+
+The batch is that of all ranks, one after the other. Of an instance its embedding, its kind and its support travel,
+4 d + 2 + c/8 bytes in single precision, in one exchange. Edges leave a rank's own instances and lead to those of all.
+What survives is what one process would keep of the whole batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from clipper.arguments import seed_number, seeded, shown
+from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.base import TemplateSet
+from clipper.candidates.table import offsets_of
+from clipper.errors import ClipperError, InputError, RankError
+from clipper.proximity import ExactSearch, Pool, ProximityGraph
+from clipper.proximity.instances import Embeddings, OneEmbedding
+from clipper.pruning.controls import random_edges
+from clipper.pruning.objectives import POOLED, listed_only, prune, prune_along, random_pruning
+from clipper.pruning.result import Pruning, Set
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from clipper.pruning.clipper import Clipper
+
+Value = TypeVar("Value")
+
+_BYTE = 8
+"""Bits."""
+_PROOF = "weight under random log-probabilities"
+"""What a rank tells of its candidates besides what they are made of."""
+_SAME = 1e-9
+"""Equal up to rounding in double precision."""
+_DOUBT = 20
+"""Units of rounding by which two squared distances must differ, so that every process finds the same one larger."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a group, seen from one of them; without a group, a process that is alone.
+
+    Attributes:
+        group: of `torch.distributed`.
+
+    Raises:
+        InputError: that is no group, or one that this process does not belong to.
+
+    Examples:
+        >>> Ranks().size, Ranks().span(5)
+        (1, (0, 5))
+    """
+
+    group: ProcessGroup | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is not None and not (dist.is_available() and isinstance(self.group, dist.ProcessGroup)):
+            raise InputError(
+                "expected group to be a process group that this process belongs to, such as torch.distributed.group."
+                f"WORLD after torch.distributed.init_process_group, got {shown(self.group)}"
+            )
+
+    @property
+    def rank(self) -> int:
+        """Which of the processes this is, from 0."""
+        return 0 if self.group is None else dist.get_rank(self.group)
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+        return 1 if self.group is None else dist.get_world_size(self.group)
+
+    def sizes(self, samples: int) -> list[int]:
+        """How many of so many samples each rank takes; the first ranks take one more, if some do."""
+        each, more = divmod(samples, self.size)
+        return [each + (rank < more) for rank in range(self.size)]
+
+    def span(self, samples: int) -> tuple[int, int]:
+        """Where this rank's share of so many samples begins and ends."""
+        sizes = self.sizes(samples)
+        first = sum(sizes[: self.rank])
+        return first, first + sizes[self.rank]
+
+    def share(self, rows: Tensor) -> Tensor:
+        """This rank's share of rows that all ranks have."""
+        first, last = self.span(len(rows))
+        return rows[first:last]
+
+    def all_of(self, own: Value) -> list[Value]:
+        """What every rank has, in their order."""
+        if self.group is None:
+            return [own]
+        found: list[Any] = [None] * self.size
+        with self._waiting():
+            dist.all_gather_object(found, own, group=self.group)
+        return found
+
+    def at_first(self, own: Value) -> list[Value]:
+        """What every rank has, for the first rank alone; nothing for the others."""
+        if self.group is None:
+            return [own]
+        found: list[Any] | None = None if self.rank else [None] * self.size
+        with self._waiting():
+            dist.gather_object(own, found, dst=dist.get_global_rank(self.group, 0), group=self.group)
+        return found or []
+
+    def summed(self, own: Mapping[str, float]) -> dict[str, float]:
+        """The sums over all ranks by name, the same on each of them."""
+        found = self.all_of(dict(own))
+        return {name: sum(each[name] for each in found) for name in own}
+
+    def rows(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The rows `(n, …)` of all ranks, one after the other, without gradient; `sizes`: how many each has."""
+        if self.group is None or not any(sizes):
+            return own.detach()
+        sent = torch.nn.functional.pad(_as_bytes(own), (0, 0, 0, max(sizes) - len(own)))
+        parts = [torch.empty_like(sent) for _ in sizes]
+        with self._waiting():
+            dist.all_gather(parts, sent, group=self.group)
+        found = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        return _from_bytes(found, own.dtype).view(-1, *own.shape[1:])
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What the first rank makes, on all of them; they wait for it, and fail with it."""
+        if self.group is None:
+            return make()
+        made: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                made[0] = make()
+            except ClipperError as error:
+                made[1] = error
+        with self._waiting():
+            dist.broadcast_object_list(made, src=dist.get_global_rank(self.group, 0), group=self.group)
+        if made[1] is not None:
+            raise made[1]
+        return cast(Value, made[0])
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Say in words that the other ranks do not answer."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RankError(
+                f"rank {self.rank} of {self.size} got no answer from the others. If one has ended, its message says "
+                "why, and a run with a checkpoint goes on from it; if one needs more time, raise timeout= of "
+                f"torch.distributed.init_process_group. What torch says: {error}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class GatheredBatch:
+    """The samples of all ranks, those of the first rank first.
+
+    Attributes:
+        embeddings: `(N, m, d)`, in the form in which a rank has its own.
+        kind: `(N, m)`, as `Candidates.kind`.
+        support: `(N*m, c)` bool.
+        first: where the samples of this rank begin among the `N`.
+        last: where they end.
+        before: how many listed candidates the ranks before this one have.
+    """
+
+    embeddings: Embeddings
+    kind: Tensor
+    support: Tensor
+    first: int
+    last: int
+    before: int
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What ranks tell one another before they exchange rows.
+
+    Attributes:
+        error: why this rank has nothing to exchange.
+        samples: how many it has.
+        form: of its candidates: what must be the same everywhere, by name.
+        tables: the shape `(…)` of an instance's embedding and its type, by name; None if the rank has no samples.
+        rows: how many listed candidates it has.
+    """
+
+    error: str | None
+    samples: int
+    form: dict[str, Any]
+    tables: dict[str, tuple[tuple[int, ...], torch.dtype]] | None
+    rows: int
+
+
+def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[], Embeddings]) -> GatheredBatch:
+    """Exchange embeddings, kinds and supports; a rank whose embeddings are wrong stops all of them, in words."""
+    own: Embeddings | None = None
+    failed: ClipperError | None = None
+    try:
+        own = make_embeddings()
+    except ClipperError as error:
+        failed = error
+    headers = ranks.all_of(_header(candidates, own, failed))
+    if failed is not None:
+        raise failed
+    known = _checked(headers)
+    own = cast(Embeddings, own)
+    sizes = [header.samples for header in headers]
+    n, m, c = candidates.samples, candidates.slots, candidates.classes
+    tables = {name: table.detach() for name, table in _tables(own).items()}
+    if not n:  # whatever its embeddings are: they look like those of the others
+        tables = {
+            name: torch.empty(0, m, *shape, dtype=t, device=candidates.device) for name, (shape, t) in known.items()
+        }
+    columns = [*map(_as_bytes, tables.values()), _as_bytes(candidates.kind.to(torch.int16))]
+    columns.append(pack_bits(candidates.support.reshape(n, m * c)))
+    rows = ranks.rows(torch.cat(columns, 1), sizes)  # (N, bytes)
+    parts = iter(torch.split(rows, [column.shape[1] for column in columns], 1))
+    found = [_from_bytes(next(parts), t.dtype).view(-1, *t.shape[1:]) for t in tables.values()]
+    kind = _from_bytes(next(parts), torch.int16).long()
+    support = unpack_bits(next(parts), m * c).reshape(-1, c)
+    first = sum(sizes[: ranks.rank])
+    before = sum(header.rows for header in headers[: ranks.rank])
+    return GatheredBatch(_in_form(own, found), kind, support, first, first + n, before)
+
+
+def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: ProcessGroup, seed: int) -> Pruning[Set]:
+    """As `Clipper.prune`, of the samples of this rank; all ranks of the group must call it."""
+    ranks, seed = Ranks(group), seed_number(seed)
+    batch = gather(ranks, candidates, lambda: clip.embeddings(candidates, inputs))
+    if clip.objective in POOLED:
+        return _prune_jointly(clip, candidates, batch, ranks, seed)
+    listed = listed_only(candidates)
+    blind = clip.objective == "random"
+    graph = _own_edges(clip, candidates, batch, random_seed=seed if blind and listed is None else None)
+    pruning = prune_along(candidates, graph, batch.support, "exact" if blind else clip.objective, clip.solver)
+    if not blind or listed is None:
+        return pruning
+    generator = seeded(seed)
+    torch.rand(batch.before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
+    gone = listed.offsets.diff() - cast(Candidates, pruning.candidates).offsets.diff()
+    return cast(Pruning[Set], random_pruning(listed, graph, listed.random_ranks(generator) >= gone[listed.sample]))
+
+
+def _own_edges(
+    clip: Clipper, candidates: CandidateSet, batch: GatheredBatch, random_seed: int | None = None
+) -> ProximityGraph:
+    """The edges that leave this rank's instances, in the order that they have in one process; targets are global.
+
+    A matrix product of another shape rounds differently. Neighbours do not depend on that, but which of two equally
+    long edges counts as longer does: then, and where edges are chosen by comparing all of them, this rank looks for
+    the neighbours of all instances, as one process does.
+    """
+    slots = candidates.slots
+    own = torch.arange(batch.first, batch.last, device=candidates.device)
+    if not len(own):
+        return ProximityGraph.from_edges(own, own)
+    if random_seed is None and not clip.mutual and clip.share is None and _by_matrix_product(clip):
+        pool = Pool(batch.embeddings, batch.kind, samples=own)
+        mine = _in_form(batch.embeddings, (t[batch.first : batch.last] for t in _tables(batch.embeddings).values()))
+        graph = clip.connect(mine, candidates.kind, candidates.kinds, pool=pool)
+        if _order_is_certain(graph, slots, batch, cosine=clip.metric == "cosine"):
+            return graph
+    whole = clip.connect(batch.embeddings, batch.kind, candidates.kinds)
+    if random_seed is not None:
+        kind = batch.kind.flatten() if len(candidates.kinds) > 1 else None
+        whole = random_edges(whole, slots, random_seed, kind=kind)
+    return whole.leaving(batch.first * slots, batch.last * slots)
+
+
+def _by_matrix_product(clip: Clipper) -> bool:
+    """Whether distances are known up to a rounding error that can be bounded."""
+    searches = clip.search.values() if isinstance(clip.search, Mapping) else [clip.search]
+    exact = (s in (None, "exact") or (isinstance(s, ExactSearch) and s.distance is None) for s in searches)
+    return all(exact) and (clip.metric == "l2" or (clip.metric == "cosine" and clip.radius is None))
+
+
+def _order_is_certain(graph: ProximityGraph, slots: int, batch: GatheredBatch, cosine: bool) -> bool:
+    """Whether no two edges of a sample are equally long up to rounding."""
+    squared = graph.distance.double()
+    squared = 2 * squared if cosine else squared.square()
+    sample = graph.source // slots
+    order = squared.argsort(stable=True)
+    order = order[sample[order].argsort(stable=True)]
+    units = max(_unit_of_rounding(table, batch.kind, cosine) for table in _tables(batch.embeddings).values())
+    apart = (squared[order].diff() > _DOUBT * units) | (sample[order].diff() > 0)  # false for NaN
+    return bool(apart.all())
+
+
+def _unit_of_rounding(table: Tensor, kind: Tensor, cosine: bool) -> float:
+    """What `ExactSearch` expects of the rounding error of a squared distance between embeddings `(N, m, …)`."""
+    flat, kind = table.flatten(0, 1).flatten(1), kind.flatten()
+    flat = flat if flat.dtype == torch.float64 else flat.float()
+    relative = torch.finfo(flat.dtype).eps * (4 + math.sqrt(flat.shape[1]))
+    if cosine:
+        return 4 * relative  # of unit vectors, whose centre is no longer than they are
+    parts = [flat[kind == i] for i in torch.unique(kind).tolist() if i >= 0]  # kinds are searched one by one
+    return relative * max((float((part - part.mean(0)).square().sum(1).max()) for part in parts), default=0.0)
+
+
+def _prune_jointly(clip: Clipper, candidates: Set, batch: GatheredBatch, ranks: Ranks, seed: int) -> Pruning[Set]:
+    """Joint inference about the samples of all ranks, by the first of them; the others wait."""
+    shares = ranks.at_first(_share_of(candidates))
+
+    def inferred() -> Tensor:
+        whole = _together(candidates, shares, batch.kind)
+        graph = clip.connect(batch.embeddings, batch.kind, candidates.kinds)
+        return survivors_of(prune(whole, graph, clip.objective, mass=clip.mass, seed=seed))
+
+    found = ranks.from_first(inferred)
+    listed = listed_only(candidates)
+    start, own = (
+        (batch.first * candidates.slots, candidates.samples * candidates.slots)
+        if listed is None
+        else (batch.before, len(listed))
+    )
+    mine = found[start : start + own].to(candidates.device)
+    return Pruning(
+        candidates, _own_edges(clip, candidates, batch), batch.support,
+        keep=None if listed is None else mine, allowed=mine if listed is None else None,
+        one_by_one=True, open_bounds=dict.fromkeys(range(candidates.samples), 1),
+    )  # fmt: skip
+
+
+def survivors_of(pruning: Pruning[Any]) -> Tensor:
+    """What survives in a form that can travel: `(Ω,)` bool of listed candidates, else the allowed labels `(n*m, c)`."""
+    found = pruning.allowed if listed_only(pruning.original) is None else pruning.keep
+    return found.cpu()
+
+
+def reduced_to(candidates: Set, survivors: Tensor) -> Set:
+    """The candidates that `survivors_of` told of."""
+    survivors, listed = survivors.to(candidates.device), listed_only(candidates)
+    return candidates.narrowed(survivors) if listed is None else cast(Set, listed.rows_where(survivors))
+
+
+def _share_of(candidates: CandidateSet) -> dict[str, Tensor]:
+    """What a rank's candidates add to a set of all: their rows, or what each sample has of a shared description."""
+    listed = listed_only(candidates)
+    if listed is not None:
+        return {"labels": listed.labels.cpu(), "counts": listed.offsets.diff().cpu()}
+    names = cast(TemplateSet, candidates).PER_SAMPLE
+    rows = {name: getattr(candidates, name) for name in names if getattr(candidates, name) is not None}
+    return {name: table.cpu() for name, table in rows.items()} | {_PROOF: _weight(candidates)}
+
+
+def _together(own: CandidateSet, shares: Sequence[dict[str, Tensor]], kind: Tensor) -> CandidateSet:
+    """The candidates of all ranks; `kind (N, m)` of all."""
+    names = list(shares[0])
+    rows = {name: torch.cat([share[name] for share in shares]) for name in names} if _alike(shares) else {}
+    listed = listed_only(own)
+    if listed is not None:
+        counts = rows["counts"].to(own.device)
+        slot_kinds = kind if bool((counts == 0).any()) else None  # samples without candidates do not show theirs
+        return Candidates(rows["labels"].to(own.device), offsets_of(counts), own.kinds, slot_kinds)
+    if rows:
+        changes: dict[str, Any] = {name: rows[name].to(own.device) for name in names if name != _PROOF}
+        whole: CandidateSet = replace(cast(TemplateSet, own), **changes)
+        ends = torch.tensor([0, *(len(share[_PROOF]) for share in shares)]).cumsum(0).tolist()
+        weights = torch.cat([_weight(whole.span(first, last)) for first, last in pairwise(ends)])
+        if torch.allclose(weights, rows[_PROOF], rtol=_SAME):
+            return whole
+    raise InputError(
+        f"expected the candidates of all ranks to be parts of one {type(own).__name__}, got different ones; build it "
+        "for all samples on every rank, and take candidates.batch(ids) of it"
+    )
+
+
+def _alike(shares: Sequence[dict[str, Tensor]]) -> bool:
+    return all(share.keys() == shares[0].keys() for share in shares)
+
+
+def _weight(candidates: CandidateSet) -> Tensor:
+    """The log of the sum over each sample's candidates under random weights, `(n,)`: different sets, different sums."""
+    shape = candidates.samples, candidates.slots, candidates.classes
+    logs = torch.rand(shape, generator=seeded(0), dtype=torch.float64).to(candidates.device)
+    return candidates.log_probability(logs).cpu() if candidates.samples else logs.new_zeros(0).cpu()
+
+
+def _header(candidates: CandidateSet, embeddings: Embeddings | None, failed: ClipperError | None) -> _Header:
+    listed = listed_only(candidates)
+    tables = {} if embeddings is None else _tables(embeddings)
+    shapes = {name: (tuple(table.shape[2:]), table.dtype) for name, table in tables.items()}
+    form = {
+        "type of candidates": type(candidates).__name__,
+        "slots": candidates.slots,
+        "kinds of label": candidates.kinds,
+        "tables of embeddings": sorted(shapes),
+    }
+    return _Header(
+        None if failed is None else str(failed), candidates.samples, form,
+        shapes if candidates.samples else None, 0 if listed is None else len(listed),
+    )  # fmt: skip
+
+
+def _checked(headers: Sequence[_Header]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """The shape and type of the embeddings by table, if all ranks have the same, of candidates of the same form."""
+    for rank, header in enumerate(headers):
+        if header.error is not None:
+            raise InputError(f"rank {rank} failed: {header.error}")
+    for name in headers[0].form:
+        found = [header.form[name] for header in headers]
+        if any(value != found[0] for value in found):
+            raise InputError(
+                f"expected the same {name} on every rank, got {' and '.join(map(str, found))}; build the candidates of "
+                "all samples on every rank, and take candidates.batch(ids) of them"
+            )
+    shapes = [header.tables for header in headers if header.tables is not None]
+    if any(shape != shapes[0] for shape in shapes):
+        raise InputError(
+            f"expected embeddings of the same length and type on every rank, got {' and '.join(map(str, shapes))}"
+        )
+    return shapes[0] if shapes else dict.fromkeys(headers[0].form["tables of embeddings"], ((1,), torch.float32))
+
+
+def _tables(embeddings: Embeddings) -> dict[str, Tensor]:
+    """The tables of embeddings by name: one, one for each kind of label, or several of either."""
+    if isinstance(embeddings, Tensor):
+        return {"": embeddings}
+    if isinstance(embeddings, Mapping):
+        return dict(embeddings)
+    parts = [(str(i), _tables(part)) for i, part in enumerate(embeddings)]
+    return {f"{i} {name}": table for i, tables in parts for name, table in tables.items()}
+
+
+def _in_form(like: Embeddings, tables: Iterable[Tensor]) -> Embeddings:
+    """Tables in the order of `_tables`, in the form that `like` has."""
+    given = iter(tables)
+    if isinstance(like, Tensor):
+        return next(given)
+    if isinstance(like, Mapping):
+        return {name: next(given) for name in like}
+    return [cast(OneEmbedding, _in_form(part, given)) for part in like]
+
+
+def _as_bytes(rows: Tensor) -> Tensor:
+    """Rows `(n, …)` as `(n, bytes)`."""
+    width = math.prod(rows.shape[1:])
+    return rows.detach().reshape(len(rows), width).contiguous().view(torch.uint8)
+
+
+def _from_bytes(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """The reverse: `(n, bytes)` as `(n, numbers)`."""
+    return rows.clone(memory_format=torch.contiguous_format).view(dtype)  # a single row counts as contiguous as it is
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """Rows of bits `(n, b)` bool as bytes, `(n, ⌈b/8⌉)`, the lowest bit first.
+
+    Examples:
+        >>> pack_bits(torch.tensor([[True, False, True, False, False, False, False, False, True]])).tolist()
+        [[5, 1]]
+    """
+    padded = torch.nn.functional.pad(bits, (0, -bits.shape[1] % _BYTE)).view(
+        len(bits), -(-bits.shape[1] // _BYTE), _BYTE
+    )
+    powers = 2 ** torch.arange(_BYTE, device=bits.device)
+    return (padded * powers).sum(2).to(torch.uint8)
+
+
+def unpack_bits(packed: Tensor, width: int) -> Tensor:
+    """The reverse of `pack_bits`; `width`: bits in a row.
+
+    Examples:
+        >>> unpack_bits(torch.tensor([[5, 1]], dtype=torch.uint8), 9).int().tolist()
+        [[1, 0, 1, 0, 0, 0, 0, 0, 1]]
+    """
+    shift = torch.arange(_BYTE, device=packed.device, dtype=torch.uint8)
+    return ((packed[:, :, None] >> shift) & 1).bool().flatten(1)[:, :width]

@@ -1,0 +1,36 @@
+"""Starting a module or a script with torchrun on this machine alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def torchrun(*program: str | Path, folder: Path = ROOT) -> subprocess.Popen[str]:
+    """A job of two processes that talk over the loopback address, each with one thread."""
+    interface = {"darwin": "lo0"}.get(sys.platform, "lo")
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": interface,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+    }
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    command = [*launcher, "--nproc-per-node=2", *map(str, program)]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finished(job: subprocess.Popen[str], seconds: float = 300) -> tuple[int, str, str]:
+    """Its exit code, what it printed, and what it printed as errors; a job that hangs is ended, and the test fails."""
+    try:
+        printed, errors = job.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        job.terminate()  # which the launcher passes on to its processes
+        job.communicate(timeout=30)
+        raise
+    return job.returncode, printed, errors
