@@ -15,8 +15,9 @@ test: $(VENV)/.dev
 	$(VENV)/bin/lint-imports
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto src tests
 
-check: test # and the long forms of the attacks in tests/hardening
+check: test # and the long forms of the attacks in tests/hardening, and other frameworks in environments of their own
 	CLIPPER_EFFORT=4 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto tests/hardening
+	CLIPPER_PEERS=1 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto -rA tests/integrations
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import pytest
+
 import clipper
+from clipper.errors import require
 
 SOURCE = Path(clipper.__file__).parent
 
@@ -32,3 +36,22 @@ def test_each_optional_dependency_is_known_in_one_place() -> None:
 def test_the_public_face_is_small() -> None:
     assert len(clipper.__all__) <= 15
     assert all(hasattr(clipper, name) for name in clipper.__all__)
+
+
+def test_the_extra_all_is_all_extras() -> None:
+    extras = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = extras["all"][0].removeprefix("clipper-nesy[").removesuffix("]").split(",")
+    assert sorted(listed) == sorted(extras.keys() - {"all", "dev"})
+
+
+def test_a_missing_package_is_named_with_what_installs_it() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'clipper-nesy\[solvers\]'"):
+        require("no_such_solver", extra="solvers")
+    with pytest.raises(ImportError, match=r"pip install ablkit$"):
+        require("no_such_peer", peer="ablkit")
+
+
+def test_integrations_are_imported_when_they_are_asked_for() -> None:
+    assert callable(clipper.integrations.ltn.guard)
+    with pytest.raises(AttributeError, match="no attribute 'jax'"):
+        clipper.integrations.jax  # noqa: B018

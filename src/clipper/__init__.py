@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clipper import candidates as candidates
     from clipper import engines as engines
     from clipper import errors as errors
+    from clipper import integrations as integrations
     from clipper import labelling as labelling
     from clipper import proximity as proximity
     from clipper import pruning as pruning
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from clipper.proximity import ProximityGraph
     from clipper.pruning import Clipper, Posterior, Pruning, Trust, infer, prune
 else:
-    _ROOMS = ("candidates", "engines", "errors", "labelling", "proximity", "pruning", "rules", "training")
+    _ROOMS = (
+        "candidates", "engines", "errors", "integrations", "labelling", "proximity", "pruning", "rules", "training",
+    )  # fmt: skip
     _ROOM_OF = {
         "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
         "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",

@@ -38,8 +38,8 @@ class MissingExtraError(ClipperError, ImportError):
     """An optional dependency is not installed."""
 
 
-def require(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it.
+def require(module: str, extra: str = "", *, peer: str = "") -> ModuleType:
+    """Import an optional dependency, or say which extra brings it; a `peer` is a package that no extra brings.
 
     Examples:
         >>> require("math", extra="solvers").pi
@@ -48,7 +48,7 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        package = peer or f"'clipper-nesy[{extra}]'"
         raise MissingExtraError(
-            f"this needs {module}, which could not be imported ({error}); "
-            f"install it with: pip install 'clipper-nesy[{extra}]'"
+            f"this needs {module}, which could not be imported ({error}); install it with: pip install {package}"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,49 @@ def same(a: Candidates, b: Candidates) -> bool:
 def test_arrow_and_back_is_the_same(problem: Problem) -> None:
     candidates = Candidates.from_lists(problem.samples, classes=KINDS)
     assert same(Candidates.from_arrow(candidates.to_arrow()), candidates)
+
+
+def test_a_data_frame_and_back_is_the_same_but_for_the_classes() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed (extra pandas)")
+    scenes = Candidates.from_lists([[(0, 3), (1, 4)], [(2,)], [(1, 4)]], classes={"name": 3, "rel": 2})
+    frame = scenes.to_arrow().to_pandas()
+    with pytest.raises(ClipperError, match=r"classes=.*kind"):
+        Candidates.from_arrow(frame)
+    assert same(Candidates.from_arrow(frame, classes={"name": 3, "rel": 2}), scenes)
+    fewer = Candidates.from_arrow(frame[frame.slot_0 != 0], classes={"name": 3, "rel": 2})
+    assert fewer.labels.tolist() == [[1, 4], [2, -1], [1, 4]]
+    frame["words"] = "some"
+    with pytest.raises(ClipperError, match="slot_0, slot_1"):
+        Candidates.from_arrow(frame, classes=5)
+    with pytest.raises(ClipperError, match="Arrow table"):
+        Candidates.from_arrow({"sample": [0]}, classes=5)
+    mixed = pandas.DataFrame({"sample": [0, 0], "slot_0": [1, {2}]})
+    with pytest.raises(ClipperError, match="Arrow cannot hold"):
+        Candidates.from_arrow(mixed, classes=5)
+
+
+@settings(max_examples=20)
+@given(problem=problems(kinds=True))
+def test_facts_are_what_a_logic_program_reads(problem: Problem) -> None:
+    clingo = pytest.importorskip("clingo", reason="clingo is not installed (extra logic)")
+    candidates = Candidates.from_lists(problem.samples, classes=KINDS)
+    control = clingo.Control(["--warn=none"])
+    control.add("base", [], candidates.facts("kept"))
+    control.ground([("base", [])])
+    read = {tuple(argument.number for argument in atom.symbol.arguments) for atom in control.symbolic_atoms}
+    longest = candidates.slots
+    assert read == {(i, *row, *[-1] * (longest - len(row))) for i, rows in enumerate(problem.samples) for row in rows}
+    written = candidates.facts("kept", "scallop")
+    assert written.startswith("rel kept = {")
+    assert set(ast.literal_eval(written.removeprefix("rel kept = "))) == read
+
+
+@pytest.mark.parametrize("name", ["Kept", "", "_kept", "kept one", "behalten.", 3])
+def test_a_predicate_that_no_logic_program_would_read_is_refused(name: object) -> None:
+    with pytest.raises(ClipperError, match="predicate"):
+        Candidates.from_lists([[(0,)]], classes=2).facts(name)  # type: ignore[arg-type]
+    with pytest.raises(ClipperError, match="prolog"):
+        Candidates.from_lists([[(0,)]], classes=2).facts("kept", "datalog")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 1000])

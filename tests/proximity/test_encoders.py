@@ -49,6 +49,11 @@ def test_embed_refuses_what_is_not_one_vector_per_instance(encoder):
         embed(encoder, torch.rand(2, 2, 1, 8, 8))
 
 
+def test_a_network_that_returns_tensors_by_name_is_refused_with_their_names_and_shapes():
+    with pytest.raises(InputError, match=r"hidden \(2, 3, 4\), pooled \(2, 4\); take one of them"):
+        embed(lambda x: {"hidden": torch.rand(len(x), 3, 4), "pooled": torch.rand(len(x), 4)}, torch.rand(2, 1, 5))
+
+
 def test_embed_refuses_an_empty_chunk():
     with pytest.raises(InputError, match="chunk of at least 1"):
         embed(Pixels(), torch.rand(2, 2, 3), chunk=0)

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +44,18 @@ def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({_KEY: json.dumps(told)})
 
 
-def from_arrow(table: pa.Table, classes: Classes | None = None) -> Candidates:
-    """Check and pack an Arrow table."""
-    if not isinstance(table, pa.Table | pa.RecordBatch):
-        raise InputError(f"expected an Arrow table, got {shown(table)}")
-    labels, sample = _tensors(pa.table(table))
+def from_arrow(table: Any, classes: Classes | None = None) -> Candidates:
+    """Check and pack an Arrow table, or whatever hands out its rows as one."""
+    if not isinstance(table, pa.Table | pa.RecordBatch) and not hasattr(table, "__arrow_c_stream__"):
+        raise InputError(
+            f"expected an Arrow table, or a data frame of pandas or polars, got {shown(table)}; of a Hugging Face data "
+            'set, pass dataset.with_format("arrow")[:]'
+        )
+    try:
+        table = pa.table(table)
+    except Exception as error:  # whatever another library does when it is asked for its rows
+        raise InputError(f"expected columns of numbers, got a table that Arrow cannot hold: {error}") from error
+    labels, sample = _tensors(table)
     return Candidates.from_tensors(labels, sample, classes_in(table.schema, classes))
 
 
@@ -141,7 +149,11 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
         return given
     stored = (schema.metadata or {}).get(_KEY)
     if stored is None:
-        raise InputError("this file does not say how many classes there are: pass classes= (--classes)")
+        raise InputError(
+            "expected to be told what the labels are, which this table does not say: pass classes= (--classes), how "
+            "many there are, or a mapping from each kind of label to how many it has; tables lose this on their way "
+            "through pandas, polars and Hugging Face data sets"
+        )
     try:
         told = json.loads(stored)
         classes: dict[str, int] = told["classes"]
@@ -169,7 +181,11 @@ def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
         index = any(name.startswith("__index_level_") for name in table.column_names)
         raise InputError(
             f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(table.column_names)}"
-            + ("; pandas wrote its index as well: use to_parquet(…, index=False)" if index else "")
+            + (
+                "; pandas wrote its index as well: drop it, with reset_index(drop=True) or to_parquet(…, index=False)"
+                if index
+                else ""
+            )
         )
     sample, missing = whole_column(table, "sample")
     if missing:

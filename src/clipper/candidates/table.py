@@ -5,12 +5,13 @@ This file knows nothing of embeddings, graphs or losses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from clipper.arguments import (
     as_list,
     as_tensor,
     number_in_words,
+    one_of,
     seeded,
     shown,
     usable_device,
@@ -297,18 +299,24 @@ class Candidates(CandidateSet):
         write_candidates(self, path)
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table: `sample`, `slot_0` … `slot_{m-1}` (null where unused); kinds in the metadata."""
+        """An Arrow table: `sample`, `slot_0` … `slot_{m-1}` (null where unused); kinds in the metadata.
+
+        pandas, polars and Hugging Face datasets take it as it is: `table.to_pandas()`, `polars.from_arrow(table)`,
+        `datasets.Dataset(table)`.
+        """
         from clipper.candidates.storage import to_arrow
 
         return to_arrow(self)
 
     @classmethod
-    def from_arrow(cls, table: pa.Table, classes: Classes | None = None) -> Candidates:
+    def from_arrow(cls, table: Any, classes: Classes | None = None) -> Candidates:
         """The reverse of `to_arrow`.
 
         Args:
-            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample.
-            classes: how many labels there are, if the metadata do not say.
+            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample; an Arrow table, or a data frame of
+                pandas, polars or whatever else hands out Arrow's streams.
+            classes: how many labels there are, or a mapping from kind to number, if the metadata do not say; other
+                libraries drop what they say.
 
         Returns:
             The candidates.
@@ -319,6 +327,40 @@ class Candidates(CandidateSet):
         from clipper.candidates.storage import from_arrow
 
         return from_arrow(table, classes)
+
+    def facts(self, predicate: str, syntax: Literal["prolog", "scallop"] = "prolog") -> str:
+        """A fact for each candidate, as text for a logic program: the sample, then a label for each slot.
+
+        Args:
+            predicate: what the facts are called: a lower-case letter, then letters, digits or underscores.
+            syntax: "prolog" for Prolog, ProbLog, DeepProbLog and answer-set programs, "scallop" for Scallop.
+
+        Returns:
+            The facts; unused slots hold -1.
+
+        Raises:
+            InputError: the predicate or the syntax has no such name.
+
+        Examples:
+            >>> candidates = Candidates.from_lists([[(0, 8), (1, 7)], [(0, 2)]], classes=10)
+            >>> print(candidates.facts("kept"), end="")
+            kept(0, 0, 8).
+            kept(0, 1, 7).
+            kept(1, 0, 2).
+            >>> print(candidates.facts("kept", "scallop"), end="")
+            rel kept = {(0, 0, 8), (0, 1, 7), (1, 0, 2)}
+        """
+        one_of(syntax, "syntax", ("prolog", "scallop"))
+        if not isinstance(predicate, str) or not re.fullmatch("[a-z][A-Za-z0-9_]*", predicate):
+            raise InputError(
+                f"expected a predicate such as kept, in letters, digits and underscores with a small letter first, got "
+                f"{shown(predicate)}"
+            )
+        rows = torch.cat([self.sample[:, None], self.labels], dim=1).tolist()
+        tuples = [f"({', '.join(map(str, row))})" for row in rows]
+        if syntax == "scallop":
+            return f"rel {predicate} = {{{', '.join(tuples)}}}\n"
+        return "".join(f"{predicate}{row}.\n" for row in tuples)
 
     @property
     def samples(self) -> int:

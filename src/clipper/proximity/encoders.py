@@ -6,7 +6,7 @@ nothing of graphs, labels or training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, pi
@@ -247,6 +247,12 @@ def check_embedding(embedding: object, instances: int) -> Tensor:
         raise InputError(
             f"expected the encoder to return a tensor, got a {type(embedding).__name__} of {len(embedding)}; of a "
             "network that returns log_probs and embeddings, take the latter: lambda x: network(x)[1]"
+        )
+    if isinstance(embedding, Mapping):  # as the models of transformers return
+        fields = (f"{name} {tuple(value.shape)}" for name, value in embedding.items() if isinstance(value, Tensor))
+        raise InputError(
+            f"expected the encoder to return a tensor, got a {type(embedding).__name__} of {', '.join(fields)}; "
+            'take one of them by its name: lambda x: network(x)["name"]'
         )
     tensor = as_tensor(embedding, "what the encoder returns")
     if tensor.ndim != 2 or len(tensor) != instances or not tensor.shape[1]:
