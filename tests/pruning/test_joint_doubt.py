@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from random import Random
@@ -159,19 +160,19 @@ def test_a_leak_is_the_odds_of_equal_formulas_against_chance(seed: int) -> None:
     pairs = {(random.randrange(n * m), random.randrange(n * m)) for _ in range(30)}
     template = [random.randrange(3) for _ in range(n)]
     edges = Edges.of(ProximityGraph.from_edges(*zip(*pairs, strict=True)), instances=n * m)
-    pool = replace(model_of(Candidates.from_rule(sum, [1] * n, m, 2), NOWHERE), edges=edges)
-    labels = [random.randrange(2) for _ in range(n * m)]
-    judged = {(min(a, b), max(a, b)) for a, b in pairs if a // m != b // m and labels[a] == labels[b]}
-    equal = sum(template[a // m] == template[b // m] for a, b in judged)
-    by_chance = {}
-    for label in (0, 1):  # two instances of this label, of different samples
-        own = [i for i in range(n * m) if labels[i] == label]
-        others = [(i, j) for i in own for j in own if i // m != j // m]
-        by_chance[label] = sum(template[i // m] == template[j // m] for i, j in others) / len(others)
-    chance = sum(by_chance[labels[a]] for a, _ in judged) / len(judged)
-    share = (equal + chance) / (len(judged) + 1)
+    pool = replace(model_of(Candidates.from_rule(sum, template, m, 2), NOWHERE), edges=edges)
+    across = {(min(a, b), max(a, b)) for a, b in pairs if a // m != b // m}
+    equal = sum(template[a // m] == template[b // m] for a, b in across)
+    rows = {1: [(0, 1), (1, 0)], 2: [(1, 1)], 0: [(0, 0)]}  # by the target of a sum of two bits
+    together = {True: 0.0, False: 0.0}
+    for i, j in itertools.permutations(range(n), 2):  # labels of two samples, by their formulas alone
+        for one, other in itertools.product(rows[template[i]], rows[template[j]]):
+            weight = 1 / len(rows[template[i]]) / len(rows[template[j]])
+            together[template[i] == template[j]] += weight * sum(a == b for a in one for b in other)
+    chance = together[True] / (together[True] + together[False])
+    share = (equal + chance) / (len(across) + 1)
     expected = (share / (1 - share)) / (chance / (1 - chance))
-    assert formula_leak(pool, torch.tensor(template), torch.tensor(labels)) == pytest.approx(expected)
+    assert formula_leak(pool, torch.tensor(template)) == pytest.approx(expected)
 
 
 def test_formulas_that_say_all_are_no_leak() -> None:

@@ -316,7 +316,8 @@ def _lines() -> tuple[Line, ...]:
         ("gaussians", "max-minus-min-3", 100, "ambiguous"),
         ("digits", "shift-3-mod-5", 60, "ambiguous"),
         ("gaussians", "shift-3-mod-5", 60, "ambiguous"),
-        ("digits", "sum-3-is-0-mod-10", 100, "ambiguous"),
+        # One class prior, all labels 0, explains every formula: whether neighbours tell more is a matter of luck.
+        ("digits", "sum-3-is-0-mod-10", 100, None),
         ("imbalanced", "sum-3", 100, None),
         ("clusters", "sum-3", 100, None),
         ("digits", "max-3", 100, None),

@@ -160,7 +160,7 @@ class _Run(Generic[Set]):
         prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
         parts = self._held_out(pool, potential, found)
         held = _of_folds(pool, found, parts)
-        verification = alone = replace(self._verified(pool, held, prior), leak=self._leak(labels[:, 0]))
+        verification = alone = replace(self._verified(pool, held, prior), leak=self._leak())
         verdict = self._verdict(alone, found)
         namings = Namings.given(pool.classes)
         if verdict == "joint":
@@ -308,10 +308,10 @@ class _Run(Generic[Set]):
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
 
-    def _leak(self, labels: Tensor) -> float:
-        """How much more often pairs join samples of one formula than `labels (n*m,)` explain; 1 if nobody can tell."""
+    def _leak(self) -> float:
+        """How much more often pairs join samples of one formula than their labels explain; 1 if nobody can tell."""
         listed = listed_only(self.candidates)
-        return 1.0 if listed is None else formula_leak(self.pool, templates_of(listed)[0], labels)
+        return 1.0 if listed is None else formula_leak(self.pool, templates_of(listed)[0])
 
     def _verdict(self, verification: Verification, found: Found) -> Verdict:
         settings = self.settings

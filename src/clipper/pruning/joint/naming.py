@@ -37,7 +37,7 @@ class Namings:
         orders: `(ways, c)`: label y is now called what was heard as `orders[:, y]`; the most probable first.
         evidence: `(ways,)`: the log-probability of the formulas under each.
         exhaustive: whether these are all of them, as far as the search can tell.
-        orbit: `(c,)`: the smallest label that each label may change names with, by one way or several in turn.
+        orbit: `(c,)`: the smallest label that each label may change names with.
     """
 
     orders: Tensor
@@ -200,7 +200,7 @@ class NamingSearch:
         evidence = self.everybody(orders)
         # The leader stays first: it may be more probable for other reasons.
         rank = torch.cat([torch.zeros(1, dtype=torch.long), 1 + evidence[1:].argsort(descending=True, stable=True)])
-        return Namings(orders[rank[:most]], evidence[rank[:most]], exhaustive, _orbits(orders))
+        return Namings(orders[rank[:most]], evidence[rank[:most]], exhaustive, _orbits(orders, self.kinds))
 
 
 def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
@@ -228,21 +228,23 @@ def _affine(kinds: list[range], most: int) -> Tensor:
     return torch.stack(orders)
 
 
-def _orbits(orders: Tensor) -> Tensor:
-    """The smallest label that each label of the first of the `orders (ways, c)` changes names with, `(c,)`.
+def _orbits(orders: Tensor, kinds: list[range]) -> Tensor:
+    """The smallest label that each label may change names with, `(c,)`, given some ways to name them, `(ways, c)`.
+
+    All labels of a kind that any way renames are one orbit: the ways that are not listed may lead anywhere among them.
 
     Examples:
-        >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]])).tolist()
-        [0, 1, 1, 1]
+        >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3]]), [range(4)]).tolist()
+        [0, 1, 1, 3]
     """
-    names = orders[0].argsort()[orders]  # label y of the first way is called names[:, y] by others
-    orbit = torch.arange(orders.shape[1])
-    while True:
-        lower = torch.minimum(orbit, orbit[names].amin(0))
-        lower = lower.scatter_reduce(0, names.flatten(), orbit.repeat(len(names)), "amin")
-        if torch.equal(lower, orbit):
-            return orbit
-        orbit = lower
+    renamed, orbit = (
+        (orders[0].argsort()[orders] != torch.arange(orders.shape[1])).any(0),
+        torch.arange(orders.shape[1]),
+    )
+    for kind in kinds:
+        some = renamed[kind.start : kind.stop].nonzero()[:, 0] + kind.start
+        orbit[some] = some[:1]
+    return orbit
 
 
 def anneal_names(

@@ -105,11 +105,7 @@ def search(
             return Found(fold, [elite[f] for f in range(folds)], False)
         progress(generation / settings.generations)
         new = search.cooled(offspring, {f: search.moves(elite[f], f, per_fold) for f in behind})
-        after = search.better(elite, new, per_fold)
-        gained = any(after[f].score[0] > elite[f].score[0] + 1 / 2 for f in behind)
-        elite |= after
-        if not gained:
-            break
+        elite |= search.better(elite, new, per_fold)
     progress(1.0)
     return Found(fold, [elite[f] for f in range(folds)], True)
 

@@ -14,7 +14,7 @@ class InferenceSettings:
         folds: parts of the pool whose formulas are hidden in turn, so that they can judge what the others say.
         starts: states that are propagated side by side in one generation of the search, over all folds.
         rounds: rounds of messages in which a state cools down.
-        generations: generations of the search, at most; one that brings nothing is the last.
+        generations: generations of the search, at most: it ends when all folds have found the same groups.
         noise: log-odds of the noise that a state begins with.
         hint: log-odds of a label that a state begins with.
         searched: neighbours of each instance that the search looks at; all of them count in the end.

@@ -105,30 +105,29 @@ def by_kind(many: Tensor, pool: Pool) -> Tensor:
     return many / (pool.same_kind.to(many) @ many)
 
 
-def formula_leak(pool: Pool, template: Tensor, labels: Tensor) -> float:
+def formula_leak(pool: Pool, template: Tensor) -> float:
     """How many times the odds of chance are the odds that a pair joins samples of one formula.
 
-    Instances of one label have similar formulas anyway, so chance means: two instances of that label, drawn at random
-    from different samples.
+    Instances that share a label have similar formulas anyway. So chance means: two instances of different samples that
+    share a label, drawn by what each sample's formula alone says of its labels.
 
     Args:
         pool: the pool.
         template: `(n,)`: equal for samples of one formula.
-        labels: `(n*m,)`; only pairs that share a label count.
     """
     samples, slots, classes = pool.factor.shape
-    first, second = pool.edges.first, pool.edges.second
-    judged = (labels[first] == labels[second]) & (first // slots != second // slots)
-    if slots == 1 or not bool(judged.any()):
+    first, second = pool.edges.first // slots, pool.edges.second // slots
+    across = first != second
+    if slots == 1 or not bool(across.any()):
         return 1.0
-    formulas = template.repeat_interleave(slots)
-    equal = (formulas[first] == formulas[second])[judged].double()
-    by_sample = one_hot(labels[:, None], classes)[:, :, 0].double().view(samples, slots, classes).sum(1)  # (n, c)
-    by_formula = torch.zeros(int(template.max()) + 1, classes, dtype=torch.double, device=labels.device)
+    equal = (template[first] == template[second])[across].double()
+    marginals = pool.factor.marginals(torch.zeros_like(pool.unary))[:, :, 0].nan_to_num(0).double()
+    by_sample = marginals.view(samples, slots, classes).sum(1)  # (n, c)
+    by_formula = torch.zeros(int(template.max()) + 1, classes, dtype=torch.double, device=template.device)
     by_formula.index_add_(0, template, by_sample)
-    within = by_sample.square().sum(0)  # pairs that one sample makes with itself do not count
-    joined, all_pairs = by_formula.square().sum(0) - within, by_sample.sum(0).square() - within
-    chance = (joined / all_pairs.clamp(min=1))[labels[first[judged]]].mean()
+    within = by_sample.square().sum()  # pairs that one sample makes with itself do not count
+    all_pairs = by_sample.sum(0).square().sum() - within
+    chance = (by_formula.square().sum() - within) / all_pairs.clamp(min=finfo(all_pairs.dtype).tiny)
     # One pair of each sort besides, so that few pairs raise no alarm.
     share = (equal.sum() + chance) / (len(equal) + 1)
     odds = [
