@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from clipper.pruning.objectives import (
     listed_only,
     prune,
     prune_along,
+    prune_at_random,
 )
 from clipper.pruning.result import Pruning, Set
 
@@ -190,8 +192,8 @@ class Clipper:
             self._warn_if_asked_again()
             return prune(candidates, graph, self.objective, pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
-        listed = self.objective != "random" or listed_only(candidates) is not None
-        if not listed:
+        listed = listed_only(candidates)
+        if self.objective == "random" and listed is None:
             others = candidates if pool is None else pool
             place = None if samples is None else torch.as_tensor(samples)
             if place is None and pool is not None:
@@ -202,8 +204,8 @@ class Clipper:
             pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:
             pruning = prune(candidates, graph, objective, self.solver, pool=pool)
-        if self.objective == "random" and listed:
-            return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
+        if self.objective == "random" and listed is not None:
+            return cast(Pruning[Set], prune_at_random(listed, graph, None, pruning, seed))
         return pruning
 
     def _warn_if_asked_again(self) -> None:
