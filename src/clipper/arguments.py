@@ -7,6 +7,7 @@ import operator
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,16 @@ def whole_numbers(values: object, name: str) -> Tensor:
     return tensor.to(_SIGNED.get(tensor.dtype, tensor.dtype))
 
 
+def all_within(numbers: Tensor, low: int, high: int) -> bool:
+    """Whether all whole numbers of a tensor lie in `low … high`, by a single look at the device that it is on.
+
+    Examples:
+        >>> all_within(torch.tensor([0, 3]), 0, 3), all_within(torch.tensor([0]), 0, -1)
+        (True, False)
+    """
+    return not numbers.numel() or (low <= high and torch.equal(numbers, numbers.clamp(low, high)))
+
+
 def usable_device(device: object) -> torch.device:
     """The device, if tensors can be put there."""
     try:
@@ -184,6 +195,25 @@ def usable_device(device: object) -> torch.device:
     if found.type == "meta":
         raise InputError("expected a device that holds values, 'cpu' say, got 'meta', which holds shapes alone")
     return found
+
+
+@lru_cache(maxsize=64)
+def widest_float(device: torch.device) -> torch.dtype:
+    """The most precise floating point that a device has: double precision, except on Apple's, which have single."""
+    try:
+        return torch.empty(0, dtype=torch.float64, device=device).dtype
+    except (TypeError, RuntimeError):
+        return torch.float32
+
+
+def widened(values: Tensor) -> Tensor:
+    """The values in the most precise floating point that their device has.
+
+    Examples:
+        >>> widened(torch.ones(1)).dtype
+        torch.float64
+    """
+    return values.to(widest_float(values.device))
 
 
 def number_in_words(number: int) -> str:

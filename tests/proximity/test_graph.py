@@ -164,6 +164,17 @@ def test_kinds_are_searched_apart_each_with_its_own_embedding() -> None:
         ProximityGraph.from_embeddings(apart, k=1, kind=kind)
 
 
+def test_arrays_by_kind_give_the_graph_of_tensors_by_kind() -> None:
+    table, kind = torch.rand(4, 2, 3), torch.tensor([[0, 1]] * 4)
+    tensors, arrays = {"name": table, "rel": table}, {"name": table.numpy(), "rel": table.numpy()}
+    ours, theirs = (
+        ProximityGraph.from_embeddings(embeddings, kind=kind, kinds=["name", "rel"], mutual=True)
+        for embeddings in (arrays, tensors)
+    )
+    assert ours.instances == theirs.instances == (8, 8)
+    assert torch.equal(ours.target, theirs.target)
+
+
 def test_several_encoders_of_the_same_instances_are_merged() -> None:
     a, b = torch.tensor([[[0.0]], [[1.0]], [[5.0]]]), torch.tensor([[[0.0]], [[9.0]], [[0.5]]])
     merged = ProximityGraph.from_embeddings([a, b], k=1)

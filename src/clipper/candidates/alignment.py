@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from clipper.arguments import as_list, shown, whole_numbers
+from clipper.arguments import as_list, shown, whole_numbers, widened
 from clipper.candidates.base import Impossible, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, graph_of
 from clipper.candidates.kinds import Classes, kinds_of
@@ -118,7 +118,7 @@ class Alignments(Lattice):
         weights = self._inward(log_probs)
         if self.allowed is not None:
             weights = torch.where(self._mask, weights, -torch.inf)
-        weights, shift = centred(self.graph, self.template, weights.double())
+        weights, shift = centred(self.graph, self.template, widened(weights))
         return chain_log_sum(weights, self.lengths, self.places) + shift
 
     def _template_outputs(self, _: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ def chain_log_sum(weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
     """log Σ over the ways of the product of their weights, `(n,)`; differentiable in the logarithms `weights`.
 
     Args:
-        weights: what each place weighs in each slot, `(n, m, a)`, in logarithms, in double precision.
+        weights: what each place weighs in each slot, `(n, m, a)`, in logarithms.
         slots: of each sample, `(n,)`.
         places: through which each sample goes, `(n,)`.
     """

@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, number_in_words, seeded, shown, usable_device, whole_number, whole_numbers
+from clipper.arguments import (
+    all_within,
+    as_tensor,
+    number_in_words,
+    seeded,
+    shown,
+    usable_device,
+    whole_number,
+    whole_numbers,
+    widened,
+)
 from clipper.candidates.kinds import Kind, smallest_type
+from clipper.candidates.packed import occurrences
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
@@ -157,9 +168,13 @@ class CandidateSet(ABC):
     def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
         """As `output_probabilities`, of arguments that were checked."""
 
-    @abstractmethod
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
         """The set of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+        return self.select(known_samples(samples, self))
+
+    @abstractmethod
+    def select(self, ids: Tensor) -> Self:
+        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
 
     @abstractmethod
     def span(self, first: int, last: int) -> Self:
@@ -197,9 +212,14 @@ class CandidateSet(ABC):
         return bool((self.lengths < self.slots).any())
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether every slot is used and holds the first kind of label, here or in the set that this is a part of."""
+        return not bool(self.kind.any())
+
+    @cached_property
     def log_counts(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)` in double precision."""
-        return self.log_probability(self.zeros().double())
+        """The log of how many candidates each sample has, `(n,)`, in double precision where the device has it."""
+        return self.log_probability(widened(self.zeros()))
 
     @cached_property
     def first(self) -> Tensor:
@@ -260,7 +280,7 @@ class CandidateSet(ABC):
         if self.impossible is None:
             return self._outputs(log_probs, k).to(log_probs.dtype)
         ids = (~self.impossible).nonzero()[:, 0]
-        some = self.batch(ids)._outputs(log_probs, k).to(log_probs.dtype)
+        some = self.select(ids)._outputs(log_probs, k).to(log_probs.dtype)
         return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
@@ -330,7 +350,7 @@ class CandidateSet(ABC):
         """`labels (rows, m)` of each row's `sample (rows,)`, ascending, as a listed set."""
         from clipper.candidates.table import Candidates, offsets_of
 
-        offsets = offsets_of(torch.bincount(sample, minlength=self.samples))
+        offsets = offsets_of(occurrences(sample, self.samples))
         kind = None if self.impossible is None else self.kind
         rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds, kind)
         rows.__dict__["sample"] = sample
@@ -341,7 +361,7 @@ class CandidateSet(ABC):
         if self.impossible is None:
             return ask(self, slice(None)) if self.samples else self._nothing()
         ids = (~self.impossible).nonzero()[:, 0]
-        found = ask(self.batch(ids), ids) if len(ids) else self._nothing()
+        found = ask(self.select(ids), ids) if len(ids) else self._nothing()
         return self._rows(found.labels, ids[found.sample])
 
     def _choosable(self, log_probs: Tensor) -> Tensor:
@@ -474,16 +494,16 @@ def known_samples(samples: Tensor | Sequence[int] | slice, candidates: Candidate
             samples = range(n)[samples]
         except (TypeError, ValueError) as error:
             raise InputError(f"expected a slice of whole numbers, got {samples}: {error}") from error
-    ids = as_tensor(samples, "sample ids").to(device)
+    ids = as_tensor(samples, "sample ids")  # looked at where they are: a GPU makes whoever looks at it wait
     if ids.dtype == torch.bool:
         if ids.shape != (n,):
             raise InputError(f"expected a mask of shape ({n},), one entry per sample, got {tuple(ids.shape)}")
-        return ids.nonzero().flatten()
+        return ids.nonzero().flatten().to(device)
     if ids.dtype != torch.long:
-        ids = whole_numbers(samples, "sample ids").to(device).long()
-    if ids.ndim != 1 or (len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= n)):
+        ids = whole_numbers(samples, "sample ids").long()
+    if ids.ndim != 1 or not all_within(ids, 0, n - 1):
         raise InputError(f"expected sample ids in 0 … {n - 1} as one row, got {shown(samples)}")
-    return ids
+    return ids.to(device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,9 +544,8 @@ class TemplateSet(CandidateSet):
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
     @outside_inference_mode
-    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
-        """The same for the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
-        ids = known_samples(samples, self)
+    def select(self, ids: Tensor) -> Self:
+        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
         return self._taken(lambda rows: rows.index_select(0, ids))
 
     def span(self, first: int, last: int) -> Self:
@@ -554,7 +573,7 @@ class TemplateSet(CandidateSet):
         if k is not None:
             every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
             repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
-            return self.batch(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
+            return self.select(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
         if not self.shared:
             raise InputError(
                 "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"
@@ -564,21 +583,21 @@ class TemplateSet(CandidateSet):
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is not None:
             return self._rows(*self._draws(per_sample, generator, log_probs))
-        few = torch.tensor([count < _FEW * per_sample for count in self.counts], device=self.device)
+        few = [i for i, count in enumerate(self.counts) if count < _FEW * per_sample]
         parts = []
-        if bool(few.any()):
-            ids = few.nonzero()[:, 0]
+        if few:
             seed = int(torch.randint(2**62, (), generator=generator))
-            picked = self.batch(ids).to_candidates(budget=_FEW * per_sample * len(ids)).draw(per_sample, seed)
-            parts.append((picked.labels.long(), ids[picked.sample]))
-        left, draws = (~few).nonzero()[:, 0], 2 * per_sample + 8
-        while len(left):  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely
+            picked = self.batch(few).to_candidates(budget=_FEW * per_sample * len(few)).draw(per_sample, seed)
+            parts.append((picked.labels.long(), torch.tensor(few, device=self.device)[picked.sample]))
+        left, draws = sorted(set(range(self.samples)).difference(few)), 2 * per_sample + 8
+        while left:  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely
             labels, sample = self.batch(left)._draws(draws, generator, None)
             rank = torch.arange(len(sample), device=sample.device) - torch.searchsorted(sample, sample)
-            enough = torch.bincount(sample, minlength=len(left)) >= per_sample
-            keep = (rank < per_sample) & enough[sample]
-            parts.append((labels[keep], left[sample[keep]]))
-            left, draws = left[~enough], 2 * draws
+            enough = occurrences(sample, len(left)) >= per_sample
+            keep = ((rank < per_sample) & enough[sample]).nonzero()[:, 0]
+            parts.append((labels[keep], torch.tensor(left, device=self.device)[sample[keep]]))
+            left = [i for i, fine in zip(left, enough.tolist(), strict=True) if not fine]
+            draws *= 2
         labels, sample = (torch.cat(column) for column in zip(*parts, strict=True))
         order = sample.argsort(stable=True)
         return self._rows(labels[order], sample[order])
@@ -587,4 +606,7 @@ class TemplateSet(CandidateSet):
         """The same with what is taken of every field that has a row for each sample."""
         found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
         changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
-        return replace(self, **changes)
+        taken = replace(self, **changes)
+        if "plain" in self.__dict__:
+            taken.__dict__["plain"] = self.plain
+        return taken

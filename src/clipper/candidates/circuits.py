@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipper.arguments import widened
+from clipper.candidates.base import outside_inference_mode
 from clipper.candidates.propositions import Proposition
 from clipper.errors import BudgetError, require
 
@@ -56,13 +58,13 @@ class Compiled:
         return self.values(weights, semiring).gather(1, template[:, None])[:, 0]
 
     def values(self, weights: Tensor, semiring: str) -> Tensor:
-        """The value of every root, `(b, roots)`, from the weight of each label, `(b, m, c)`, in double precision.
+        """The value of every root, `(b, roots)`, from the weight of each label, `(b, m, c)`, in their precision.
 
         Args:
             weights: logarithms for the semiring "log", of which -inf forbids a label; numbers for "real".
             semiring: one of KLay's.
         """
-        module = self._modules[semiring].to(weights.device)
+        module = self._module(semiring, weights.device)
         one = 0.0 if semiring == "log" else 1.0
         return torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)])
 
@@ -71,7 +73,7 @@ class Compiled:
 
         Worked out from the leaves up: what a sum chooses, and what its choices leave open. No large numbers cancel.
         """
-        parts = [_entropy(self._modules["log"].to(logs.device), part) for part in self._split(logs)]
+        parts = [_entropy(self._module("log", logs.device), part) for part in self._split(logs)]
         return torch.cat(parts).gather(1, template[:, None])[:, 0]
 
     def best(self, logs: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,7 +88,7 @@ class Compiled:
 
     def support(self, allowed: Tensor, template: Tensor) -> Tensor:
         """The labels in some candidate of each sample's own root, `(b, m, c)` bool, among those `allowed (b, m, c)`."""
-        return self._followed(torch.where(allowed, 0.0, -torch.inf).double(), template, every=True)[0]
+        return self._followed(widened(torch.where(allowed, 0.0, -torch.inf)), template, every=True)[0]
 
     def count(self, template: int, allowed: Tensor) -> int:
         """How many candidates a proposition has with labels in `allowed (m, c)` bool, however many."""
@@ -104,8 +106,13 @@ class Compiled:
         Returns:
             `(b, roots)`.
         """
-        module = self._modules["log"].to(weights.device)
+        module = self._module("log", weights.device)
         return torch.cat([_weighted_counts(module, part, prime) for part in self._split(weights)])
+
+    @outside_inference_mode
+    def _module(self, semiring: str, device: torch.device) -> Any:
+        """KLay's module on a device; its buffers outlive the mode in which they were moved there."""
+        return self._modules[semiring].to(device)
 
     def _split(self, weights: Tensor) -> list[Tensor]:
         """The weight of each variable, `(b, variables)`, in parts that memory can hold."""
@@ -114,7 +121,7 @@ class Compiled:
 
     def _followed(self, logs: Tensor, template: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
         """The labels of a best candidate, or of `every` possible one, `(b, m, c)` bool, and the best value, `(b,)`."""
-        module, parts = self._modules["log"].to(logs.device), self._split(logs)
+        module, parts = self._module("log", logs.device), self._split(logs)
         roots = torch.split(template, len(parts[0]))
         found = [_followed(module, part, own, every) for part, own in zip(parts, roots, strict=True)]
         slot, label = self.pairs.to(logs.device).unbind(1)

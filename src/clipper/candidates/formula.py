@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_list, shown, whole_number
+from clipper.arguments import as_list, shown, whole_number, widened
 from clipper.candidates.base import TemplateSet, check_nonempty, gold_labels, outside_inference_mode
 from clipper.candidates.circuits import Compiled
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of
@@ -31,8 +31,6 @@ _LITERAL = 10**18
 """No variable has a larger number."""
 _SAMPLES = 100_000_000
 """Samples that share a formula, at most."""
-_EXACT = 2**53
-"""Below this, whole numbers in double precision are exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,10 +207,11 @@ class Formula(TemplateSet):
     def counts(self) -> list[int]:
         """How many candidates each sample has, exactly, however many."""
         with torch.no_grad():
-            about = self.compiled.evaluate(self.mask.double(), self.template, "real")
+            about = self.compiled.evaluate(widened(self.mask), self.template, "real")
+        exact = 2 / torch.finfo(about.dtype).eps  # below this, so are whole numbers
         found = zip(about.tolist(), self.template.tolist(), self.mask, strict=True)
         return [
-            round(value) if value < _EXACT else self.compiled.count(template, mask) for value, template, mask in found
+            round(value) if value < exact else self.compiled.count(template, mask) for value, template, mask in found
         ]
 
     @cached_property
@@ -248,7 +247,7 @@ class Formula(TemplateSet):
         return whole if self.allowed is None else self.allowed
 
     def _template_outputs(self, log_probs: Tensor) -> Tensor:
-        return self.compiled.values(log_probs.double(), "log").exp()
+        return self.compiled.values(widened(log_probs), "log").exp()
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
         return self.compiled.entropy(masked(log_probs, self.mask), self.template)
@@ -263,17 +262,16 @@ class Formula(TemplateSet):
         sample = torch.arange(self.samples, device=self.device)
         allowed, found = self.mask, []
         for _ in range(k):
-            part = self.batch(sample).narrowed(allowed.flatten(0, 1))
+            part = self.select(sample).narrowed(allowed.flatten(0, 1))
             used = part.kind >= 0
             weights = torch.where(used[..., None], logs[sample], 0)
             value, labels = part.compiled.best(torch.where(part.mask, weights, -torch.inf), part.template)
-            winner = _first_of_largest(value, sample, self.samples)
-            taken = winner[value[winner] > -torch.inf]
+            taken = _first_of_largest(value, sample, self.samples)
             if not len(taken):
                 break
             found.append((labels[taken], sample[taken]))
             rest = value > -torch.inf  # a restriction without a candidate is done with
-            rest[taken] = False
+            rest = rest.index_fill_(0, taken, False).nonzero()[:, 0]
             parts, owner = _split(allowed[taken], labels[taken], used[taken])
             allowed, sample = torch.cat([allowed[rest], parts]), torch.cat([sample[rest], sample[taken][owner]])
         labels = torch.cat([labels for labels, _ in found] or [allowed.new_zeros(0, self.slots).long()])
@@ -284,14 +282,14 @@ class Formula(TemplateSet):
     def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
         """Slot by slot, from what the labels before leave."""
         check_nonempty(self.possible().long())
-        logs = (self.zeros() if log_probs is None else log_probs).double()
+        logs = widened(self.zeros() if log_probs is None else log_probs)
         ruled_out = self.log_probability(logs) == -torch.inf  # nothing to go by: each candidate is as good
         sample = torch.arange(self.samples, device=self.device).repeat_interleave(draws)
-        own, weights = self.batch(sample), logs.masked_fill(ruled_out[:, None, None], 0)[sample]
+        own, weights = self.select(sample), logs.masked_fill(ruled_out[:, None, None], 0)[sample]
         allowed = own.mask.clone()
         for slot in range(self.slots):
             share = own.narrowed(allowed.flatten(0, 1)).marginals(weights)[:, slot]  # (rows, c)
-            noise = torch.rand(len(sample), generator=generator, dtype=torch.float64).to(share.device)
+            noise = torch.rand(len(sample), generator=generator, dtype=torch.float64).to(share)
             label = torch.nn.functional.one_hot(chosen(share, noise), self.classes).bool()
             allowed[:, slot] = torch.where(own.kind[:, slot, None] >= 0, label, allowed[:, slot])
         labels = allowed.long().argmax(2)
@@ -304,7 +302,7 @@ class Formula(TemplateSet):
         allowed = self.mask  # (rows, m, c)
         for slot in range(self.slots):
             used = (self.kind[sample, slot] >= 0)[:, None]
-            could = self.batch(sample).narrowed(allowed.flatten(0, 1)).support.view(allowed.shape)[:, slot]
+            could = self.select(sample).narrowed(allowed.flatten(0, 1)).support.view(allowed.shape)[:, slot]
             first = torch.zeros_like(could)
             first[:, 0] = True
             row, label = torch.where(used, could, first).nonzero(as_tuple=True)  # an unused slot is left as it is
@@ -376,12 +374,14 @@ def _variables(variables: Any) -> list[tuple[int, int]]:
 
 
 def _first_of_largest(value: Tensor, sample: Tensor, samples: int) -> Tensor:
-    """For each sample that occurs, the row with the largest value."""
+    """For each sample with a row above -inf, the row with the largest value."""
+    if not len(value):
+        return sample
     order = value.argsort(descending=True, stable=True)
     order = order[sample[order].argsort(stable=True)]
-    first = torch.searchsorted(sample[order], torch.arange(samples, device=sample.device))
-    winner: Tensor = torch.unique(order[first[first < len(order)]])
-    return winner
+    every = torch.arange(samples, device=sample.device)
+    row = order[torch.searchsorted(sample[order], every).clamp(max=len(order) - 1)]
+    return row[(sample[row] == every) & (value[row] > -torch.inf)]
 
 
 def _split(allowed: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
@@ -398,4 +398,5 @@ def _split(allowed: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tenso
     at = torch.eye(slots, dtype=torch.bool, device=labels.device)[..., None]
     whole, just = allowed[:, None], just[:, None]
     parts = torch.where(before, just, torch.where(at, whole & ~just, whole))
-    return parts[used], used.nonzero()[:, 0]
+    row, slot = used.nonzero(as_tuple=True)
+    return parts[row, slot], row

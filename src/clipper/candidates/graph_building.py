@@ -161,6 +161,7 @@ def condensed(listed: Candidates) -> StateGraph | None:
         >>> graph.sizes, graph.arcs  # the largest label so far is all that matters
         ((1, 3, 3, 3), 21)
     """
+    device, listed = listed.device, listed.to("cpu")  # a GPU would make its owner wait for the size of every layer
     rows, place = torch.unique(listed.labels.long(), dim=0, return_inverse=True)
     if len(rows) < len(listed):
         return None
@@ -170,7 +171,7 @@ def condensed(listed: Candidates) -> StateGraph | None:
     labels = [some.nonzero()[:, 0] for some in taken]
     layers, kept = trimmed(labels, [table[:, some] for table, some in zip(tables, taken, strict=True)], ends)
     lengths = (listed.first >= 0).sum(1)
-    return StateGraph(tuple(layers), tuple(kept), tuple(range(listed.samples)), lengths, listed.classes)
+    return StateGraph(tuple(layers), tuple(kept), tuple(range(listed.samples)), lengths, listed.classes).to(device)
 
 
 def _merged_beginnings(rows: Tensor, template: Tensor, classes: int) -> tuple[list[Tensor], list[Tensor]]:

@@ -200,6 +200,12 @@ class Lattice(TemplateSet):
         missing = ~self.graph.attained[self.template]
         return missing if bool(missing.any()) else None
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every slot is used and holds the first kind of label."""
+        full = self.read_at is not None or not self.graph.ragged
+        return (full and len(self.kinds) == 1) or not bool(self.kind.any())
+
     @property
     def lengths(self) -> Tensor:
         """How many slots each sample has, `(n,)`."""
@@ -251,9 +257,9 @@ class Lattice(TemplateSet):
             return self.graph.attained[self.template]
         return self._by_piece(lambda *part: viable(*part)[0][0])
 
-    def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
-        """The lattice of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
-        batch = super().batch(samples)
+    def select(self, ids: Tensor) -> Self:
+        """As `batch`, for `ids (b,)` on the lattice's device that are known to be samples: they are not looked at."""
+        batch = super().select(ids)
         if self.graph.widest < _LARGE or self.graph.ragged:
             return batch
         wanted, template = torch.unique(batch.template, return_inverse=True)
@@ -334,7 +340,7 @@ class Lattice(TemplateSet):
         return self._rows(self.outward(labels, sample), sample)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
-        """What the labels of some samples weigh in logarithms, `(samples, m, c)` double; all equal if None."""
+        """What the labels of some samples weigh in logarithms, `(samples, m, c)`; all equal if None."""
         logs = self._inward(self.zeros() if log_probs is None else log_probs).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 

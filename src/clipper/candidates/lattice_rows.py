@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from clipper.arguments import widened
 from clipper.candidates.base import check_nonempty
 from clipper.candidates.lattice_sums import centred, log_behind
 from clipper.candidates.packed import chosen, equal_rows
@@ -29,8 +30,8 @@ def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Ten
         k: how many.
     """
     scores, choices = _ways(graph, template, logs.permute(1, 2, 0), k)
-    found = (scores[0] > -torch.inf).T  # (n, k)
-    return _traced(graph, template, choices, found.shape[1])[found], found.nonzero()[:, 0]
+    sample, rank = (scores[0] > -torch.inf).T.nonzero(as_tuple=True)  # of (n, k)
+    return _traced(graph, template, choices, scores.shape[1])[sample, rank], sample
 
 
 def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
@@ -83,7 +84,7 @@ def draw(
     """
     state = torch.zeros_like(column)
     length = graph.lengths[template][column]
-    noise = torch.rand(graph.slots, len(column), generator=generator, dtype=torch.float64).to(logs.device)
+    noise = torch.rand(graph.slots, len(column), generator=generator, dtype=torch.float64).to(logs)
     labels = []
     for depth, layer in enumerate(graph.layers):
         following = layer.next.index_select(0, state)  # (d, a)
@@ -114,7 +115,7 @@ def _piece(
     template, column = lattice.template[ids], torch.arange(len(ids), device=ids.device)
     if logs is None and lattice.shared:
         template, column = torch.unique(template, return_inverse=True)
-        weights = torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device).double()
+        weights = widened(torch.zeros(len(template), lattice.slots, lattice.graph.classes, device=ids.device))
     else:
         weights = lattice.weights(logs, ids)
     weights, _ = centred(lattice.graph, template, weights)

@@ -1,7 +1,7 @@
 """Probability on a lattice: a forward pass for the value, a backward pass for the gradient, all samples at once.
 
-Numbers are probabilities in double precision. No slot's add up to more than 1, so that what underflow can lose is a
-known amount; the few samples that come near it are worked out in logarithms instead.
+Numbers are probabilities in double precision, or in the widest that a device has. No slot's add up to more than 1, so
+that what underflow can lose is a known amount; the few samples that come near it are worked out in logarithms instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from clipper.arguments import widened
 from clipper.candidates.state_graph import StateGraph, supported_labels, weights_of
 
-LOW = -1e6
+LOW = {torch.float64: -1e6, torch.float32: -1e2}
 """Logarithms below this are centred first, because what is added to them would lose its digits."""
-SMALLEST = 1e-270
-"""Probability below which a sample is worked out in logarithms; what underflow can lose is below 1e-300."""
+SMALLEST = {torch.float64: 1e-270, torch.float32: 1e-30}
+"""Probability below which a sample is worked out in logarithms; underflow can lose a small part of it at most."""
 _ONE = 1.001
 """What a slot's probabilities may add up to: 40 such slots make 1.04, which is as good as 1."""
 
@@ -94,8 +95,8 @@ def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tens
 
 
 def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
-    """`log_probs (n, m, c)` in double precision, and -inf where the `mask (n, m, c)` is false."""
-    logs = log_probs.double()
+    """`log_probs (n, m, c)` as precise as can be, and -inf where the `mask (n, m, c)` is false."""
+    logs = widened(log_probs)
     return logs if mask is None else torch.where(mask, logs, -torch.inf)
 
 
@@ -141,8 +142,9 @@ class _LogProbability(torch.autograd.Function):
         total = ended(graph, template, sums)
         result = total.log() if scale is None else total.log() + scale
         ctx.exactly = None
-        if not bool(total.min() > SMALLEST):
-            small = (total <= SMALLEST).nonzero()[:, 0]
+        smallest = SMALLEST[total.dtype]
+        if not bool(total.min() > smallest):
+            small = (total <= smallest).nonzero()[:, 0]
             result[small], posterior = log_posterior(graph, template[small], logs[small])
             ctx.exactly = small, posterior
         if ctx.needs_input_grad[0]:
@@ -168,7 +170,7 @@ class _OutputProbabilities(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, log_probs: Tensor, graph: StateGraph) -> Tensor:
-        weights = weights_of(graph.layers, log_probs.double().exp().permute(1, 2, 0).contiguous())
+        weights = weights_of(graph.layers, widened(log_probs).exp().permute(1, 2, 0).contiguous())
         sums = forward(graph, weights)
         result = weights[0].new_zeros(len(graph.targets) + 1, log_probs.shape[0])
         for depth in graph.depths:
@@ -207,7 +209,7 @@ def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, 
     The posterior does not change: every candidate loses as much in a slot.
     """
     possible = logs.detach() != -torch.inf
-    if not bool((logs.detach() < LOW).logical_and_(possible).any()):
+    if not bool((logs.detach() < LOW[logs.dtype]).logical_and_(possible).any()):
         return logs, logs.new_zeros(len(logs))
     used = supported_labels(graph, template, possible.permute(1, 2, 0))
     peak = logs.detach().masked_fill(~used, -torch.inf).amax(2)  # (n, m)

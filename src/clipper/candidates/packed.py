@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from clipper.arguments import widened
+
 if TYPE_CHECKING:
     from clipper.candidates.table import Candidates
 
@@ -58,9 +60,9 @@ def segment_logsumexp(values: Tensor, candidates: Candidates) -> Tensor:
 
 def segment_sum(values: Tensor, candidates: Candidates) -> Tensor:
     """The sum of each sample's `values (Ω, …)`, `(n, …)`."""
-    if _many(candidates) and values.dtype == torch.float32:
-        return segment_sum(values.double(), candidates).float()
-    return values.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, values)
+    terms = widened(values) if _many(candidates) and values.dtype == torch.float32 else values
+    total = terms.new_zeros(candidates.samples, *values.shape[1:]).index_add(0, candidates.sample, terms)
+    return total.to(values.dtype)
 
 
 def segment_max(values: Tensor, candidates: Candidates) -> Tensor:
@@ -96,13 +98,12 @@ def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
 
 
 def ranked(log_probs: Tensor) -> Tensor:
-    """`log_probs (n, m, c)` in double precision with a finite number for -inf, so low that one of it comes last.
+    """`log_probs (n, m, c)`, as precise as can be, with a finite number for -inf, so low that one of it comes last.
 
     A candidate that the classifier rules out is still one, and taken where there is no better one.
     """
-    slots = log_probs.shape[1]
-    lowest = torch.finfo(torch.float64).min / (2 * slots)  # all slots together are still finite
-    logs = log_probs.detach().double()
+    slots, logs = log_probs.shape[1], widened(log_probs.detach())
+    lowest = torch.finfo(logs.dtype).min / (2 * slots)  # all slots together are still finite
     return torch.where(logs == -torch.inf, lowest, logs.clamp(min=lowest / (2 * slots)))
 
 
@@ -123,9 +124,23 @@ def equal_rows(labels: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     factor = torch.randint(-(2**62), 2**62, (labels.shape[1] + 1,), generator=generator) * 2 + 1
     codes = (torch.cat([labels, sample[:, None]], dim=1) * factor.to(labels.device)).sum(1)  # modulo 2^64
-    _, group = torch.unique(codes, return_inverse=True)
+    distinct, group = torch.unique(codes, return_inverse=True)
     row = torch.arange(len(codes), device=codes.device)
-    return group, row.new_full((int(group.max()) + 1,), len(row)).scatter_reduce_(0, group, row, "amin")
+    return group, torch.full_like(distinct, len(row)).scatter_reduce_(0, group, row, "amin")
+
+
+def occurrences(numbers: Tensor, size: int) -> Tensor:
+    """How often each of the numbers 0 … size - 1 comes in `numbers (rows,)`, `(size,)`.
+
+    Examples:
+        >>> occurrences(torch.tensor([0, 2, 2]), size=4)
+        tensor([1, 0, 2, 0])
+    """
+    if numbers.device.type == "cpu":
+        return torch.bincount(numbers, minlength=size)
+    # bincount would first look for the largest number, and the processor wait for it
+    counts = torch.zeros(size, dtype=torch.long, device=numbers.device)
+    return counts.index_add_(0, numbers, torch.ones_like(numbers, dtype=torch.long))
 
 
 def _at_least_single(values: Tensor) -> Tensor:
@@ -133,7 +148,7 @@ def _at_least_single(values: Tensor) -> Tensor:
 
 
 def _many(candidates: Candidates) -> bool:
-    """Whether some sample has so many candidates that sums over them are taken in double precision."""
+    """Whether some sample has so many candidates that sums over them are taken as precisely as can be."""
     return len(candidates) > _LONG and candidates.most > _LONG
 
 
@@ -189,7 +204,7 @@ class _GatherSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        values = grad.double() if ctx.many else grad
+        values = widened(grad) if ctx.many else grad
         (index,) = ctx.saved_tensors
         return _scattered(values, index, ctx.shape).to(grad.dtype), None, None
 
@@ -199,7 +214,7 @@ def _softmax_parts(values: Tensor, sample: Tensor, offsets: Tensor, many: bool) 
     peak = values.new_full((len(offsets) - 1,), -torch.inf).scatter_reduce_(0, sample, values, "amax")
     peak = peak.clamp_(min=torch.finfo(peak.dtype).min)  # -inf - -inf would be NaN
     weight = (values - peak.index_select(0, sample)).exp_()
-    weight = weight.double() if many else weight
+    weight = widened(weight) if many else weight
     return peak, weight, torch.segment_reduce(weight, "sum", offsets=offsets, unsafe=True)
 
 

@@ -71,8 +71,8 @@ class StateGraph:
     @property
     def arcs(self) -> int:
         """How many arcs there are in all, dead ends aside."""
-        alive = (int((layer.next < size).sum()) for layer, size in zip(self.layers, self.sizes[1:], strict=True))
-        return sum(alive)
+        alive = [(layer.next < size).sum() for layer, size in zip(self.layers, self.sizes[1:], strict=True)]
+        return int(torch.stack(alive).sum())
 
     @cached_property
     def widest(self) -> int:
@@ -136,10 +136,9 @@ class StateGraph:
 
         0 for a template that nothing attains.
         """
-        ending = self.ends[-1] >= 0
-        result = torch.zeros_like(self.lengths)
-        result[self.ends[-1][ending]] = torch.arange(self.sizes[-1], device=result.device)[ending]
-        return result
+        result = self.lengths.new_zeros(len(self.lengths) + 1)  # the last for what ends nowhere, -1
+        result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
+        return result[:-1]
 
     @cached_property
     def ragged(self) -> bool:
@@ -153,12 +152,14 @@ class StateGraph:
 
     def to(self, device: torch.device | str) -> StateGraph:
         """The same graph on another device."""
-        return replace(
+        moved = replace(
             self,
             layers=tuple(Layer(layer.labels.to(device), layer.next.to(device)) for layer in self.layers),
             ends=tuple(ends.to(device) for ends in self.ends),
             lengths=self.lengths.to(device),
         )
+        moved.__dict__.update(depths=self.depths, complete=self.complete)
+        return moved
 
 
 def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]:

@@ -26,6 +26,8 @@ from clipper.arguments import (
     usable_device,
     whole_number,
     whole_numbers,
+    widened,
+    widest_float,
 )
 from clipper.candidates import packed
 from clipper.candidates.abduction import BUDGET, templates
@@ -36,7 +38,6 @@ from clipper.candidates.base import (
     check_none_emptied,
     check_nonempty,
     gold_labels,
-    known_samples,
     outside_inference_mode,
 )
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of, smallest_type
@@ -57,6 +58,8 @@ _CELLS = 1 << 26
 """Entries of a table of labels counted together."""
 _MOST_CELLS = 1 << 35
 """Entries of a table of labels past which there is no use in trying."""
+_INHERITED = ("plain", "kind", "support_with_unused")
+"""What is worked out once and then known on every device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +167,7 @@ class Candidates(CandidateSet):
         check_labels(found.labels, torch.repeat_interleave(some), offsets_of(some), kinds)
         slot_kinds = None if len(some) == len(found.counts) else kind_of_label(found.typical, kinds)
         distinct = cls(found.labels.to(smallest_type(kinds)), offsets_of(found.counts), kinds, slot_kinds)
-        _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
+        _ = distinct.support_with_unused, distinct.plain  # worked out for a few rows, inherited by all samples
         return distinct.batch(found.shared)
 
     @classmethod
@@ -271,7 +274,9 @@ class Candidates(CandidateSet):
             )
         offsets = offsets_of(torch.bincount(sample))
         check_labels(labels, sample, offsets, kinds)
-        return cls(labels.to(smallest_type(kinds), copy=True), offsets, kinds)
+        made = cls(labels.to(smallest_type(kinds), copy=True), offsets, kinds)
+        _ = made.plain  # looked up once, inherited by all batches
+        return made
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
@@ -385,8 +390,8 @@ class Candidates(CandidateSet):
 
     @property
     def log_counts(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)` in double precision."""
-        return self.offsets.diff().double().log()
+        """The log of how many candidates each sample has, `(n,)`, in double precision where the device has it."""
+        return widened(self.offsets.diff()).log()
 
     @cached_property
     @outside_inference_mode
@@ -452,7 +457,7 @@ class Candidates(CandidateSet):
             )
         if (len(self) <= _CHUNK and cells <= _CELLS) or self.samples <= 1:
             size = self.samples * width
-            times = [torch.bincount(self._cells(slot), minlength=size).view(-1, width) for slot in range(self.slots)]
+            times = [packed.occurrences(self._cells(slot), size).view(-1, width) for slot in range(self.slots)]
             return (torch.stack(times, dim=1) > 0).view(-1, width)
         half = self.samples // 2  # memory stays bounded by what a chunk takes
         halves = self.span(0, half), self.span(half, self.samples)
@@ -497,8 +502,12 @@ class Candidates(CandidateSet):
 
     def rows_where(self, keep: Tensor) -> Candidates:
         """As `subset`, but samples may be left without a candidate."""
-        offsets = torch.nn.functional.pad(keep.cumsum(0), (1, 0)).index_select(0, self.offsets)
-        return replace(self, labels=self.labels.index_select(0, keep.nonzero().flatten()), offsets=offsets)
+        labels = self.labels.index_select(0, keep.nonzero().flatten())
+        return replace(self, labels=labels, offsets=self.offsets_where(keep))
+
+    def offsets_where(self, keep: Tensor) -> Tensor:
+        """The offsets of `rows_where`, `(n+1,)`."""
+        return torch.constant_pad_nd(keep.cumsum(0), (1, 0)).index_select(0, self.offsets)
 
     def narrowed(self, allowed: Tensor) -> Candidates:
         """As `restrict`, but samples may be left without a candidate: ask `possible`."""
@@ -513,9 +522,8 @@ class Candidates(CandidateSet):
         return self.offsets.diff() > 0
 
     @outside_inference_mode
-    def batch(self, samples: Tensor | Sequence[int] | slice) -> Candidates:
-        """The candidates of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
-        ids = known_samples(samples, self)
+    def select(self, ids: Tensor) -> Candidates:
+        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
         start, counts = self.offsets[ids], self.offsets.diff()[ids]
         offsets = offsets_of(counts)
         total = int(offsets[-1])
@@ -524,7 +532,9 @@ class Candidates(CandidateSet):
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds.index_select(0, ids)
         batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds, slot_kinds)
         batch.__dict__["sample"] = sample
-        if "kind" in self.__dict__:  # what is known of a sample holds in whatever batch it is
+        if "plain" in self.__dict__:  # what is known of a sample holds in whatever batch it is
+            batch.__dict__["plain"] = self.plain
+        if "kind" in self.__dict__:
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
         if "support_with_unused" in self.__dict__:
             shared = self.support_with_unused.view(self.samples, self.slots * (self.classes + 1)).index_select(0, ids)
@@ -568,17 +578,18 @@ class Candidates(CandidateSet):
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
         if k <= _FEW and len(self) > _SORTED:
             rows, found = packed.segment_top(values, self, k)  # (k, n)
-            return self._rows(self.labels[rows.T[found.T]], found.T.nonzero()[:, 0].contiguous())
+            sample, rank = found.T.nonzero(as_tuple=True)
+            return self._rows(self.labels[rows[rank, sample]], sample)
         order = values.argsort(descending=True, stable=True)
         order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
-        kept = rank < min(k, len(self))
+        kept = (rank < min(k, len(self))).nonzero()[:, 0]
         return self._rows(self.labels[order[kept]], self.sample[kept])
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
         if log_probs is None:
             return self.subset(self.random_ranks(generator) < min(per_sample, len(self)))
-        values = packed.candidate_log_probs(log_probs.double(), self)
+        values = packed.candidate_log_probs(widened(log_probs), self)
         nothing = packed.segment_max(values, self) == -torch.inf  # nothing to go by: all are as good
         values = values.masked_fill(nothing[self.sample], 0)
         share = (values - packed.segment_logsumexp(values, self)[self.sample]).exp()
@@ -586,7 +597,7 @@ class Candidates(CandidateSet):
         last = packed.segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose what weighs nothing
         steps = share.cumsum(0)
         start = torch.nn.functional.pad(steps, (1, 0))[self.offsets]  # (n+1,)
-        noise = torch.rand(self.samples, per_sample, generator=generator, dtype=torch.float64).to(self.device)
+        noise = torch.rand(self.samples, per_sample, generator=generator, dtype=torch.float64).to(steps)
         drawn = torch.searchsorted(steps, start[:-1, None] + noise * start.diff()[:, None], right=True)
         keep = torch.zeros(len(self), dtype=torch.bool, device=self.device)
         keep[torch.minimum(drawn, last[:, None])] = True
@@ -605,7 +616,11 @@ class Candidates(CandidateSet):
         """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
         generator = seed if isinstance(seed, torch.Generator) else seeded(seed)
         noise = torch.rand(len(self), generator=generator, dtype=torch.float64)
-        order = (self.sample + noise.to(self.device)).argsort()
+        if widest_float(self.device) == torch.float64:
+            order = (self.sample + noise.to(self.device)).argsort()
+        else:  # in single precision, the sample's number would leave the noise few digits
+            order = noise.argsort().to(self.device)
+            order = order[self.sample[order].argsort(stable=True)]
         place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
         return torch.empty_like(order).scatter_(0, order, place)
 
@@ -618,7 +633,10 @@ class Candidates(CandidateSet):
         """The same candidates on another device."""
         device = usable_device(device)
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds.to(device)
-        return Candidates(self.labels.to(device), self.offsets.to(device), self.kinds, slot_kinds)
+        moved = Candidates(self.labels.to(device), self.offsets.to(device), self.kinds, slot_kinds)
+        known = {name: self.__dict__[name] for name in _INHERITED if name in self.__dict__}
+        moved.__dict__.update({name: v.to(device) if isinstance(v, Tensor) else v for name, v in known.items()})
+        return moved
 
     def __len__(self) -> int:
         return len(self.labels)

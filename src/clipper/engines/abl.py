@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, real_number, whole_number
+from clipper.arguments import as_tensor, real_number, whole_number, widened
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.packed import candidate_log_probs, segment_max
 from clipper.engines.base import Context, Engine, check_needs, checked_log_probs
@@ -90,13 +90,14 @@ class AblSim(Engine):
     def _abduced_rows(self, log_probs: Tensor, candidates: Candidates, embeddings: Tensor | None) -> Tensor:
         """The row of each sample's candidate in the best labelling, `(n,)`."""
         embeddings = _checked_embeddings(embeddings, candidates)
-        values = candidate_log_probs(log_probs, candidates).double()  # (Ω,)
+        values = widened(candidate_log_probs(log_probs, candidates))  # (Ω,)
         present, labels = torch.unique(candidates.labels, return_inverse=True)  # few classes make small tables
         beam = Beam.start(_cosine_distance(embeddings), len(present))
         options = self._options(log_probs, candidates)
+        kinds = candidates.kind.tolist()
         for i, rows in enumerate(options):
-            used = candidates.kind[i] >= 0
-            instances = (candidates.slots * i + torch.arange(candidates.slots, device=labels.device))[used]
+            used = torch.tensor([slot for slot, kind in enumerate(kinds[i]) if kind >= 0]).to(labels.device)
+            instances = candidates.slots * i + used
             beam = beam.extend(labels[rows][:, used], instances, values[rows], self.beam, self.similarity)
         chosen = zip(options, beam.choices[0].tolist(), strict=True)
         return torch.stack([rows[choice] for rows, choice in chosen])
@@ -107,13 +108,13 @@ class AblSim(Engine):
         distance = ((candidates.labels != prediction) & (candidates.labels >= 0)).sum(1)
         least = -segment_max(-distance, candidates)[candidates.sample]
         close = distance <= least + self.revisions
-        counts = torch.bincount(candidates.sample[close], minlength=candidates.samples)
+        counts = candidates.offsets_where(close).diff()
         return list(torch.split(close.nonzero()[:, 0], counts.tolist()))
 
 
 def _cosine_distance(embeddings: Tensor) -> Tensor:
     """Between all instances, `(n*m, n*m)`, from `embeddings (n, m, d)`; 0 on the diagonal."""
-    unit = torch.nn.functional.normalize(embeddings.detach().double().flatten(0, 1), dim=1)
+    unit = torch.nn.functional.normalize(widened(embeddings.detach()).flatten(0, 1), dim=1)
     return (1 - unit @ unit.T).fill_diagonal_(0)
 
 
@@ -130,7 +131,7 @@ def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
             "expected one kind of label, because ABLSim compares all instances with one another, "
             f"got {', '.join(kind.name for kind in candidates.kinds)}"
         )
-    if not bool(embeddings[candidates.kind >= 0].isfinite().all()):
+    if not bool((embeddings.isfinite().all(2) | (candidates.kind < 0)).all()):
         raise InputError("expected finite embeddings, got NaN or infinity; check the encoder and its input")
     return embeddings
 
@@ -263,4 +264,4 @@ def _highest(score: Tensor, size: int) -> Tensor:
 def _scaled(log_values: Tensor) -> Tensor:
     """exp, up to a factor that no z-score sees; a product over a batch would underflow."""
     highest = log_values.max()
-    return (log_values - highest).exp() if highest > -torch.inf else torch.zeros_like(log_values)
+    return torch.where(highest > -torch.inf, (log_values - highest).exp(), 0)

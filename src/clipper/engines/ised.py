@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_number
+from clipper.arguments import whole_number, widened
 from clipper.candidates import CandidateSet
 from clipper.candidates.abduction import run_on_columns, run_on_row
 from clipper.candidates.kinds import kind_of_label
@@ -121,10 +121,10 @@ class IsedLoss(RandomEngine):
         """Labels from each slot's own kind, `(n, samples, m)`; -1 in unused slots."""
         n, m, c = log_probs.shape
         kind = kind_of_label(torch.arange(c, device=log_probs.device), candidates.kinds)
-        share = torch.where(kind == candidates.kind[..., None], log_probs, -torch.inf).exp().double()
+        share = widened(torch.where(kind == candidates.kind[..., None], log_probs, -torch.inf).exp())
         steps = share.cumsum(2)  # (n, m, c)
         noise = torch.rand(n, m, self.samples, generator=self.generator, dtype=torch.float64)
-        labels = torch.searchsorted(steps, noise.to(steps.device) * steps[..., -1:], right=True).clamp_(max=c - 1)
+        labels = torch.searchsorted(steps, noise.to(steps) * steps[..., -1:], right=True).clamp_(max=c - 1)
         return torch.where(candidates.kind[..., None] < 0, -1, labels).transpose(1, 2)
 
     def _counts(self, labels: Tensor, drawn: Tensor, targets: Tensor, candidates: CandidateSet) -> Tensor:
@@ -136,7 +136,7 @@ class IsedLoss(RandomEngine):
         right = (drawn == targets[:, None]).flatten()
         pruned = right.index_select(0, first)  # only what gives the target can have been pruned
         asked = first[pruned]
-        pruned[pruned.clone()] = ~candidates.batch(sample[asked]).contains(rows[asked])
+        pruned[pruned.clone()] = ~candidates.select(sample[asked]).contains(rows[asked])
         counts = (drawn.flatten() >= 0) & ~pruned.index_select(0, group)
         if self.distinct:
             counts &= torch.zeros_like(counts).index_fill_(0, first, True)
@@ -174,13 +174,14 @@ def run_program(rule: Callable[..., Any], labels: Tensor) -> tuple[Tensor, list[
         (tensor([0, 0, 1]), [3, 8])
     """
     place: dict[Hashable, int] = {}
+    device, labels = labels.device, labels.cpu()  # where the rule runs
     output = torch.empty(len(labels), dtype=torch.long)
     patterns, pattern = distinct_rows((labels >= 0).long())
     for i, used in enumerate(patterns.bool()):  # samples of different lengths give the rule different tuples
         rows = (pattern == i).nonzero()[:, 0]
         distinct, inverse = distinct_rows(labels[rows][:, used])
-        together = run_on_columns(rule, distinct.cpu())
+        together = run_on_columns(rule, distinct)
         listed = [run_on_row(rule, tuple(row)) for row in distinct.tolist()] if together is None else together.tolist()
         numbers = [-1 if value is None else place.setdefault(value, len(place)) for value in listed]
-        output[rows.cpu()] = torch.tensor(numbers)[inverse.cpu()]
-    return output.to(labels.device), list(place)
+        output[rows] = torch.tensor(numbers)[inverse]
+    return output.to(device), list(place)

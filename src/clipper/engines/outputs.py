@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_numbers
+from clipper.arguments import all_within, whole_numbers
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context, Engine
@@ -77,6 +77,6 @@ def _checked_targets(given: Tensor | None, candidates: CandidateSet, outputs: Ca
     targets = whole_numbers(given, "targets").long().to(candidates.device)
     if targets.shape != (candidates.samples,):
         raise InputError(f"expected targets of shape ({candidates.samples},), got {tuple(targets.shape)}")
-    if len(targets) and (int(targets.min()) < 0 or int(targets.max()) >= outputs.samples):
+    if not all_within(targets, 0, outputs.samples - 1):
         raise InputError(f"expected targets in 0 … {outputs.samples - 1}, one per output, got {targets.tolist()[:8]} …")
     return targets

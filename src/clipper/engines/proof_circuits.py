@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
+from clipper.arguments import widened, widest_float
 from clipper.candidates.circuits import kept
 from clipper.errors import BudgetError, require
 
@@ -82,8 +83,8 @@ class ProofCircuit:
         value = torch.where(tiny, 1, total).log()
         slope = probability * (slopes[..., 0] - slopes[..., 1]) / torch.where(tiny, 1, total)[:, None]
         if bool(tiny.any()):  # rare and slow: double precision where single does not reach, then logarithms
-            single = facts.dtype != torch.float64
-            exact = self.evaluate(facts[tiny].double()) if single else self._in_logarithms(facts[tiny])
+            single = facts.dtype != widest_float(facts.device)
+            exact = self.evaluate(widened(facts[tiny])) if single else self._in_logarithms(facts[tiny])
             value[tiny], slope[tiny] = (part.to(facts.dtype) for part in exact)
         return value, slope
 
@@ -99,7 +100,7 @@ class ProofCircuit:
 
     @cached_property
     def _log(self) -> Any:
-        return self._circuit.to_torch_module(semiring="log", compile=False).double()
+        return self._circuit.to_torch_module(semiring="log", compile=False)
 
     @property
     def chunk(self) -> int:
@@ -187,19 +188,26 @@ class Bags:
         counts = torch.bincount(bag, minlength=bags)
         return cls(bag.argsort(stable=True), pad(counts.cumsum(0), (1, 0))[:-1])
 
+    def to(self, device: torch.device) -> Bags:
+        """The same on another device."""
+        return Bags(self.rows.to(device), self.starts.to(device))
+
     def total(self, values: Tensor) -> Tensor:
         """`(bags, b)` from `values (rows, b)`."""
         return embedding_bag(self.rows, values, self.starts, mode="sum")
 
 
 class Sums:
-    """A layer of sums: `children (edges,)`, the sum that each edge belongs to, `parent (edges,)`, ascending."""
+    """A layer of sums: `children (edges,)`, the sum that each edge belongs to, `parent (edges,)`, ascending.
 
-    def __init__(self, children: Tensor, parent: Tensor, width: int) -> None:
+    It is worked out where these are, on the CPU, and then moved to a device.
+    """
+
+    def __init__(self, children: Tensor, parent: Tensor, width: int, device: torch.device) -> None:
         counts = torch.bincount(parent)
-        self._there = Bags(children, pad(counts.cumsum(0), (1, 0))[:-1])
+        self._there = Bags(children, pad(counts.cumsum(0), (1, 0))[:-1]).to(device)
         back = Bags.by(children, width)
-        self._back = Bags(parent[back.rows], back.starts)
+        self._back = Bags(parent[back.rows], back.starts).to(device)
 
     def forward(self, below: Tensor) -> Tensor:
         """`(sums, b)` from `below (width, b)`."""
@@ -213,12 +221,13 @@ class Sums:
 class Products:
     """A layer of products of one or two factors, given as for `Sums`; the last row below is 1."""
 
-    def __init__(self, children: Tensor, parent: Tensor, width: int) -> None:
+    def __init__(self, children: Tensor, parent: Tensor, width: int, device: torch.device) -> None:
         counts = torch.bincount(parent)
         first = counts.cumsum(0) - counts
-        self._left = children[first]
-        self._right = torch.where(counts == 2, children[(first + 1).clamp(max=len(children) - 1)], width - 1)
-        self._back = Bags.by(torch.cat([self._left, self._right]), width)
+        left = children[first]
+        right = torch.where(counts == 2, children[(first + 1).clamp(max=len(children) - 1)], width - 1)
+        self._left, self._right = left.to(device), right.to(device)
+        self._back = Bags.by(torch.cat([left, right]), width).to(device)
 
     def forward(self, below: Tensor) -> Tensor:
         """`(products, b)` from `below (width, b)`."""
@@ -269,7 +278,7 @@ class LayeredCircuit:
         children, parents, width = self._given
         for i, (child, parent) in enumerate(zip(children, parents, strict=True)):
             nodes = int(parent[-1]) + 1
-            ends = (pad(child, (0, 1), value=width).to(device), pad(parent, (0, 1), value=nodes).to(device))
-            layers.append((Sums if i % 2 else Products)(*ends, width + 1))
+            ends = pad(child, (0, 1), value=width), pad(parent, (0, 1), value=nodes)
+            layers.append((Sums if i % 2 else Products)(*ends, width + 1, device))
             width = nodes
         return layers

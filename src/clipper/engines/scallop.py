@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_number
+from clipper.arguments import whole_number, widened
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.engines.base import Context
@@ -81,7 +81,7 @@ class ScallopLoss(OutputEngine):
         if self.k is not None:
             return _disjunction(log_probs, candidates.top_k(log_probs, self.k))
         if self.outputs is not None and context.targets is not None:
-            unpruned = self.outputs.batch(context.targets)
+            unpruned = self.outputs.select(context.targets)
         else:
             unpruned = _checked_unpruned(context.unpruned, candidates)
         return self._of_all(log_probs, candidates.to_candidates(), unpruned.to_candidates())
@@ -90,18 +90,17 @@ class ScallopLoss(OutputEngine):
         """P of every output for every sample, `(n, outputs)`."""
         every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
         repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
-        return self.log_any(repeated, outputs.batch(every), Context()).exp().view(len(log_probs), -1)
+        return self.log_any(repeated, outputs.select(every), Context()).exp().view(len(log_probs), -1)
 
     def _of_all(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
-        few = candidates.offsets.diff() <= LARGEST_K
+        few = torch.tensor([count <= LARGEST_K for count in candidates.counts])
         result = log_probs.new_zeros(len(log_probs))
-        if bool(few.any()):
-            ids = few.nonzero()[:, 0]
-            result = result.index_copy(0, ids, _disjunction(log_probs[ids], candidates.batch(ids)))
-        if not bool(few.all()):
-            ids = (~few).nonzero()[:, 0]
-            part = self._by_circuits(log_probs[ids], candidates.batch(ids), unpruned.batch(ids))
-            result = result.index_copy(0, ids, part)
+        for which, of_few in ((few, True), (~few, False)):
+            ids = which.nonzero()[:, 0].to(log_probs.device)
+            if len(ids):
+                own, kept = log_probs[ids], candidates.select(ids)
+                part = _disjunction(own, kept) if of_few else self._by_circuits(own, kept, unpruned.select(ids))
+                result = result.index_copy(0, ids, part)
         return result
 
     def _by_circuits(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
@@ -113,7 +112,7 @@ class ScallopLoss(OutputEngine):
             circuit = compiled(*proofs, candidates.slots, self._budget)
             if isinstance(circuit, BudgetError):
                 self._warn(circuit)
-                part = _disjunction(log_probs[ids], candidates.batch(ids).top_k(log_probs[ids], LARGEST_K))
+                part = _disjunction(log_probs[ids], candidates.select(ids).top_k(log_probs[ids], LARGEST_K))
             else:
                 part = circuit.log_probability(masked[ids])
             result = result.index_copy(0, ids, part)
@@ -156,7 +155,7 @@ def _disjunction(log_probs: Tensor, candidates: Candidates) -> Tensor:
 
 
 def log_disjunction(facts: Tensor, labels: Tensor, found: Tensor) -> Tensor:
-    """log P(at least one of `k` proofs holds), `(b,)`, in double precision inside; -inf where it is impossible.
+    """log P(at least one of `k` proofs holds), `(b,)`, inside as precise as can be; -inf where it is impossible.
 
     A fact is a slot and a label; proofs with the same label in a slot share that fact. All 2^k sets of proofs are
     visited, `b · 2^k · m` numbers in total.
@@ -175,7 +174,7 @@ def log_disjunction(facts: Tensor, labels: Tensor, found: Tensor) -> Tensor:
         tensor([0.3750])
     """
     known = found[..., None] & (facts != -torch.inf)
-    logs = torch.where(known, facts.double(), _IMPOSSIBLE)
+    logs = torch.where(known, widened(facts), _IMPOSSIBLE)
     proof = torch.arange(facts.shape[1], device=facts.device)
     labels = torch.where(found[..., None], labels.long(), -2 - proof[:, None])  # an absent proof shares no fact
     sums, signs = _sums_over_sets(logs, labels)
@@ -227,6 +226,6 @@ def is_restriction(candidates: Candidates, unpruned: Candidates) -> Tensor:
     """
     inside = unpruned.narrowed(candidates.support)
     same = inside.offsets.diff() == candidates.offsets.diff()  # (n,)
-    ours, theirs = same[candidates.sample], same[inside.sample]
+    ours, theirs = (same[rows.sample].nonzero()[:, 0] for rows in (candidates, inside))
     differ = (candidates.labels[ours] != inside.labels[theirs]).any(1)
     return same.index_fill(0, candidates.sample[ours][differ], False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, real_number
+from clipper.arguments import as_tensor, real_number, widened
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import check_choosable, check_log_probs, must_be_candidates
 from clipper.candidates.packed import candidate_log_probs
@@ -96,13 +96,13 @@ def decode(
             f"{float(share.sum(1).max()):.4g} together: apply log_softmax(-1) to the classifier's scores"
         )
     probability, output = share.max(1)
-    found = _decoded(values, every.batch(output), 0.0)
+    found = _decoded(values, every.select(output), 0.0)
     return replace(found, abstained=probability < limit, output=output, output_probability=share)
 
 
 def _decoded(log_probs: Tensor, candidates: CandidateSet, threshold: float) -> Decoded:
     best = candidates.top_k(log_probs, 2)
-    exact = log_probs.double()
+    exact = widened(log_probs)
     whole = candidates.log_probability(exact)
     share = (candidate_log_probs(exact, best) - whole[best.sample]).exp().nan_to_num(0.0)  # NaN: all are ruled out
     (labels, probability), (runner_up, second) = (_of_rank(best, share, rank) for rank in range(2))
@@ -114,8 +114,7 @@ def _decoded(log_probs: Tensor, candidates: CandidateSet, threshold: float) -> D
 def _of_rank(best: Candidates, share: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """The labels `(n, m)` and the probability `(n,)` of the row with this rank in each sample; -1 and 0 if none."""
     there = best.offsets.diff() > rank
-    row = (best.offsets[:-1] + rank)[there]
-    labels = best.offsets.new_full((best.samples, best.slots), -1)
-    probability = share.new_zeros(best.samples)
-    labels[there], probability[there] = best.labels[row].long(), share[row]
-    return labels, probability
+    if not len(best):
+        return best.offsets.new_full((best.samples, best.slots), -1), share.new_zeros(best.samples)
+    row = (best.offsets[:-1] + rank).clamp(max=len(best) - 1)
+    return torch.where(there[:, None], best.labels[row].long(), -1), torch.where(there, share[row], 0)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import number_in_words, whole_number, whole_numbers, yes_or_no
+from clipper.arguments import number_in_words, whole_number, whole_numbers, widened, yes_or_no
 from clipper.candidates import CandidateSet, Kind
 from clipper.candidates.base import must_be_candidates, outside_inference_mode
 from clipper.candidates.comparison import distinct_samples
@@ -187,7 +187,7 @@ def _by_symmetry(distinct: CandidateSet, which: Tensor, budget: int) -> Identifi
     for label, names in enumerate(group.possible):
         possible[label, list(names)] = True
     settle, smallest = _base(group, namings)
-    support = distinct.support.view(distinct.samples, distinct.slots, -1).double()
+    support = widened(distinct.support.view(distinct.samples, distinct.slots, -1))
     share = (support / support.sum(2, keepdim=True).clamp(min=1)).sum(1)  # (sets, c)
     times = torch.bincount(which, minlength=distinct.samples).to(share)
     return Identification(
@@ -232,7 +232,7 @@ def _by_labels(
         possible=possible.to(which.device),
         settle=settle,
         smallest=smallest,
-        instances=torch.bincount(labels[labels >= 0], minlength=classes).double(),
+        instances=widened(torch.bincount(labels[labels >= 0], minlength=classes)),
         given=True,
         kinds=candidates.kinds,
     )

@@ -124,9 +124,12 @@ class ProximityGraph:
             queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, searched, group.name)
-            near = _finder(search, metric, group.kind).find(
-                queries, searched, k, _search_radius(radius, metric), progress
-            )
+            finder = _finder(search, metric, group.kind)
+            if type(finder) is not ExactSearch or finder.distance is not None:  # that one finds what is no number
+                searched.check_finite()
+                if queries is not searched:
+                    queries.check_finite()
+            near = finder.find(queries, searched, k, _search_radius(radius, metric), progress)
             found.append(group.named(near))
         if not found:
             nothing = torch.empty(0, dtype=torch.long)
@@ -194,7 +197,7 @@ class ProximityGraph:
         again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
         first = torch.cat([again.new_ones(1), ~again])[: len(source)]
         keep = torch.zeros_like(first).scatter_(0, order, first)
-        return merged._subset(keep)
+        return merged._subset(keep.nonzero().flatten())
 
     @classmethod
     def _assembled(
@@ -218,15 +221,15 @@ class ProximityGraph:
     def _gated(self, radius: float | None, mutual: bool, share: float | None) -> ProximityGraph:
         graph = self
         if radius is not None:
-            graph = graph._subset(graph.distance < radius)
+            graph = graph._subset((graph.distance < radius).nonzero().flatten())
         if mutual and len(graph):
-            span = int(torch.maximum(graph.source.max(), graph.target.max())) + 1
-            there, back = graph.source * span + graph.target, graph.target * span + graph.source
-            graph = graph._subset(torch.isin(there, back))
+            span = max(graph.instances or (0,))
+            there, back = graph.source * span + graph.target, (graph.target * span + graph.source).sort().values
+            found = back[torch.searchsorted(back, there).clamp(max=len(back) - 1)]
+            graph = graph._subset((found == there).nonzero().flatten())
         if share is not None:
-            keep = torch.zeros_like(graph.source, dtype=torch.bool)
-            keep[graph.distance.argsort(stable=True)[: math.ceil(share * len(graph))]] = True
-            graph = graph._subset(keep)
+            closest = graph.distance.argsort(stable=True)[: math.ceil(share * len(graph))]
+            graph = graph._subset(closest.sort().values)
         return graph
 
     @classmethod
@@ -245,8 +248,9 @@ class ProximityGraph:
         edges = slice(low, high)
         return ProximityGraph(self.source[edges] - first, self.target[edges], self.distance[edges], degree=self.degree)
 
-    def _subset(self, keep: Tensor) -> ProximityGraph:
-        return ProximityGraph(self.source[keep], self.target[keep], self.distance[keep], self.instances)
+    def _subset(self, edges: Tensor) -> ProximityGraph:
+        source, target, distance = (c.index_select(0, edges) for c in (self.source, self.target, self.distance))
+        return ProximityGraph(source, target, distance, self.instances)
 
     def to(self, device: torch.device | str) -> ProximityGraph:
         """The same edges on another device."""
@@ -263,7 +267,8 @@ class ProximityGraph:
 def _size(embeddings: Embeddings) -> int:
     """How many instances embeddings have, used or not."""
     table = next(iter(embeddings.values())) if isinstance(embeddings, Mapping) else embeddings
-    return int(table.shape[0] * table.shape[1]) if isinstance(table, Tensor) else 0
+    samples, slots, *_ = (table if isinstance(table, Tensor) else as_tensor(table, "embeddings")).shape
+    return int(samples * slots)
 
 
 def _check_arguments(
@@ -318,6 +323,8 @@ def _search_radius(radius: float | None, metric: Metric) -> float:
 def _check_enough(k: int, queries: Vectors, pool: Vectors, name: str) -> None:
     own, size = own_group_size(queries.group, pool.group), len(pool.values)
     if k > size - own:
+        pool.check_finite()
+        queries.check_finite()
         raise InputError(
             f"k={k} is larger than the pool: {size} instances{name}, of which {own} may belong to the "
             f"query's own sample, leave {size - own} neighbours; lower k or give more samples"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, whole_numbers
+from clipper.arguments import all_within, as_tensor, whole_numbers, widened
 from clipper.errors import InputError
 from clipper.proximity.neighbours import Neighbours, Vectors
 
@@ -88,18 +90,19 @@ def instances_of(
     embeddings: OneEmbedding, kind: Tensor | None, pool: Pool | None, kinds: Sequence[str] | None = None
 ) -> Iterator[InstanceGroup]:
     """One group for each kind of label that occurs; `kinds`: their names, in order."""
-    kind = _kind_of(kind)
-    if isinstance(embeddings, Mapping) and kind is None:
+    own = _by_kind(kind, kinds)
+    if isinstance(embeddings, Mapping) and own is None:
         raise InputError("expected kind (n, m) beside one embedding per kind, got none; pass kind=candidates.kind")
-    occurring = _occurring(kind)
+    theirs = None if pool is None else _by_kind(pool.kind, kinds)
+    occurring = [0] if own is None else list(own.ids)
     names = _names(embeddings, occurring, kinds) if isinstance(embeddings, Mapping) else None
     for index in occurring:
         name = "" if names is None else names[index]
-        query_ids, queries, slots, batch = _of_kind(_table(embeddings, name), kind, index)
+        query_ids, queries, slots, batch = _of_kind(_table(embeddings, name), own, index)
         pool_ids, vectors, place = query_ids, queries, None
         if pool is not None:
             table = _table(pool.embeddings, name)
-            pool_ids, vectors, pool_slots, pool_size = _of_kind(table, _kind_of(pool.kind), index)
+            pool_ids, vectors, pool_slots, pool_size = _of_kind(table, theirs, index)
             _check_same_shape(queries, slots, vectors, pool_slots)
             ids = torch.arange(len(queries), device=queries.device) if query_ids is None else query_ids
             place = _place_in_pool(ids, slots, pool.samples, batch, pool_size)
@@ -121,13 +124,16 @@ def vectors_of(group: InstanceGroup, cosine: bool, within_sample: bool) -> tuple
             queries = _with_axis(queries, undirected)
             pool = queries if same else _with_axis(pool, theirs)
     size = 1 if within_sample else group.slots
-    searched = Vectors(pool, None, size) if group.pool_ids is None else Vectors(pool, group.pool_ids // size)
-    if not math.isfinite(float(searched.centre.sum())):
-        _check_finite(group.pool, group.pool_ids, group.slots)
+    check = partial(_check_finite, group.pool, group.pool_ids, group.slots)
+    if group.pool_ids is None:
+        searched = Vectors(pool, None, size, check_finite=check)
+    else:
+        searched = Vectors(pool, group.pool_ids // size, largest_group=size, check_finite=check)
     if group.query_place is None:
         return searched, searched
-    _check_finite(group.queries, group.query_ids, group.slots)
-    return Vectors(queries, torch.div(group.query_place, size, rounding_mode="floor")), searched
+    check = partial(_check_finite, group.queries, group.query_ids, group.slots)
+    own = torch.div(group.query_place, size, rounding_mode="floor")
+    return Vectors(queries, own, check_finite=check), searched
 
 
 def _directions(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,29 +187,42 @@ def _table(embeddings: object, name: str) -> object:
     return embeddings[name]
 
 
-def _occurring(kind: Tensor | None) -> Sequence[int]:
-    return [0] if kind is None else [int(i) for i in torch.unique(kind).tolist() if i >= 0]
+@dataclass(frozen=True)
+class _ByKind:
+    """The instances of each kind that occurs, by kind, `(instances,)` each; and the shape of the table of kinds."""
+
+    ids: dict[int, Tensor]
+    shape: torch.Size
 
 
-def _kind_of(kind: object) -> Tensor | None:
-    """`kind (n, m)` as whole numbers, -1 where a slot is unused."""
+def _by_kind(kind: object, names: Sequence[str] | None) -> _ByKind | None:
+    """The used slots of each kind, from `kind (n, m)`, -1 where a slot is unused; None if there are no kinds."""
     if kind is None:
         return None
     kind = whole_numbers(kind, "kinds (n, m)")
-    if kind.numel() and int(kind.min()) < -1:
-        raise InputError(f"expected kinds of 0 and more, -1 for an unused slot, got {int(kind.min())}")
-    return kind
+    value, order = kind.flatten().long().sort(stable=True)
+    found = None
+    if isinstance(names, list | tuple):  # one look at where each of them ends is enough
+        ends = torch.searchsorted(value, torch.arange(-1, len(names) + 1, device=value.device)).tolist()
+        if ends[0] == 0 and ends[-1] == len(value):
+            found = {i: end - start for i, (start, end) in enumerate(pairwise(ends), start=-1) if end > start}
+    if found is None:
+        found = dict(torch.stack(torch.unique_consecutive(value, return_counts=True)).T.tolist())
+    if min(found, default=0) < -1:
+        raise InputError(f"expected kinds of 0 and more, -1 for an unused slot, got {min(found)}")
+    ids = dict(zip(found, torch.split(order, list(found.values())), strict=True))
+    return _ByKind({i: own for i, own in ids.items() if i >= 0}, kind.shape)
 
 
-def _of_kind(table: object, kind: Tensor | None, index: int) -> tuple[Tensor | None, Tensor, int, int]:
+def _of_kind(table: object, kinds: _ByKind | None, index: int) -> tuple[Tensor | None, Tensor, int, int]:
     """Instance ids (None for all) and vectors `(instances, d)` of the used slots of one kind, m and n."""
     flat, slots = _flat(table)
     samples = len(flat) // slots
     ids = None
-    if kind is not None:
-        if kind.shape != (samples, slots):
-            raise InputError(f"expected kind of shape ({samples}, {slots}), got {tuple(kind.shape)}")
-        ids = (kind.flatten() == index).nonzero().flatten().to(flat.device)
+    if kinds is not None:
+        if kinds.shape != (samples, slots):
+            raise InputError(f"expected kind of shape ({samples}, {slots}), got {tuple(kinds.shape)}")
+        ids = kinds.ids[index].to(flat.device) if index in kinds.ids else torch.arange(0, device=flat.device)
         flat = flat[ids]
     return ids, flat, slots, samples
 
@@ -219,8 +238,8 @@ def _flat(table: object) -> tuple[Tensor, int]:
     values = values.flatten(0, 1).flatten(1)
     if values.dtype not in (torch.float32, torch.float64):
         whole = not values.is_floating_point() and values.dtype != torch.bool and values.numel()
-        large = whole and float(values.double().abs().max()) > _EXACT_IN_SINGLE
-        values = values.double() if large else values.float()
+        large = whole and float(widened(values).abs().max()) > _EXACT_IN_SINGLE
+        values = widened(values) if large else values.float()
     return values, slots
 
 
@@ -241,7 +260,7 @@ def _place_in_pool(ids: Tensor, slots: int, samples: Tensor | None, batch: int, 
     if samples is None:
         return torch.full_like(ids, -1)
     samples = whole_numbers(samples, "samples of the pool (n,)").to(ids)
-    if samples.shape != (batch,) or (batch and not (int(samples.min()) >= -1 and int(samples.max()) < pool)):
+    if samples.shape != (batch,) or not all_within(samples, -1, pool - 1):
         raise InputError(
             f"expected the pool's samples of shape ({batch},), which of its {pool} samples each of the batch is or "
             f"-1, got shape {tuple(samples.shape)}{f' with {samples.tolist()}' if samples.numel() < 20 else ''}"

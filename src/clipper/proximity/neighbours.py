@@ -70,9 +70,9 @@ class Neighbours:
     index: Tensor
     distance: Tensor
 
-    def where(self, keep: Tensor) -> Neighbours:
-        """Some of the pairs."""
-        return Neighbours(self.query[keep], self.index[keep], self.distance[keep])
+    def take(self, places: Tensor) -> Neighbours:
+        """The pairs at some `places (rows,)`."""
+        return Neighbours(*(column.index_select(0, places) for column in (self.query, self.index, self.distance)))
 
     def __len__(self) -> int:
         return len(self.query)
@@ -85,11 +85,22 @@ class Vectors:
         values: `(instances, d)`.
         group: `(instances,)`, ascending where it is the pool; instances of one group are never neighbours.
         group_size: how many instances each group has, one group after the other; 0 if they differ.
+        largest_group: no group has more instances; None if nobody knows.
+        check_finite: raises an error in the words of whoever made the vectors, if there is NaN or infinity in them.
     """
 
-    def __init__(self, values: Tensor, group: Tensor | None = None, group_size: int = 0) -> None:
+    def __init__(
+        self,
+        values: Tensor,
+        group: Tensor | None = None,
+        group_size: int = 0,
+        *,
+        largest_group: int | None = None,
+        check_finite: Callable[[], None] = lambda: None,
+    ) -> None:
         """Note vectors and their groups; without `group`, one follows the other, `group_size` instances each."""
-        self.values, self.group_size = values, group_size
+        self.values, self.group_size, self.check_finite = values, group_size, check_finite
+        self.largest_group = group_size or largest_group
         if group is not None:
             self.group = group
 
@@ -105,7 +116,7 @@ class Vectors:
 
     def part(self, start: int, stop: int) -> Vectors:
         """The instances from `start` to `stop - 1`."""
-        return Vectors(self.values[start:stop], self.group[start:stop])
+        return Vectors(self.values[start:stop], self.group[start:stop], largest_group=self.largest_group)
 
 
 class NeighbourSearch(Protocol):
@@ -209,7 +220,7 @@ class ExactSearch:
         for start in range(0, len(queries.values), rows):
             part = queries.part(start, start + rows)
             for first in range(0, len(pool.values), width):
-                score, slack, _ = self._scores(part, pool.part(first, first + width))
+                score, slack = self._scores(part, pool.part(first, first + width))
                 bound = (radius if self.distance else radius * radius) - slack
                 pairs += int((score < bound[:, None]).count_nonzero())
                 check_budget(pairs, radius)
@@ -231,9 +242,7 @@ class ExactSearch:
         size = pool.values.shape[0]
         for start in range(0, size, width):
             piece = pool if width == size else pool.part(start, start + width)
-            score, slack, worst = self._scores(queries, piece)  # (queries, piece), (queries,)
-            if not worst < _MOST_SLACK * largest:  # the squares overflow
-                return _all_tied(queries)
+            score, slack = self._scores(queries, piece)  # (queries, piece), (queries,)
             if k == 1 and radius == math.inf and queries is piece and 1 < size < WIDE:
                 near = self._nearest(score, slack)
                 if near is not None:
@@ -243,7 +252,7 @@ class ExactSearch:
             elif k <= piece.values.shape[0]:
                 own = kth_smallest(score, k) + slack
                 bound = own if bound is None else torch.minimum(bound, own)
-            limit = torch.full_like(slack, largest) if bound is None else bound.clamp(max=largest)
+            limit = (torch.full_like(slack, largest) + slack if bound is None else bound).clamp(max=largest)
             most = _PAIRS if k is None else score.shape[0] * (2 * k + _TIES)
             entries = entries_up_to(score, limit if tied is None else limit.masked_fill(tied, -math.inf), most)
             if entries is None:
@@ -255,18 +264,26 @@ class ExactSearch:
                 if entries is None:
                     return None, None
             query, index = entries
+            if not len(query) and bool(slack[0].isnan()):
+                ties.check_finite()
+                return _all_tied(queries)
             parts.append(Neighbours(query, index + start if start else index, score[query, index]))
             errors.append(slack)
         found = joined(parts)
         if tied is not None and len(parts) > 1:
-            found = found.where(~tied[found.query])
-        single = one_per_row(found.query)
+            found = found.take((~tied[found.query]).nonzero().flatten())
+        single = k == 1 and one_per_row(found.query)
         if self.distance is None:  # ties may lie in different pieces, so that all are looked at together
             slack = errors[0] if len(errors) == 1 else torch.stack(errors).amax(0)
             doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
             found = self._measured(queries.values, pool.values, found, doubtful)
-        best = found if single and radius == math.inf else best_pairs(found, k, radius)
-        return best, None if tied is None else tied.nonzero().flatten()
+        if tied is not None:
+            return best_pairs(found, k, radius, single), tied.nonzero().flatten()
+        if single and radius == math.inf:
+            return found, None
+        outside = None if pool.largest_group is None else size - pool.largest_group  # of a query's own group
+        enough = k is not None and radius == math.inf and outside is not None and k <= outside
+        return best_pairs(found, k, radius, single, len(queries.values) if enough else None), None
 
     def _nearest(self, score: Tensor, slack: Tensor) -> Neighbours | None:
         """The nearest of every instance of the pool; None if rounding matters for any of them."""
@@ -277,18 +294,18 @@ class ExactSearch:
         distance = nearest.contiguous() if self.distance else nearest.sqrt()
         return Neighbours(torch.arange(len(score), device=score.device), index[:, 0].contiguous(), distance)
 
-    def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
+    def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
         """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.
 
-        The last is no less than any of the errors.
+        The errors are NaN, all of them, if the numbers cannot be trusted.
         """
         if self.distance is not None:
             score = _called(self.distance, queries.values, pool.values)
-            slack, worst = torch.zeros_like(score[:, 0]), 0.0
+            slack = torch.zeros_like(score[:, 0])
         else:
-            score, slack, worst = _squared_distances(queries, pool)
+            score, slack = _squared_distances(queries, pool)
         _leave_out_own_group(score, queries, pool)
-        return score, slack, worst
+        return score, slack
 
     def _measured(self, queries: Tensor, pool: Tensor, pairs: Neighbours, doubtful: Tensor) -> Neighbours:
         """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
@@ -310,6 +327,11 @@ class _Ties:
     radius: float
     many: bool = False
     """Whether the pool repeats so few vectors that all queries are better off with these."""
+
+    def check_finite(self) -> None:
+        """Refuse vectors that are no numbers, in the words of whoever made them."""
+        self.pool.check_finite()
+        self.queries.check_finite()
 
     @cached_property
     def _distinct(self) -> DistinctPool:
@@ -355,14 +377,17 @@ def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single
         order = score.argsort()
         order = order[query[order].argsort(stable=True)]
         row, value = query[order], score[order]
-        tied = (row[1:] == row[:-1]) & (value[1:] - value[:-1] <= slack[order[1:]])
-        doubt[order[1:][tied]] = True
-        doubt[order[:-1][tied]] = True
+        tied = (row[1:] == row[:-1]) & (value[1:] - value[:-1] <= slack[order[1:]])  # with the one before
+        tied = torch.constant_pad_nd(tied, (1, 0)) | torch.constant_pad_nd(tied, (0, 1))
+        doubt |= torch.empty_like(doubt).scatter_(0, order, tied[: len(order)])
     return doubt.nonzero().flatten()
 
 
-def _squared_distances(queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor, float]:
-    """Squared distances up to rounding, `(queries, pool)`, a bound on the rounding of each row, and one for all."""
+def _squared_distances(queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
+    """Squared distances up to rounding, `(queries, pool)`, and a bound on the rounding of each row.
+
+    The bounds are NaN if squares may overflow, or a vector holds no numbers.
+    """
     b = pool.values - pool.centre  # distances do not change, but there is less to cancel
     a = b if queries is pool else queries.values - pool.centre
     b_norm = torch.linalg.vector_norm(b, dim=1).square_()
@@ -371,8 +396,9 @@ def _squared_distances(queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor,
     unit = torch.finfo(score.dtype).eps * (4 + math.sqrt(a.shape[1]))
     underflow = a.shape[1] * torch.finfo(score.dtype).tiny
     longest = b_norm.max()
-    largest = float(longest if queries is pool else torch.maximum(longest, a_norm.max()))
-    return score, (a_norm + longest).mul_(2 * unit).add_(underflow), 4 * unit * largest + underflow
+    largest = longest if queries is pool else torch.maximum(longest, a_norm.max())
+    trusted = largest < (_MOST_SLACK * torch.finfo(score.dtype).max - underflow) / (4 * unit)
+    return score, (a_norm + longest).mul_(2 * unit).add_(underflow).masked_fill_(~trusted, math.nan)
 
 
 def _called(distance: DistanceFunction, queries: Tensor, pool: Tensor) -> Tensor:
@@ -394,10 +420,14 @@ def _leave_out_own_group(score: Tensor, queries: Vectors, pool: Vectors) -> None
         return
     first = torch.searchsorted(pool.group, queries.group)
     last = torch.searchsorted(pool.group, queries.group, right=True)
-    reach = torch.arange(int((last - first).max()), device=score.device)
-    column = first[:, None] + reach  # (queries, largest group)
-    row, place = (column < last[:, None]).nonzero(as_tuple=True)
-    score[row, column[row, place]] = math.inf
+    most = int((last - first).max()) if pool.largest_group is None else pool.largest_group
+    reach = first[:, None] + torch.arange(most, device=score.device)
+    column = torch.minimum(reach, last[:, None] - 1)  # (queries, largest group); of a smaller group, the last one again
+    if queries is pool:
+        score.scatter_(1, column, math.inf)
+    else:  # some queries may be of no group
+        own = torch.where(first < last, math.inf, -math.inf).to(score.dtype)[:, None].expand_as(column)
+        score.scatter_reduce_(1, column.clamp(min=0), own, "amax")
 
 
 def own_group_size(query: Tensor, pool: Tensor) -> int:
@@ -406,16 +436,29 @@ def own_group_size(query: Tensor, pool: Tensor) -> int:
     return int(sizes.max())
 
 
-def best_pairs(pairs: Neighbours, k: int | None, radius: float) -> Neighbours:
-    """The first k of each query (all if None) that lie within the radius."""
-    query, index, distance = pairs.query, pairs.index, pairs.distance
-    if not one_per_row(query):
-        order = by_row_then_value(query, distance, index)
-        query, index, distance = query[order], index[order], distance[order]
-    keep = torch.ones_like(query, dtype=torch.bool) if radius == math.inf else distance < radius
+def best_pairs(
+    pairs: Neighbours, k: int | None, radius: float, single: bool | None = None, queries: int | None = None
+) -> Neighbours:
+    """The first k of each query (all if None) that lie within the radius.
+
+    Args:
+        pairs: some pairs, those of a query anywhere among them.
+        k: how many of each query.
+        radius: how near.
+        single: whether no query comes twice and they ascend; looked up if not given.
+        queries: how many there are, if each is known to have at least k pairs within the radius.
+    """
+    if not (one_per_row(pairs.query) if single is None else single):
+        pairs = pairs.take(by_row_then_value(pairs.query, pairs.distance, pairs.index))
+    if queries is not None and k is not None:
+        start = torch.searchsorted(pairs.query, torch.arange(queries, device=pairs.query.device))
+        return pairs.take((start[:, None] + torch.arange(k, device=start.device)).flatten())
+    if k is None and radius == math.inf:
+        return pairs
+    keep = torch.ones_like(pairs.query, dtype=torch.bool) if radius == math.inf else pairs.distance < radius
     if k is not None:
-        keep &= first_of_each_row(query, k)
-    return Neighbours(query, index, distance).where(keep)
+        keep &= first_of_each_row(pairs.query, k)
+    return pairs.take(keep.nonzero().flatten())
 
 
 def check_budget(pairs: int, radius: float) -> None:

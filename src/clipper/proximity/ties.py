@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clipper.arguments import widened
 from clipper.errors import BudgetError
 from clipper.proximity.selection import kth_smallest, mask_of_smallest
 
@@ -125,19 +126,19 @@ def _nearer(row: Tensor, distance: Tensor, count: Tensor) -> Tensor:
 class PreciseDistances:
     """Euclidean distances from the pool in double precision, rounded to the embeddings' own.
 
-    What double precision cannot tell apart either is measured coordinate by coordinate.
+    What double precision, if the device has it, cannot tell apart either is measured coordinate by coordinate.
     """
 
     def __init__(self, pool: Tensor, k: int | None, radius: float) -> None:
         self.pool, self.k, self.radius = pool, k, radius
-        self.centre = pool[:: max(1, len(pool) // 1024)].double().median(0).values  # no outlier moves it
-        self.centred = pool.double() - self.centre
+        self.centre = widened(pool[:: max(1, len(pool) // 1024)]).median(0).values  # no outlier moves it
+        self.centred = widened(pool) - self.centre
         self.norm = self.centred.square().sum(1)
 
     def __call__(self, queries: Tensor) -> Tensor:
         """`(queries, pool)`: right for the k nearest, or within the radius; infinite for most others."""
-        limits = torch.finfo(torch.float64)
-        a = queries.double() - self.centre
+        a = widened(queries) - self.centre
+        limits = torch.finfo(a.dtype)
         norm = a.square().sum(1)
         score = torch.addmm(self.norm[None], a, self.centred.T, alpha=-2).add_(norm[:, None])
         error = (norm[:, None] + self.norm).mul_(2 * limits.eps * (4 + math.sqrt(a.shape[1])))
@@ -148,7 +149,7 @@ class PreciseDistances:
             bound = kth_smallest((score + error).nan_to_num_(math.inf, math.inf), min(self.k, len(self.pool)))
         bound = bound * (1 + 1e-6)  # what single precision may round to the same distance
         near = ~(score - error > bound[:, None])  # true for NaN
-        doubt = near if queries.dtype == torch.float64 else near & ~(score >= _TRUSTED * error)
+        doubt = near if queries.dtype == a.dtype else near & ~(score >= _TRUSTED * error)
         value = score.clamp_(min=0).sqrt_().to(queries.dtype).masked_fill_(~near, math.inf)
         row, column = doubt.nonzero(as_tuple=True)
         step = max(1, _ENTRIES // max(1, queries.shape[1]))
@@ -163,17 +164,15 @@ def lengths(a: Tensor, b: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(difference, dim=1)
     limits = torch.finfo(length.dtype)
     low, high = math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max) * limits.eps
-    if len(length):
-        least, most = length.aminmax()
-        if float(least) > low and float(most) < high:
-            return length
-        odd = (~((length > low) & (length < high))).nonzero().flatten()  # squares may have under- or overflowed
-        part = difference[odd]
-        if not bool(part.any()):
-            return length  # equal vectors
-        too_far = ~torch.isfinite(part).all(1)
-        part[too_far] = a[odd][too_far] / 2 - b[odd][too_far] / 2
-        largest = part.abs().amax(1)
-        exact = torch.linalg.vector_norm(part / largest.where(largest > 0, 1)[:, None], dim=1) * largest
-        length[odd] = exact.where(~too_far, 2 * exact)
+    odd = (~((length > low) & (length < high))).nonzero().flatten()  # squares may have under- or overflowed
+    if not len(odd):
+        return length
+    part = difference[odd]
+    if not bool(part.any()):
+        return length  # equal vectors
+    too_far = ~torch.isfinite(part).all(1)
+    part = part.where(~too_far[:, None], a[odd] / 2 - b[odd] / 2)
+    largest = part.abs().amax(1)
+    exact = torch.linalg.vector_norm(part / largest.where(largest > 0, 1)[:, None], dim=1) * largest
+    length[odd] = exact.where(~too_far, 2 * exact)
     return length

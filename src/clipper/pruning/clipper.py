@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from clipper.pruning.objectives import (
     listed_only,
     prune,
     prune_along,
+    prune_at_random,
 )
 from clipper.pruning.result import Pruning, Set
 
@@ -213,8 +214,8 @@ class Clipper:
             self._warn_if_asked_again()
             return prune(candidates, graph, self.objective, pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
-        listed = self.objective != "random" or listed_only(candidates) is not None
-        if not listed:
+        listed = listed_only(candidates)
+        if self.objective == "random" and listed is None:
             others = candidates if pool is None else pool
             place = None if samples is None else torch.as_tensor(samples)
             if place is None and pool is not None:
@@ -225,8 +226,8 @@ class Clipper:
             pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:
             pruning = prune(candidates, graph, objective, self.solver, pool=pool)
-        if self.objective == "random" and listed:
-            return prune(candidates, graph, "random", imitate=pruning, pool=pool, seed=seed)
+        if self.objective == "random" and listed is not None:
+            return cast(Pruning[Set], prune_at_random(listed, graph, None, pruning, seed))
         return pruning
 
     def _warn_if_asked_again(self) -> None:
@@ -257,7 +258,8 @@ class Clipper:
         must_be_candidates(candidates)
         if pool is not None and not isinstance(pool, Pool):
             raise InputError(f"expected pool to be a Pool of embeddings, got {shown(pool)}")
-        return self.connect(self.embeddings(candidates, inputs), candidates.kind, candidates.kinds, pool=pool)
+        embeddings = self.embeddings(candidates, inputs)
+        return self.connect(embeddings, candidates.kind, candidates.kinds, plain=candidates.plain, pool=pool)
 
     def embeddings(self, candidates: CandidateSet, inputs: Embeddings) -> Embeddings:
         """The embeddings of a batch: its inputs, encoded if there is an encoder, if they fit the candidates."""
@@ -265,15 +267,25 @@ class Clipper:
         return embeddings if self.encoder is None else _encoded(self.encoder, embeddings)
 
     def connect(
-        self, embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], *, pool: Pool | None = None
+        self,
+        embeddings: Embeddings,
+        kind: Tensor,
+        kinds: Sequence[Kind],
+        *,
+        plain: bool | None = None,
+        pool: Pool | None = None,
     ) -> ProximityGraph:
-        """As `graph`, of embeddings that were checked, given the `kind (n, m)` of each slot."""
+        """As `graph`, of embeddings that were checked, given the `kind (n, m)` of each slot.
+
+        `plain`: whether all are used and of the first kind; looked up if None.
+        """
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
             embeddings = {kind.name: embeddings for kind in kinds}
         return neighbours_of(
             embeddings,
             kind,
             kinds,
+            not bool(kind.any()) if plain is None else plain,
             k=self.neighbours,
             radius=self.radius,
             mutual=self.mutual,

@@ -10,7 +10,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from clipper.arguments import widest_float
 from clipper.candidates import Candidates
+from clipper.candidates.packed import occurrences
 from clipper.pruning.consistency import BITS, Conflicts
 
 TABLE_WIDTH = 12
@@ -52,7 +54,7 @@ def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tenso
         return torch.cat([survivors(part, Conflicts([words], width), objective) for part, words in parts])
     mask = found.words[0]
     cell = torch.add(mask, candidates.sample, alpha=1 << width)
-    count = torch.bincount(cell, minlength=samples << width).view(samples, 1 << width)
+    count = occurrences(cell, samples << width).view(samples, 1 << width)
     if objective == "exact":
         dropped = _exact_by_table(count, width)
     elif width <= SET_WIDTH:
@@ -86,7 +88,7 @@ def _exact_by_table(count: Tensor, width: int) -> Tensor:
         count: how many candidates have each mask, `(n, 2^width)`.
         width: bits of a mask.
     """
-    if width <= PRODUCT_WIDTH:  # in double precision, which holds these whole numbers exactly
+    if width <= PRODUCT_WIDTH and widest_float(count.device) == torch.float64:  # which holds whole numbers exactly
         tie, inside = _prices(width, count.device)
         price = torch.addmm(tie, count.double(), inside)
     else:
@@ -128,7 +130,7 @@ def _tie_break(width: int, device: torch.device) -> Tensor:
 def _exact_by_pairs(candidates: Candidates, found: Conflicts) -> Tensor:
     """Compare the masks that occur in each sample with one another."""
     sample, masks, count = occurring(candidates, found)
-    survivors = _survivors_of_each(sample, masks, count)
+    survivors = _survivors_of_each(candidates.samples, sample, masks, count)
     order = torch.arange(len(sample), device=sample.device)
     keys = [*(-masks.T), _popcount(masks), survivors, sample]  # least significant first; words ascend with distance
     for key in keys:
@@ -137,13 +139,13 @@ def _exact_by_pairs(candidates: Candidates, found: Conflicts) -> Tensor:
     return masks[order[first.clamp(max=len(order) - 1)]]  # a sample without candidates may take any mask
 
 
-def _survivors_of_each(sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
+def _survivors_of_each(samples: int, sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
     """For each distinct mask, how many candidates of its sample have conflicts inside it, `(D,)`."""
-    size = torch.bincount(sample)
+    size = occurrences(sample, samples)
     start = torch.cat([size.new_zeros(1), size.cumsum(0)])
     survivors = torch.zeros_like(count)
-    for outer in _pieces(size[sample]):
-        mine = torch.repeat_interleave(outer, size[sample[outer]])
+    for outer, pairs in _pieces(size[sample]):
+        mine = torch.repeat_interleave(outer, size[sample[outer]], output_size=pairs)
         place = torch.arange(len(mine), device=mine.device) - torch.searchsorted(mine, mine)
         other = start[sample[mine]] + place
         inside = ((masks[other] & ~masks[mine]) == 0).all(1)
@@ -151,11 +153,14 @@ def _survivors_of_each(sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
     return survivors
 
 
-def _pieces(cost: Tensor) -> list[Tensor]:
-    """Row numbers in runs of bounded total cost."""
-    run = cost.cumsum(0) // _CELLS
-    ids = torch.arange(len(cost), device=cost.device)
-    return list(torch.split(ids, torch.unique_consecutive(run, return_counts=True)[1].tolist()))
+def _pieces(cost: Tensor) -> list[tuple[Tensor, int]]:
+    """Row numbers in runs of bounded total cost, and what each run costs."""
+    total, ids = cost.cumsum(0), torch.arange(len(cost), device=cost.device)
+    whole = int(total[-1]) if len(cost) else 0
+    if whole < _CELLS:
+        return [(ids, whole)]
+    runs = torch.split(ids, torch.unique_consecutive(total // _CELLS, return_counts=True)[1].tolist())
+    return [(run, int(cost[run].sum())) for run in runs]
 
 
 def _popcount(masks: Tensor) -> Tensor:
@@ -209,6 +214,8 @@ def _block(bits: Tensor, leader: Tensor) -> Tensor:
 def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
     """The connected components of edges that share a conflict, each named by its lowest edge, `(n, width)`."""
     width = bits.shape[1]
+    if width <= TABLE_WIDTH:
+        return _tied_by_products(samples, sample, bits)
     leader = torch.arange(width, device=bits.device).repeat(samples, 1)
     row, edge = bits.nonzero(as_tuple=True)  # one entry per (mask, edge in it)
     cell = sample[row] * width + edge
@@ -218,6 +225,19 @@ def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
         if torch.equal(lower, leader):
             return leader
         leader = lower
+
+
+def _tied_by_products(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
+    """As `_tied`, for few edges: squared often enough, a table of who is tied to whom tells all who are connected."""
+    width = bits.shape[1]
+    edge = torch.arange(width, device=bits.device)
+    lowest = torch.where(bits, edge, width).amin(1).clamp(max=width - 1)  # (D,): all edges of a mask are tied to it
+    tied = torch.zeros(samples * width, width, device=bits.device).index_add_(0, sample * width + lowest, bits.float())
+    tied = tied.view(samples, width, width)
+    tied = (tied + tied.mT + torch.eye(width, device=bits.device)).clamp_(max=1)
+    for _ in range((width - 1).bit_length()):
+        tied = (tied @ tied).clamp_(max=1)
+    return torch.where(tied > 0, edge, width).amin(2)
 
 
 def _smallest_class(size: Tensor, tie: Tensor) -> Tensor:

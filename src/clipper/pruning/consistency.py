@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
@@ -55,12 +54,11 @@ def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
 
 def labels_left(candidates: CandidateSet, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
     """The intersection of the chosen neighbours' supports, `(n*m, c)` bool; `chosen (E,)` bool."""
-    rejects = edge_rejects(support, graph)
-    instances = candidates.samples * candidates.slots
-    allowed = torch.ones(instances, candidates.classes, dtype=torch.bool, device=rejects.device)
-    edge, label = (rejects & chosen[:, None]).nonzero(as_tuple=True)
-    allowed[graph.source[edge], label] = False
-    return allowed
+    rejects = edge_rejects(support, graph) & chosen[:, None]
+    times = torch.zeros(
+        candidates.samples * candidates.slots, candidates.classes, dtype=torch.int32, device=chosen.device
+    )
+    return times.index_add_(0, graph.source, rejects.int()) == 0
 
 
 def conflicts(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> Conflicts:
@@ -113,7 +111,7 @@ def _table_of_few(candidates: Candidates, graph: ProximityGraph, rejects: Tensor
     flags = rejects.view(n, width, -1) * flag[:, :, None]
     if width > m:
         flags = flags.view(n, m, width // m, -1).sum(2, dtype=torch.int32)
-    return pad(flags, (1, 0)).transpose(0, 1).reshape(m, -1)
+    return torch.constant_pad_nd(flags, (1, 0)).transpose(0, 1).reshape(m, -1)
 
 
 @lru_cache(maxsize=8)

@@ -48,19 +48,20 @@ def random_edges(
     generator = torch.Generator().manual_seed(seed)
     sample = graph.source // slots
     own = sample if place is None else place.to(sample.device)[sample]
-    target = graph.target.clone()
-    kinds = torch.zeros_like(target) if kind is None else kind.to(target.device)[target]
+    kinds = torch.zeros_like(sample) if kind is None else kind.to(sample.device)[graph.target]
+    # The generator lives on the CPU, and so does what is drawn again until it fits.
+    target, own, kinds = torch.stack([graph.target, own, kinds]).cpu()
     for one in torch.unique(kinds).tolist():
         edges = (kinds == one).nonzero().flatten()
         target[edges] = _drawn(target[edges], own[edges], slots, generator)
-    return ProximityGraph(graph.source, target, graph.distance)
+    return ProximityGraph(graph.source, target.to(sample.device), graph.distance)
 
 
 def _drawn(target: Tensor, own: Tensor, slots: int, generator: torch.Generator) -> Tensor:
     """The targets in another order, none in its edge's `own` sample."""
     if bool((target // slots == target[:1] // slots).all()):
         return target  # one sample at the end of all edges: there is nothing to draw from
-    places = torch.randperm(len(target), generator=generator).to(target.device)
+    places = torch.randperm(len(target), generator=generator)
     while len(within := (target[places] // slots == own).nonzero()[:, 0]):
-        places[within] = torch.randint(len(target), (len(within),), generator=generator).to(target.device)
+        places[within] = torch.randint(len(target), (len(within),), generator=generator)
     return target[places]

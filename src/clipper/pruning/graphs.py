@@ -25,12 +25,18 @@ def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
         return given
     if isinstance(given, CandidateSet):
         raise InputError("expected a graph or embeddings after the candidates, got candidates again")
-    return neighbours_of(as_embeddings(given, candidates), candidates.kind, candidates.kinds, k=k)
+    kind, kinds, plain = candidates.kind, candidates.kinds, candidates.plain
+    return neighbours_of(as_embeddings(given, candidates), kind, kinds, plain, k=k)
 
 
-def neighbours_of(embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], **options: Any) -> ProximityGraph:
-    """`ProximityGraph.from_embeddings`, with `kind (n, m)` where it matters; too few neighbours are no trouble."""
-    matters = isinstance(embeddings, Mapping) or bool(kind.any())  # some are unused, or of another kind
+def neighbours_of(
+    embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], plain: bool, **options: Any
+) -> ProximityGraph:
+    """`ProximityGraph.from_embeddings`, with `kind (n, m)` where it matters; too few neighbours are no trouble.
+
+    `plain`: every slot is used, and of the first kind.
+    """
+    matters = isinstance(embeddings, Mapping) or not plain
     return ProximityGraph.from_embeddings(
         embeddings,
         kind=kind if matters else None,
@@ -112,10 +118,10 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
     _check_sizes(graph, candidates, pool)
     if not len(graph):
         return
-    _check_known(graph.source, candidates, "source")
-    _check_known(graph.target, pool, "target")
-    ragged = candidates.ragged or (pool is not candidates and pool.ragged)
-    if len(candidates.kinds) == 1 and not ragged:
+    bounds = torch.stack([*torch.aminmax(graph.source), *torch.aminmax(graph.target)]).tolist()
+    _check_known(bounds[:2], candidates, "source")
+    _check_known(bounds[2:], pool, "target")
+    if candidates.plain and (pool is candidates or pool.plain):
         return  # one kind, and no slot is unused
     kinds, others = candidates.kind.flatten()[graph.source], pool.kind.flatten()[graph.target]
     wrong = (kinds != others) | (kinds < 0)
@@ -139,9 +145,9 @@ def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: Candidat
         )
 
 
-def _check_known(ids: Tensor, candidates: CandidateSet, end: str) -> None:
-    instances = candidates.samples * candidates.slots
-    low, high = (int(i) for i in torch.aminmax(ids))
+def _check_known(bounds: Sequence[int], candidates: CandidateSet, end: str) -> None:
+    """`bounds`: the lowest and the highest id."""
+    instances, (low, high) = candidates.samples * candidates.slots, bounds
     if low < 0 or high >= instances:
         raise InputError(
             f"expected edge {end}s among the {instances} instances (id = sample · {candidates.slots} + slot), "

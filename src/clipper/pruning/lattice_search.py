@@ -2,13 +2,15 @@
 
 If all edges of a sample together leave a candidate, they are the best choice, since more edges never keep more. Where
 they do not, the sample is **contested** and its choices are searched. Edges that forbid the same labels stand or fall
-together; such a **bundle** is what is chosen.
+together; such a **bundle** is what is chosen. Choices are made on the CPU; the set says, on its own device and for many
+of them at a time, what they would leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -45,43 +47,44 @@ def prune_lattice(
     chosen = torch.ones_like(graph.source, dtype=torch.bool)
     contested = _contested(lattice, graph, support, active, effective)
     bounds: dict[int, int] = {}
+    dropped: list[int] = []  # places among the active edges
     if contested:
         decide = best_choices if objective == "exact" else smallest_blocks
         choices = decide(lattice, list(contested.values()))
         for (own, sample), (taken, bound) in zip(contested.items(), choices, strict=True):
-            dropped = [place for places, kept in zip(sample.edges, taken, strict=True) if not kept for place in places]
-            chosen[active[own + torch.tensor(dropped, device=active.device)]] = False
+            for places, kept in zip(sample.edges, taken, strict=True):
+                dropped += [] if kept else [own + place for place in places]
             if bound is not None:
                 bounds[sample.sample] = bound
+        chosen[active[torch.tensor(dropped, dtype=torch.long, device=active.device)]] = False
     allowed = labels_left(lattice, graph, support, chosen)
-    return Pruning(lattice, graph, support, edges=chosen, allowed=allowed, open_bounds=bounds)
+    return Pruning(
+        lattice, graph, support, edges=chosen, allowed=allowed, open_bounds=bounds,
+        unchanged=len(dropped) == len(active),
+    )  # fmt: skip
 
 
 def _contested(
     lattice: CandidateSet, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
 ) -> dict[int, Contested]:
     """The samples that all edges together would empty, by the place of their first edge among the `active (A,)`."""
-    sample = graph.source[active] // lattice.slots  # (A,), ascending
-    involved, first, count = _runs(sample)
-    if not len(involved):
+    if not len(active):
         return {}
+    edges = torch.cat([graph.source[active, None], effective[active].long()], 1).cpu()
+    source, forbidden = edges[:, 0], edges[:, 1:].bool()
+    involved, count = torch.unique_consecutive(source // lattice.slots, return_counts=True)
     everything = labels_left(lattice, graph, support, torch.ones_like(graph.source, dtype=torch.bool))
-    tables = everything.view(lattice.samples, -1)[involved].view(-1, lattice.classes)
-    emptied = ~lattice.batch(involved).narrowed(tables).possible()
-    rows = zip(involved[emptied].tolist(), first[emptied].tolist(), count[emptied].tolist(), strict=True)
+    own = involved.to(lattice.device)
+    tables = everything.view(lattice.samples, -1)[own].view(-1, lattice.classes)
+    left = lattice.select(own).narrowed(tables).possible().tolist()
     result = {}
-    for number, start, edges in rows:
-        own = active[start : start + edges]
-        forbids = torch.zeros(edges, lattice.slots, lattice.classes, dtype=torch.bool, device=own.device)
-        forbids[torch.arange(edges, device=own.device), graph.source[own] % lattice.slots] = effective[own]
-        result[start] = Contested.from_edges(number, forbids.flatten(1))
+    ends = list(accumulate(count.tolist()))
+    for number, start, stop, some in zip(involved.tolist(), [0, *ends[:-1]], ends, left, strict=True):
+        if not some:
+            forbids = torch.zeros(stop - start, lattice.slots, lattice.classes, dtype=torch.bool)
+            forbids[torch.arange(stop - start), source[start:stop] % lattice.slots] = forbidden[start:stop]
+            result[start] = Contested.from_edges(number, forbids.flatten(1))
     return result
-
-
-def _runs(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The distinct `values (A,)`, ascending; where each begins; how often it comes."""
-    distinct, count = torch.unique_consecutive(values, return_counts=True)
-    return distinct, count.cumsum(0) - count, count
 
 
 def _check(objective: str, solver: str) -> None:
@@ -104,7 +107,7 @@ class Contested:
 
     Attributes:
         sample: its number.
-        forbids: `(bundles, m*c)` bool: the labels that each bundle forbids, nearest bundle first.
+        forbids: `(bundles, m*c)` bool, on the CPU: the labels that each bundle forbids, nearest bundle first.
         edges: the places of each bundle's edges among the sample's active ones, which ascend with distance.
     """
 
@@ -169,7 +172,7 @@ def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Ch
 def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
     """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
     sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
-    without = [~torch.eye(len(sample.edges), dtype=torch.bool, device=lattice.device) for sample in samples]
+    without = [~torch.eye(len(sample.edges), dtype=torch.bool) for sample in samples]
     trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]
     counted = _counts(lattice, samples, [s.allowed(trial) for s, trial in zip(samples, trials, strict=True)])
     return [
@@ -182,6 +185,7 @@ def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> li
     """The bundles of each sample that still leave a candidate when their turn comes, `(bundles,)` bool each."""
     sizes = [len(sample.edges) for sample in samples]
     forbids = torch.nn.utils.rnn.pad_sequence([sample.forbids for sample in samples], batch_first=True)
+    forbids = forbids.to(lattice.device)
     own = lattice.batch([sample.sample for sample in samples])
     left = torch.ones_like(forbids[:, 0])  # (samples, m*c)
     chosen = torch.zeros_like(forbids[:, :, 0])  # (samples, bundles)
@@ -190,12 +194,12 @@ def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> li
         sound = own.narrowed(tried.view(-1, lattice.classes)).possible()
         left = torch.where(sound[:, None], tried, left)
         chosen[:, place] = sound
-    return [row[:size] for row, size in zip(chosen, sizes, strict=True)]
+    return [row[:size] for row, size in zip(chosen.cpu(), sizes, strict=True)]
 
 
 def smallest_blocks(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
     """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
-    pairs = [torch.combinations(torch.arange(len(s.edges), device=lattice.device)) for s in samples]
+    pairs = [torch.combinations(torch.arange(len(s.edges))) for s in samples]
     tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
     tied = _possible(lattice, samples, tables)
     classes = [_classes(len(s.edges), p[t]) for s, p, t in zip(samples, pairs, tied, strict=True)]
@@ -209,8 +213,8 @@ def smallest_blocks(lattice: CandidateSet, samples: Sequence[Contested]) -> list
 
 def _classes(bundles: int, ties: Tensor) -> Tensor:
     """The connected components of bundles tied in pairs `(ties, 2)`, `(classes, bundles)` bool."""
-    own = torch.arange(bundles, device=ties.device)
-    tied = torch.eye(bundles, dtype=torch.bool, device=ties.device)
+    own = torch.arange(bundles)
+    tied = torch.eye(bundles, dtype=torch.bool)
     tied[ties[:, 0], ties[:, 1]] = tied[ties[:, 1], ties[:, 0]] = True
     leader, before = own, None
     while before is None or not torch.equal(leader, before):
@@ -225,7 +229,7 @@ def _subsets(bundles: int) -> Tensor:
 
 def _maximal(sound: Tensor) -> Tensor:
     """The sound sets to which no bundle can be added, `(2^bundles,)` bool."""
-    number = torch.arange(len(sound), device=sound.device)
+    number = torch.arange(len(sound))
     largest = sound.clone()
     for bit in range(len(sound).bit_length() - 1):
         larger = number | (1 << bit)
@@ -236,7 +240,7 @@ def _maximal(sound: Tensor) -> Tensor:
 def _possible(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[Tensor]:
     """Whether a candidate is left, for each row of each sample's table of allowed labels, `(rows,)` bool each."""
     parts = [part.possible() for part in _narrowed(lattice, samples, tables)]
-    return list(torch.split(torch.cat(parts), [len(table) for table in tables]))
+    return list(torch.split(torch.cat(parts).cpu(), [len(table) for table in tables]))
 
 
 def _counts(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[list[int]]:
@@ -249,7 +253,7 @@ def _narrowed(lattice: CandidateSet, samples: Sequence[Contested], tables: list[
     """The samples once for each row of their tables, in runs of bounded size."""
     numbers = torch.tensor([sample.sample for sample in samples])
     ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)
-    rows = torch.cat(tables)
+    rows = torch.cat(tables).to(lattice.device)
     size = max(1, _CELLS // rows.shape[1])
     parts = zip(torch.split(ids, size), torch.split(rows, size), strict=True)
-    return [lattice.batch(part).narrowed(table.view(-1, lattice.classes)) for part, table in parts]
+    return [lattice.select(part).narrowed(table.view(-1, lattice.classes)) for part, table in parts]

@@ -88,7 +88,7 @@ def prune(
     if objective in POOLED:
         return _joint(candidates, graph, pool, mass, seed, objective)
     if objective == "random" and (listed := listed_only(candidates)) is not None:
-        return cast(Pruning[Set], _random(listed, graph, count, imitate, seed))
+        return cast(Pruning[Set], prune_at_random(listed, graph, count, imitate, seed))
     return prune_along(candidates, graph, pool.support, objective, solver)
 
 
@@ -164,19 +164,20 @@ def _joint(
     return infer(candidates, graph, method="em" if objective == "em" else "joint", seed=seed).prune(mass)
 
 
-def _random(
+def prune_at_random(
     candidates: Candidates, graph: ProximityGraph, count: int | None, imitate: Pruning[Any] | None, seed: int
 ) -> Pruning[Candidates]:
+    """As `prune` with the objective "random"; the edges are taken as valid."""
     per_sample = None
     if imitate is not None:
         if count is not None:
             raise InputError("expected count= or imitate=, got both")
         rows = listed_only(imitate.original) if isinstance(imitate, Pruning) else None
-        if rows is None or not torch.equal(rows.offsets, candidates.offsets):
+        if rows is None or (rows is not candidates and not torch.equal(rows.offsets, candidates.offsets)):
             raise InputError(
                 f"expected a pruning of the same {len(candidates)} candidates to imitate, got {shown(imitate)}"
             )
-        per_sample = candidates.offsets.diff() - imitate.candidates.offsets.diff()
+        per_sample = candidates.offsets.diff() - candidates.offsets_where(imitate.keep).diff()
     return random_pruning(candidates, graph, discard_at_random(candidates, count, per_sample, seed))
 
 

@@ -63,6 +63,7 @@ class Pruning(Generic[Set]):
         allowed: Tensor | None = None,
         one_by_one: bool = False,
         open_bounds: Mapping[int, int] | None = None,
+        unchanged: bool | None = None,
     ) -> None:
         """Note what a pruning found; `prune` calls this, users do not.
 
@@ -75,9 +76,10 @@ class Pruning(Generic[Set]):
             allowed: `(n*m, c)` bool, where it is known; needed for candidates that are not listed.
             one_by_one: whether single candidates went, so that the chosen edges do not say which survive.
             open_bounds: by sample, how few candidates any choice could leave, where the choice is not proved best.
+            unchanged: whether no label was forbidden that a candidate has; looked up if it is not known.
         """
         self.original, self.graph = original, graph
-        self._support, self._keep, self._one_by_one = support, keep, one_by_one
+        self._support, self._keep, self._one_by_one, self._unchanged = support, keep, one_by_one, unchanged
         self._open_bounds = open_bounds or {}
         known = {"edges": edges, "allowed": allowed}
         self.__dict__.update({name: tensor for name, tensor in known.items() if tensor is not None})
@@ -118,7 +120,9 @@ class Pruning(Generic[Set]):
     def _survivors(self, own: Callable[[Tensor], Tensor]) -> Set:
         if self._keep is not None:
             return cast(Set, cast(Candidates, self.original).rows_where(own(self._keep)))
-        if bool((self.allowed | ~self.original.support).all()):
+        if self._unchanged is None:
+            self._unchanged = bool((self.allowed | ~self.original.support).all())
+        if self._unchanged:
             return self.original
         return self.original.narrowed(own(self.allowed))
 
@@ -133,7 +137,7 @@ class Pruning(Generic[Set]):
         edges = torch.zeros_like(chosen_from).masked_scatter_(chosen_from, self.edges)
         return Pruning(
             self.original, graph, self._support, keep=self._keep, edges=edges, allowed=self.allowed,
-            open_bounds=self._open_bounds,
+            open_bounds=self._open_bounds, unchanged=self._unchanged,
         )  # fmt: skip
 
     @cached_property
@@ -162,7 +166,8 @@ class Pruning(Generic[Set]):
         """The share of samples whose gold labels `(n, m)` were candidates and still are."""
         gold = gold_labels(gold, self.original)
         before, after = self.original.contains(gold), self.candidates.contains(gold)
-        return float(after[before].double().mean()) if bool(before.any()) else float("nan")
+        right, of = torch.stack([(after & before).sum(), before.sum()]).tolist()
+        return right / of if of else float("nan")
 
     @property
     def reason(self) -> str | None:
@@ -180,7 +185,7 @@ class Pruning(Generic[Set]):
         tensors = {name: None if tensor is None else change(tensor) for name, tensor in known.items()}
         return Pruning(
             self.original, self.graph, change(self._support), one_by_one=self._one_by_one,
-            open_bounds=self._open_bounds, **tensors,
+            open_bounds=self._open_bounds, unchanged=self._unchanged, **tensors,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipper.arguments import MOST, as_tensor, real_number, seed_number, whole_number
+from clipper.arguments import MOST, as_tensor, real_number, seed_number, whole_number, widened
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.pruning import Clipper, Posterior, Pruning, infer
@@ -153,7 +153,7 @@ def train_iterated(
             judged = [run.judged(f"pass-{len(done)}-part-{i + 1}", kept, parts, i) for i in range(folds)]
             log_probs = torch.cat(judged)[order.argsort()]  # (n, m, c), each sample judged by others
             before, posterior = posterior, infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
-            changed = float((posterior.labels != before.labels)[posterior.labels >= 0].double().mean())
+            changed = float(widened((posterior.labels != before.labels)[posterior.labels >= 0]).mean())
             better = posterior.converged and posterior.verification.explained > before.verification.explained
             if changed < still or not better:
                 break

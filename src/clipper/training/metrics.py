@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from clipper.arguments import as_tensor, real_number, shown, whole_number
+from clipper.arguments import as_tensor, real_number, shown, whole_number, widened
 from clipper.candidates import CandidateSet, Kind
 from clipper.errors import InputError
 from clipper.pruning.objectives import listed_only
@@ -101,18 +102,23 @@ class RunningMetrics:
 
     def count(self, losses: Tensor, before: CandidateSet, kept: CandidateSet, gold: Tensor | None) -> None:
         """Add a batch: its `losses (n,)`, its candidates before and after pruning, its `gold (n, m)`."""
-        self.samples += len(losses)
-        self.loss += float(losses.detach().sum())
+        numbers = {"loss": losses.detach().sum()}  # read at once in the end: a GPU makes whoever reads wait
         rows, rows_left = listed_only(before), listed_only(kept)
         if rows is not None and rows_left is not None:
-            self.candidates += len(rows)
-            self.kept += len(rows_left)
+            whole, left = len(rows), len(rows_left)
         else:  # more candidates than a float can count, maybe: each sample counts for one
-            shares = (kept.log_counts - before.log_counts).exp().sum() if kept is not before else before.samples
-            self.candidates += before.samples
-            self.kept += float(shares)
+            whole = left = before.samples
+            if kept is not before:
+                numbers["kept"] = (kept.log_counts - before.log_counts).exp().sum()
         if gold is not None:
-            self.gold = (self.gold or 0) + int(kept.contains(gold).sum())
+            numbers["gold"] = kept.contains(gold).sum()
+        read = dict(zip(numbers, torch.stack([widened(number) for number in numbers.values()]).tolist(), strict=True))
+        self.samples += len(losses)
+        self.loss += read["loss"]
+        self.candidates += whole
+        self.kept += read.get("kept", left)
+        if gold is not None:
+            self.gold = (self.gold or 0) + int(read["gold"])
 
     @property
     def sums(self) -> dict[str, float]:
@@ -157,7 +163,7 @@ def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = (
         for name, score in scores.items():
             real_number(score, str(name))
         return scores
-    right, labels = _right(classifier, *held_out, chunk=250).double(), held_out[1]
+    right, labels = widened(_right(classifier, *held_out, chunk=250)), held_out[1]
     own = {kind.name: right[(labels >= kind.start) & (labels < kind.stop)] for kind in kinds if len(kinds) > 1}
     return {"accuracy": float(right.mean())} | {name: float(part.mean()) for name, part in own.items() if len(part)}
 
@@ -182,7 +188,7 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
         0.75
     """
-    return float(_right(classifier, *_checked(inputs, labels), chunk).double().mean())
+    return float(widened(_right(classifier, *_checked(inputs, labels), chunk)).mean())
 
 
 def _right(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int) -> Tensor:

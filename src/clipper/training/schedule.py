@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import MOST, whole_number
+from clipper.arguments import MOST, whole_number, widened
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool, ProximityGraph
@@ -69,7 +69,7 @@ class PruningSchedule:
             inspector.begin(samples)
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
-            _ = self._all.support, self._all.kind  # each batch then takes its share of them
+            _ = self._all.support, self._all.kind, self._all.plain  # each batch then takes its share of them
             if embeddings is not None and not bank:
                 self._prepare(self.clip, embeddings, once)
             self.seconds += time.perf_counter() - start
@@ -122,7 +122,7 @@ class PruningSchedule:
         Raises:
             InputError: the classifier gave no embedding, and the run prunes by it.
         """
-        before = self._all.batch(self.ranks.share(self._batches[step]))
+        before = self._all.select(self.ranks.share(self._batches[step]))
         start = time.perf_counter()
         kept = self._kept(step, before, embedding)
         if self.clip is not None:
@@ -132,7 +132,7 @@ class PruningSchedule:
     def _kept(self, step: int, before: CandidateSet, embedding: Tensor | None) -> CandidateSet:
         ids = self._batches[step]
         if self._once is not None:
-            return self._once.batch(self.ranks.share(ids))
+            return self._once.select(self.ranks.share(ids))
         if self._frozen is not None:
             return self._share_of(self._of_group(*self._frozen, step))
         seen = self.inspector is not None and self.inspector.wants(ids)
@@ -253,12 +253,12 @@ def prune_together(
         [6, 4]
     """
     starts, graphs = [0], []
+    whole = candidates.batch(torch.cat(list(batches)))
     for ids in batches:
-        graph = clip.graph(candidates.batch(ids), embeddings[ids])
+        graph = clip.graph(candidates.select(ids), embeddings[ids])
         shift = starts[-1] * candidates.slots
         graphs.append(ProximityGraph(graph.source + shift, graph.target + shift, graph.distance))
         starts.append(starts[-1] + len(ids))
-    whole = candidates.batch(torch.cat(list(batches)))
     pruning = clip.along(whole, ProximityGraph.joined(graphs), seed=seed)
     return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
 
@@ -316,7 +316,7 @@ class MemoryBank:
         """What the bank holds of samples outside the batch."""
         if not len(self.ids):
             return self.ids.to(ids.device), self.embeddings
-        other = ~torch.isin(self.ids, ids)
+        other = (self.ids[:, None] != ids).all(1).nonzero()[:, 0]
         return self.ids[other], self.embeddings[other]
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -358,7 +358,7 @@ class KnownDistances:
     """
 
     def __init__(self, embeddings: Tensor) -> None:
-        flat = embeddings.detach().flatten(0, 1).double()  # in double precision, rounding hardly misleads
+        flat = widened(embeddings.detach().flatten(0, 1))  # in double precision, rounding hardly misleads
         flat = flat - flat.mean(0)
         self._table = torch.cdist(flat, flat).float()  # (n*m, n*m)
         row = torch.arange(len(flat), device=flat.device, dtype=torch.float32)
