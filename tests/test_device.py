@@ -310,7 +310,7 @@ def test_a_path_needs_no_double_precision(name: str) -> None:
         assert_equal(on_the_device(path, Scene.of().to(DEVICE)), expected(name), tolerance=1e-4)
 
 
-INFERRED = 2_400
+INFERRED = 600
 """Waits for a pool of 100 samples."""
 
 

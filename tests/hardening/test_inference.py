@@ -151,7 +151,8 @@ def test_noise_is_not_believed(seed: int) -> None:
     targets = torch.randint(0, 10, (40, 2), generator=generator).sum(1)
     candidates = Candidates.from_rule(sum, targets, 2, 10)
     posterior = infer(candidates, torch.randn(40, 2, 8, generator=generator), seed=seed)
-    assert posterior.verdict in ("unsettled", "uninformative")
+    assert posterior.verdict != "joint"
+    assert posterior.verdict != "ambiguous" or posterior.expected_accuracy < 0.15, "groups perhaps, but no names"
     assert posterior.prune().discarded == 0
 
 

@@ -12,7 +12,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
-from clipper.pruning.joint.pool import Pool
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.settings import InferenceSettings
 
 
@@ -95,8 +95,8 @@ class NamingEvidence:
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
         some = torch.split(orders, self.together) if len(orders) else []
-        parts = [self._evidence(part.T.to(self.heard.device)).sum(0).cpu() for part in some]
-        return torch.cat([torch.zeros(0, dtype=torch.double), *parts])
+        parts = [self._evidence(part.T.to(self.heard.device)).sum(0) for part in some]
+        return torch.cat(parts).to(orders.device) if parts else torch.zeros(0, dtype=torch.double, device=orders.device)
 
     def _evidence(self, orders: Tensor) -> Tensor:
         """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
@@ -261,22 +261,28 @@ def anneal_names(
         for place in range(1, walkers):
             orders[place, kind.start : kind.stop] = kind.start + torch.randperm(len(kind), generator=generator)
     wide = [kind for kind in kinds if len(kind) > 1]
-    level = evidence(orders)
     if not wide:
-        return orders, level
+        return orders, evidence(orders)
+    device, last = evidence.heard.device, steps * max(map(len, kinds))
     pairs = torch.tensor([(a, b) for kind in wide for a in kind for b in range(a + 1, kind.stop)])
-    walker = torch.arange(walkers)
+    # All that is random comes first, so that a device is not kept waiting.
+    drawn = [
+        (torch.randint(len(pairs), (walkers,), generator=generator), torch.rand(walkers, generator=generator).log())
+        for _ in range(last)
+    ]
+    exchanged, luck = (torch.stack(part).to(device) for part in zip(*drawn, strict=True))  # (last, walkers)
+    orders, pairs, walker = orders.to(device), pairs.to(device), torch.arange(walkers, device=device)
+    level = evidence(orders)
     hottest = max(1.0, float(level[0] - level.median()) / len(kinds[0]))
-    last = steps * max(map(len, kinds))
     for step in range(last):
         temperature = hottest ** (1 - 2 * step / last)
-        a, b = pairs[torch.randint(len(pairs), (walkers,), generator=generator)].unbind(1)
+        a, b = pairs[exchanged[step]].unbind(1)
         proposed = orders.clone()
         proposed[walker, a], proposed[walker, b] = orders[walker, b], orders[walker, a]
         reached = evidence(proposed)
-        goes = torch.rand(walkers, generator=generator).log() * temperature < reached - level
+        goes = luck[step] * temperature < reached - level
         orders, level = torch.where(goes[:, None], proposed, orders), torch.where(goes, reached, level)
-    return orders, level
+    return orders.cpu(), level.cpu()
 
 
 def matched(labels: Tensor, others: Tensor, classes: int) -> Tensor:
@@ -288,12 +294,11 @@ def matched(labels: Tensor, others: Tensor, classes: int) -> Tensor:
         >>> matched(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 1, 1]), classes=3).tolist()
         [1, 0, 2]
     """
-    both = (labels >= 0) & (others >= 0)
-    shared = torch.bincount(others[both] * classes + labels[both], minlength=classes**2).view(classes, classes)
-    shared = 2 * shared + torch.eye(classes, dtype=shared.dtype, device=shared.device)  # of equals, the same name
-    order = torch.arange(classes, device=labels.device)
+    both = one_hot(others[:, None], classes)[:, :, 0].T @ one_hot(labels[:, None], classes)[:, :, 0]
+    shared = 2 * both.long().cpu() + torch.eye(classes, dtype=torch.long)  # of equals, the same name
+    order = torch.arange(classes)
     for _ in range(classes):
         other, label = divmod(int(shared.argmax()), classes)
         order[other] = label
         shared[other], shared[:, label] = -1, -1
-    return order
+    return order.to(labels.device)

@@ -453,10 +453,15 @@ class Pool:
         spread: Callable[[Tensor], Tensor],
     ) -> Tensor:
         """What formulas say of the field, or, where samples are hidden, what it says by itself."""
+        if self.without_formulas:
+            return free(field)
         hidden = self._hidden(hidden)
-        if hidden is None:
-            return formulas(field)
-        return free(field) if bool(hidden.all()) else torch.where(spread(hidden), free(field), formulas(field))
+        return formulas(field) if hidden is None else torch.where(spread(hidden), free(field), formulas(field))
+
+    @cached_property
+    def without_formulas(self) -> bool:
+        """Whether no formula is believed."""
+        return self.disbelieved is not None and bool(self.disbelieved.all())
 
     def _hidden(self, hidden: Tensor | None) -> Tensor | None:
         if self.disbelieved is None:

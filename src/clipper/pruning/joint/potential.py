@@ -49,9 +49,9 @@ class Trust:
             Trust(level=-1.0, slope=3.0)
         """
         # Two pairs besides of which nobody knows anything, so that a handful of pairs makes no cliff.
-        x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])]).double()
+        x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])]).cpu().double()
         x = torch.stack([torch.ones_like(x), x], dim=1)  # (P + 2, 2)
-        y = torch.cat([disagreement, length.new_tensor([1 / 2, 1 / 2])]).double()
+        y = torch.cat([disagreement, length.new_tensor([1 / 2, 1 / 2])]).cpu().double()
         best, step = torch.zeros_like(x[0]), torch.ones_like(x[0])
         while float(step.abs().max()) > finfo(length.dtype).eps ** (1 / 2):
             p = torch.sigmoid(x @ best)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 import torch
 from torch import Tensor, finfo
@@ -52,6 +53,9 @@ def propagate(
         The last messages, and whether they were still.
     """
     fading = schedule.rounds // 2 if hint is not None or schedule.noise else 0
+    # What came to rest stays as it is, so that a device need not be asked in every round.
+    rests = torch.tensor(not len(messages), device=messages.device)
+    pause = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
     for step in range(schedule.rounds):
         left = max(0.0, 1 - step / fading) if fading else 0.0
         field = pool.heard(messages).add_(pool.unary)
@@ -66,11 +70,13 @@ def propagate(
         # Heavier damping calms what oscillates.
         sent.lerp_(messages, 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2)
         if schedule.still and not left and len(sent):
-            moving = float(((sent - messages).abs() > schedule.still).float().mean())
-            if moving <= schedule.still:
-                return sent, True
+            sent = torch.where(rests, messages, sent)
+            rests = rests | (((sent - messages).abs() > schedule.still).float().mean() <= schedule.still)
+            messages = sent
+            if not step % pause and bool(rests):
+                break
         messages = sent
-    return messages, not len(messages)
+    return messages, bool(rests)
 
 
 def silence(pool: Pool, states: int) -> Tensor:

@@ -127,7 +127,8 @@ class _Search:
         """Groups of instances by the pairs alone, without any formula, under names that mean nothing."""
         samples, states = self.pool.factor.shape[0], max(2, min(self.folds, self.together))
         hidden = torch.ones(samples, states, dtype=torch.bool, device=self.fold.device)
-        return self._states(self.pool, schedule, None, hidden).best(2, self.settings.negligible)
+        apart = replace(self.pool, disbelieved=hidden[:, 0])
+        return self._states(apart, schedule, None, hidden).best(2, self.settings.negligible)
 
     def cooled(self, schedule: Schedule, hints: dict[int, list[Tensor | None]]) -> dict[int, States]:
         """New states of some folds, one for each hint, the best first."""

@@ -51,11 +51,14 @@ def verified(
         settings: the constants.
     """
     fields = (pool.tempered(heard, trial, settings.least_error) for trial in settings.sharpness)
-    surprise = torch.cat([pool.surprise(field) for field in fields], 1).double()  # (n, trials)
+    surprise = (
+        torch.cat([pool.surprise(field) for field in fields], 1).cpu().double()
+    )  # (n, trials): small from here on
+    prior = prior.cpu()
     ratio = (prior[:, None].double() - surprise).nan_to_num(nan=-torch.inf)  # log-odds of the target
     judges = prior.isfinite()
     samples = int(judges.sum())
-    share = torch.full((surprise.shape[1],), 1 / 2 if wrong is None else wrong, dtype=torch.double, device=heard.device)
+    share = torch.full((surprise.shape[1],), 1 / 2 if wrong is None else wrong, dtype=torch.double)
     while True:
         total = torch.logaddexp(ratio + (-share).log1p(), share.log().expand_as(ratio))  # gain of each sample
         suspicion = (share.log() - total).exp()
@@ -71,7 +74,7 @@ def verified(
     return Verification(
         sharpness=settings.sharpness[best],
         wrong=float(share[best]),
-        suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard.dtype),
+        suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard),
         gain=float(gain.mean()) if samples else 0.0,
         explained=float(gain.sum()) / max(float(prior[judges].sum()), finfo(heard.dtype).eps),
         significance=float(gain.mean()) * samples ** (1 / 2) / spread if samples else 0.0,
