@@ -360,12 +360,15 @@ WRONG_LINES = [
 
 
 def check_refused(clippers: Clippers, lines: Iterable[list[str]], folder: Path) -> None:
-    """Every line is refused in words, says nothing on standard output and leaves the folder as it was."""
+    """Every line is refused in words, says nothing on standard output and leaves the folder as it was.
+
+    What the user has in the cache is out of sight: there, `data fetch` would have nothing to refuse.
+    """
     furnish(folder)
     before, paths = listing(folder), sorted(folder.rglob("*"))
     faults = []
     for line in lines:
-        ended = clippers.run(*line, cwd=folder, CLIPPER_OFFLINE="1")
+        ended = clippers.run(*line, cwd=folder, CLIPPER_OFFLINE="1", XDG_CACHE_HOME=str(folder / "no cache"))
         try:
             ended.check_refused()
             assert not ended.out, f"expected nothing on standard output, got {ended.out[:200]}"
