@@ -144,3 +144,29 @@ def test_every_command_helps(arguments: list[str]) -> None:
     run = clipper(*arguments)
     assert run.returncode == 0
     assert "Usage" in run.stdout
+
+
+def test_a_saved_index_prunes_as_a_new_one_and_the_search_is_said(files: tuple[Candidates, torch.Tensor, Path]) -> None:
+    pytest.importorskip("faiss")
+    _, _, folder = files
+    read = folder / "candidates.parquet", folder / "embeddings.npy"
+    first, again = (
+        prune_files(PruneJob(*read, folder / f"{name}.parquet", search="ivf", index=folder / "pool.index"))
+        for name in ("first", "again")
+    )
+    assert (folder / "first.parquet").read_bytes() == (folder / "again.parquet").read_bytes()
+    assert first.as_dict() == again.as_dict()
+    assert first.as_dict()["searches"][0]["method"] == "ivf"
+    assert first.as_dict()["searches"][0]["measured"] == 100
+    with pytest.raises(ClipperError, match="leave out the index or the batch"):
+        prune_files(PruneJob(*read, folder / "batched.parquet", batch=20, index=folder / "pool.index"))
+
+
+@pytest.mark.slow
+def test_growth_is_measured_in_processes_of_their_own() -> None:
+    run = clipper("bench", "scale", "--instances", 300, "--instances", 900, "--dimensions", 8, "--json")
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(run.stdout)["rows"]
+    assert [row["instances"] for row in rows] == [300, 900]
+    assert all(row["recall"] == 1 and row["method"] == "exact" and row["seconds"] > 0 for row in rows)
+    assert clipper("bench", "scale", "--stage", "cook", "--instances", 300).returncode == 1

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper import Candidates, Clipper, ProximityGraph
-from clipper.proximity import ExactSearch, FaissSearch, Frozen, Outlines, Pixels, Pool, embed, pretrained
+from clipper.proximity import ExactSearch, Frozen, IndexedSearch, Outlines, Pixels, Pool, embed, pretrained
 from tests.hardening.attack import check_all_answer, refused
 
 Calls = list[tuple[str, Callable[[], Any]]]
@@ -86,8 +86,8 @@ def test_odd_arguments_of_from_embeddings_are_answered() -> None:
     calls += odd(lambda value: build(GOOD, pool=Pool(GOOD, samples=value)), "a pool's samples")
     calls += odd(lambda value: build(GOOD, metric=lambda *_: value), "a metric that returns")
     calls += odd(lambda value: build(GOOD, search={"": value}), "a search in a mapping")
-    calls += odd(lambda value: build(GOOD, search=FaissSearch(index=value)), "an index")
-    calls += odd(lambda value: build(GOOD, search=FaissSearch(probes=value)), "probes")
+    calls += odd(lambda value: build(GOOD, search=IndexedSearch(value)), "a method")
+    calls += odd(lambda value: build(GOOD, search=IndexedSearch(recall=value)), "a recall")
     calls += odd(lambda value: build(GOOD, search=ExactSearch(memory=value)), "memory")
     calls += odd(lambda value: build(GOOD, metric=ExactSearch(distance=value).distance or "l2"), "a distance")
     answers, refusals = check_all_answer(calls)
@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a radius of text": (lambda: ProximityGraph.from_embeddings(GOOD, radius="a"), "radius"),
     "a share of NaN": (lambda: ProximityGraph.from_embeddings(GOOD, share=NAN), "share"),
     "mutual as text": (lambda: ProximityGraph.from_embeddings(GOOD, mutual="no"), "True or False"),
-    "a search unknown": (lambda: ProximityGraph.from_embeddings(GOOD, search="annoy"), '"faiss"'),
+    "a search unknown": (lambda: ProximityGraph.from_embeddings(GOOD, search="annoy"), '"hnsw"'),
     "a search's class": (lambda: ProximityGraph.from_embeddings(GOOD, search=ExactSearch), "ExactSearch()"),
     "faiss with a function": (
         lambda: ProximityGraph.from_embeddings(GOOD, search="faiss", metric=torch.cdist),
@@ -149,10 +149,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a metric of NaN": (
         lambda: ProximityGraph.from_embeddings(GOOD, metric=lambda a, b: torch.full((len(a), len(b)), NAN)),
         "NaN",
-    ),
-    "an index FAISS does not know": (
-        lambda: ProximityGraph.from_embeddings(GOOD, search=FaissSearch("Flatt")),
-        "'Flatt'",
     ),
     "sizes beyond FAISS": (
         lambda: ProximityGraph.from_embeddings(torch.tensor([[[1e30]], [[1e-30]], [[0.0]]]), search="faiss"),

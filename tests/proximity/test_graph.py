@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clipper import ClipperError, ProximityGraph
-from clipper.proximity import ExactSearch, FaissSearch, NeighbourSearch, Pool
+from clipper.proximity import ExactSearch, IndexedSearch, NeighbourSearch, Pool
 from clipper.proximity.neighbours import Vectors
 
 Edges = list[tuple[int, int]]
@@ -185,10 +185,10 @@ def test_several_encoders_of_the_same_instances_are_merged() -> None:
     assert (edges(twice), twice.distance.tolist()) == ([(0, 1)], [1.0])
 
 
-@pytest.mark.parametrize("search", [ExactSearch(), FaissSearch("Flat"), FaissSearch("IVF4,Flat", probes=4)], ids=str)
+@pytest.mark.parametrize("search", [ExactSearch(), IndexedSearch("ivf", recall=1)], ids=str)
 def test_searches_behind_the_protocol_agree(search: NeighbourSearch) -> None:
     """Torch and FAISS in one process; an inverted file that looks into every cell is exact."""
-    if isinstance(search, FaissSearch):
+    if isinstance(search, IndexedSearch):
         pytest.importorskip("faiss")
     embeddings = torch.rand(100, 2, 6, generator=torch.Generator().manual_seed(4))
     assert edges(ProximityGraph.from_embeddings(embeddings, k=3, search=search)) == brute_force(embeddings, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -96,3 +97,17 @@ def time_of(call: Callable[[Any], object], new_input: Callable[[], Any], best_of
         call(argument)
         seconds.append(time.perf_counter() - start)
     return min(seconds)
+
+
+def peak_gigabytes() -> float | None:
+    """The most memory that this process has held so far; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
+    if sys.platform == "linux":  # getrusage knows the parent's memory, too, from before the child became a program
+        with open("/proc/self/status", encoding="ascii") as file:
+            line = next(line for line in file if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / 1e9
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

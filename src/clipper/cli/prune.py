@@ -10,7 +10,6 @@ import typer
 from clipper.cli.console import output, print_json, progress_bars, table
 from clipper.cli.options import Json
 from clipper.errors import InputError
-from clipper.proximity import FaissSearch
 from clipper.pruning.streaming import PruneJob, prune_files
 
 
@@ -30,7 +29,13 @@ def prune(
     share: Annotated[float | None, typer.Option(help="Only the closest share of the edges, 0.5 for half.")] = None,
     metric: Annotated[Literal["l2", "cosine"], typer.Option(help="How to measure nearness.")] = "l2",
     batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
-    search: Annotated[Literal["exact", "faiss"], typer.Option(help="faiss is approximate, for large pools.")] = "exact",
+    search: Annotated[
+        Literal["auto", "exact", "ivf", "hnsw", "faiss"],
+        typer.Option(help="How to find neighbours: by size, or by name; faiss is another name for ivf."),
+    ] = "auto",
+    index: Annotated[
+        Path | None, typer.Option(help="Folder of a saved index: used if there is one, else built and kept there.")
+    ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
     json: Json = False,
 ) -> None:
@@ -41,7 +46,7 @@ def prune(
         raise InputError(f"expected -k of 1 or more, or 0 for all within --radius, got {k}")
     job = PruneJob(
         candidates, embeddings, out, objective, solver, k or None, radius, mutual, share, metric, batch, classes,
-        search=FaissSearch() if search == "faiss" else None,
+        search=search, index=index,
     )  # fmt: skip
     with progress_bars() as report:
         summary = prune_files(job, report)
@@ -59,5 +64,7 @@ def prune(
         ["edges chosen", f"{summary.edges_chosen:,}"],
     ]
     output.print(table(f"survivors in {out}", ["", "number"], rows))
+    for found in summary.searches:
+        output.print(f"Neighbours by {found}.", soft_wrap=True)
     if summary.reason:
         output.print(f"Nothing was discarded: {summary.reason}.")

@@ -1,131 +1,118 @@
-"""FAISS behind the protocol of `neighbours.py`, for pools where exact search takes too long; its only importer."""
+"""What an approximate index keeps beside its vectors: an inverted file or a graph by FAISS. FAISS' only importer.
+
+It knows vectors of single precision and their places, and answers with places; `index.py` measures the distances.
+"""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_number
-from clipper.errors import InputError, require
-from clipper.proximity.neighbours import (
-    Neighbours,
-    SearchProgress,
-    Vectors,
-    best_pairs,
-    check_distances,
-    joined,
-    own_group_size,
-    scale_of,
-)
-from clipper.proximity.ties import lengths
+from clipper.errors import FileError, InputError, require
 
-_QUERIES = 1 << 14
-"""Instances looked up at a time, so that progress shows."""
+_ADDED = 1 << 16
+"""Vectors that are put into an index at a time."""
+
+_PER_CELL = 64
+"""Vectors for each cell of an inverted file that its cells are fitted to."""
+
+_SHORT = 10_000
+"""Pools of fewer vectors are stored as they are; of more, a coordinate takes four bits, which is faster to scan."""
+
+_MORE = 8
+"""Neighbours that are asked for beyond twice those that are wanted, because stored vectors are rounded."""
+
+_LINKS = 24
+"""Links of each vector in a graph."""
 
 
-@dataclass(frozen=True)
-class FaissSearch:
-    """Search by a FAISS index; distances of what it finds are measured exactly.
+FaissMethod = Literal["ivf", "hnsw"]
+
+
+class Structure(Protocol):
+    """What an approximate method builds of a pool.
 
     Attributes:
-        index: a FAISS factory string such as "Flat", "IVF1024,Flat" or "HNSW32"; "auto" is exact up to 20,000
-            instances.
-        probes: cells of an inverted file to look into; more is slower and finds more.
+        efforts: how thoroughly it can look, ascending: `nearest` takes one of these.
     """
 
-    index: str = "auto"
-    probes: int = 16
+    efforts: list[int]
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.index, str):
-            raise InputError(f'expected a FAISS factory string such as "Flat", got {self.index!r}')
-        whole_number(self.probes, "probes", 1)
+    def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
+        """Places in the pool of about the k nearest or some more, `(queries, k or more)`, -1 where there is none."""
 
-    def find(
-        self,
-        queries: Vectors,
-        pool: Vectors,
-        k: int | None,
-        radius: float = math.inf,
-        progress: SearchProgress | None = None,
-    ) -> Neighbours:
-        """As in `NeighbourSearch.find`, but some neighbours may be missed, and farther ones found instead.
+    def write(self, path: Path) -> None:
+        """Write a file that `read` maps into memory."""
 
-        Raises:
-            InputError: FAISS cannot work with this index, or with numbers of such different sizes.
-            MissingExtraError: FAISS is not installed.
-        """
-        if not len(pool.values) or not len(queries.values):
-            return Neighbours(pool.group[:0], pool.group[:0], pool.values.new_empty(0))
-        scale = scale_of(queries.values, pool.values, torch.float32)
-        if scale is None:
-            raise InputError(
-                "the embeddings are of sizes too different for FAISS, which knows single precision only; use the exact "
-                'search, search="exact"'
-            )
-        index = self._built(_faiss(), pool.values * scale)
-        reach = k and min(k + own_group_size(queries.group, pool.group), len(pool.values))
-        found = []
-        for start in range(0, len(queries.values), _QUERIES):
-            part = queries.values[start : start + _QUERIES] * scale
-            with _refusals(self.index):
-                row, column = _nearest(index, part, reach) if reach else _within(index, part, radius * scale)
-            found.append(_measured(queries, pool, row + start, column, k, radius))
-            if progress:
-                progress(start + len(part), len(queries.values))
-        return joined(found)
 
-    def _built(self, faiss: Any, pool: Tensor) -> Any:
-        description = self.index
-        if description == "auto":
-            cells = int(4 * math.sqrt(len(pool)))
-            description = "Flat" if len(pool) <= 20_000 else f"IVF{cells},Flat"
-        vectors = _numpy(pool)
-        with _refusals(description):
-            index = faiss.index_factory(pool.shape[1], description)
-            if not index.is_trained:
-                index.train(vectors[:: max(1, len(vectors) // 200_000)])
-            index.add(vectors)
-        if hasattr(index, "nprobe"):
-            index.nprobe = self.probes
-        return index
+class FaissStructure:
+    """An inverted file ("ivf") or a navigable graph ("hnsw")."""
+
+    def __init__(self, index: Any, method: FaissMethod) -> None:
+        self.index, self.method = index, method
+        least, most = (1, int(index.nlist)) if method == "ivf" else (16, 2048)
+        self.efforts = [1 << power for power in range(32) if least <= 1 << power < most] + [most]
+
+    @classmethod
+    def built(cls, method: FaissMethod, vectors: Tensor, scale: float, seed: int) -> FaissStructure:
+        """The structure of some `vectors (instances, d)`, each times `scale`."""
+        faiss = _faiss()
+        size, width = vectors.shape
+        with _refusals(method):
+            if method == "ivf":
+                cells = max(1, min(int(1.5 * size**0.5), size // _PER_CELL))
+                index = faiss.index_factory(width, f"IVF{cells},{'Flat' if size < _SHORT else f'PQ{width}x4fs'}")
+                index.cp.seed = seed
+                index.cp.min_points_per_centroid = 1  # it would print warnings
+                chosen = torch.randperm(size, generator=torch.Generator().manual_seed(seed))[: cells * _PER_CELL]
+                index.train(_numpy(vectors[chosen.sort().values.to(vectors.device)] * scale))
+            else:
+                index = faiss.index_factory(width, f"HNSW{_LINKS},Flat")
+            for start in range(0, size, _ADDED):
+                index.add(_numpy(vectors[start : start + _ADDED] * scale))
+        return cls(index, method)
+
+    def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
+        """As in `Structure`."""
+        faiss = _faiss()
+        reach = min(2 * k + _MORE, self.index.ntotal)
+        if self.method == "ivf":
+            options = faiss.SearchParametersIVF(nprobe=effort)
+        else:
+            options = faiss.SearchParametersHNSW(efSearch=max(effort, reach))
+        with _refusals(self.method):
+            _, near = self.index.search(_numpy(queries), reach, params=options)
+        return torch.from_numpy(near)
+
+    def write(self, path: Path) -> None:
+        """As in `Structure`."""
+        _faiss().write_index(self.index, str(path))
+
+    @classmethod
+    def read(cls, path: Path, method: FaissMethod) -> FaissStructure:
+        """What `write` wrote, mapped into memory: pages are read when a query needs them."""
+        faiss = _faiss()
+        try:
+            return cls(faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), method)
+        except (RuntimeError, AttributeError) as error:
+            reason = str(error).strip().rsplit("\n", 1)[-1]
+            raise FileError(f"{path} cannot be read by FAISS ({reason}); build the index again") from error
 
 
 @contextmanager
-def _refusals(description: str) -> Iterator[None]:
+def _refusals(method: str) -> Iterator[None]:
     """What FAISS refuses, in words."""
     try:
         yield
     except RuntimeError as error:
         reason = str(error).strip().rsplit("\n", 1)[-1]
-        raise InputError(f'FAISS cannot search with the index {description!r} here ({reason}); try "Flat"') from error
-
-
-def _nearest(index: Any, queries: Tensor, reach: int) -> tuple[Tensor, Tensor]:
-    _, near = index.search(_numpy(queries), reach)
-    column = torch.from_numpy(near).to(queries.device)  # (queries, reach), -1 where the index found no more
-    row, place = (column >= 0).nonzero(as_tuple=True)
-    return row, column[row, place]
-
-
-def _within(index: Any, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    limits, _, near = index.range_search(_numpy(queries), float(radius * radius * (1 + 1e-4)))
-    row = torch.repeat_interleave(torch.from_numpy(limits.astype("int64")).diff())
-    return row.to(queries.device), torch.from_numpy(near).to(queries.device)
-
-
-def _measured(queries: Vectors, pool: Vectors, row: Tensor, column: Tensor, k: int | None, radius: float) -> Neighbours:
-    foreign = queries.group[row] != pool.group[column]
-    row, column = row[foreign], column[foreign]
-    distance = lengths(queries.values[row], pool.values[column])
-    return check_distances(best_pairs(Neighbours(row, column, distance), k, radius))
+        raise InputError(f'FAISS cannot search by "{method}" here ({reason}); use the exact search, "exact"') from error
 
 
 def _numpy(values: Tensor) -> Any:

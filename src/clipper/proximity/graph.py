@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, real_number, whole_number, whole_numbers, yes_or_no
+from clipper.arguments import as_tensor, real_number, shown, whole_number, whole_numbers, yes_or_no
 from clipper.errors import InputError
-from clipper.proximity.approximate import FaissSearch
+from clipper.proximity.index import METHODS, chosen_method, search_named
 from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
 from clipper.proximity.neighbours import (
     DistanceFunction,
@@ -22,6 +22,7 @@ from clipper.proximity.neighbours import (
     Neighbours,
     NeighbourSearch,
     SearchProgress,
+    SearchReport,
     Vectors,
     joined,
     own_group_size,
@@ -41,6 +42,7 @@ class ProximityGraph:
         distance: `(E,)`, the length of each edge.
         instances: how many instances edges may leave and how many they may reach, where that is known.
         degree: how many edges leave every instance, if all have as many and the edges are sorted by source.
+        reports: how neighbours were found, for each kind of label and encoder, where they were looked for.
 
     Examples:
         >>> embeddings = torch.tensor([[[0.0], [9.0]], [[0.1], [5.0]]])  # (samples, slots, d)
@@ -54,6 +56,7 @@ class ProximityGraph:
     distance: Tensor
     instances: tuple[int, int] | None = None
     degree: int | None = None
+    reports: tuple[SearchReport, ...] = ()
 
     @classmethod
     def from_embeddings(
@@ -91,7 +94,8 @@ class ProximityGraph:
             kinds: the names of the kinds in order; a mapping of embeddings may have them in any other.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
-            search: "exact" unless given, "faiss", or a search; a mapping for one per kind, if the embeddings are one.
+            search: "exact", "ivf", "hnsw", an `Index` of these instances, or a search of your own; chosen by size
+                unless given, and `reports` says which. A mapping for one per kind, if the embeddings are one.
             allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
             progress: called with the number of instances done and their total.
 
@@ -118,19 +122,22 @@ class ProximityGraph:
                 )
                 for part, own in zip(embeddings, _pools_for(embeddings, pool), strict=True)
             ]  # fmt: skip
-            return cls.merge(parts)
-        found = []
+            reports = tuple(report for part in parts for report in part.reports)
+            return replace(cls.merge(parts), reports=reports)
+        found, reports = [], ()
         for group in instances_of(embeddings, kind, pool, kinds):
             queries, searched = vectors_of(group, metric == "cosine", within_sample)
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, searched, group.name)
-            finder = _finder(search, metric, group.kind)
+            finder, reason = _finder(search, metric, group.kind, queries, searched)
             if type(finder) is not ExactSearch or finder.distance is not None:  # that one finds what is no number
                 searched.check_finite()
                 if queries is not searched:
                     queries.check_finite()
             near = finder.find(queries, searched, k, _search_radius(radius, metric), progress)
             found.append(group.named(near))
+            report = SearchReport("exact", reason, 1.0) if isinstance(finder, ExactSearch) else near.report
+            reports = reports if report is None else (*reports, report)
         if not found:
             nothing = torch.empty(0, dtype=torch.long)
             return cls.from_edges(nothing, nothing)
@@ -138,7 +145,7 @@ class ProximityGraph:
         instances = own, own if pool is None else _size(pool.embeddings)
         regular = k is not None and group.query_ids is None and len(near) == k * own
         graph = cls._assembled(found, cosine=metric == "cosine", instances=instances, degree=k if regular else None)
-        return graph._gated(radius if metric == "cosine" else None, mutual, share)
+        return replace(graph._gated(radius if metric == "cosine" else None, mutual, share), reports=reports)
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:
@@ -239,7 +246,7 @@ class ProximityGraph:
             return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
         source, target, distance = (torch.cat(column) for column in columns)
-        return cls(source, target, distance)
+        return cls(source, target, distance, reports=SearchReport.together([r for g in graphs for r in g.reports]))
 
     def leaving(self, first: int, last: int) -> ProximityGraph:
         """The edges from the instances `first` to `last - 1`, sources counted from `first`; needs sorted sources."""
@@ -288,15 +295,17 @@ def _check_arguments(
         raise InputError(f"expected a Pool, got {type(pool).__name__}; pool=Pool(embeddings) makes one")
     if mutual and pool is not None:
         raise InputError("mutual neighbours need edges in both directions, but a pool's instances look for none")
-    exact = search is None or (isinstance(search, str) and search == "exact")
+    exact = search is None or (isinstance(search, str) and search in ("auto", "exact"))
     if not exact and not isinstance(metric, str):
         raise InputError(
             "a distance function works with the exact search only: leave search out, or use a named metric"
         )
 
 
-def _finder(search: Search | None, metric: Metric, kind: str) -> NeighbourSearch:
-    """The search of a kind of label."""
+def _finder(
+    search: Search | None, metric: Metric, kind: str, queries: Vectors, pool: Vectors
+) -> tuple[NeighbourSearch, str]:
+    """The search of a kind of label, and why it is the exact one, if it is."""
     if isinstance(search, Mapping):
         if kind not in search:
             raise InputError(
@@ -304,13 +313,17 @@ def _finder(search: Search | None, metric: Metric, kind: str) -> NeighbourSearch
                 "embeddings by kind, too"
             )
         search = search[kind]
-    if search is None or (isinstance(search, str) and search == "exact"):
-        return ExactSearch(distance=None if isinstance(metric, str) else metric)
-    if isinstance(search, str) and search == "faiss":
-        return FaissSearch()
-    if isinstance(search, str | bytes | type) or not callable(getattr(search, "find", None)):
-        raise InputError(f'expected the search "exact", "faiss", ExactSearch() or FaissSearch(), got {search!r}')
-    return search
+    if not isinstance(metric, str):
+        return ExactSearch(distance=metric), "the metric is a function"
+    if search is None or (isinstance(search, str) and search in ("auto", "exact")):
+        method, reason = chosen_method("auto" if search is None else search, len(queries.values), pool.values)
+        if method == "exact":
+            return ExactSearch(), reason
+    found = search_named("auto" if search is None else search)
+    if found is None:
+        names = ", ".join(f'"{name}"' for name in METHODS)
+        raise InputError(f"expected the search {names}, an Index or one such as ExactSearch(), got {shown(search)}")
+    return found, "asked for"
 
 
 def _search_radius(radius: float | None, metric: Metric) -> float:

@@ -1,4 +1,4 @@
-"""Nearest neighbours behind one protocol: exact here, approximate in `approximate.py`.
+"""Nearest neighbours behind one protocol: exact here, by an index of any method in `index.py`.
 
 A search knows vectors and groups; it knows nothing of samples, slots or labels. Instances of one group are never
 each other's neighbours.
@@ -7,8 +7,8 @@ each other's neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -57,6 +57,53 @@ _MOST_SLACK = 1e-9
 
 
 @dataclass(frozen=True)
+class SearchReport:
+    """By which method neighbours were found, why by that one, and how many of the true ones are among them.
+
+    Attributes:
+        method: "exact", "ivf", "hnsw" or "nn-descent".
+        reason: why this method.
+        recall: the share of the true neighbours that were found, measured against the exact search; 1 for the exact
+            search itself, None if nobody measured it.
+        measured: for how many queries it was measured.
+
+    Examples:
+        >>> print(SearchReport("ivf", "asked for", 0.968, 1000))
+        ivf (asked for); recall 0.968 on 1,000 of the queries
+    """
+
+    method: str
+    reason: str
+    recall: float | None = None
+    measured: int = 0
+
+    @classmethod
+    def together(cls, reports: Sequence[SearchReport]) -> tuple[SearchReport, ...]:
+        """One report for each method and reason, its recall over all queries that it was measured for.
+
+        Examples:
+            >>> SearchReport.together([SearchReport("ivf", "asked for", r, n) for r, n in ((0.9, 100), (1.0, 300))])
+            (SearchReport(method='ivf', reason='asked for', recall=0.975, measured=400),)
+        """
+        joined: dict[tuple[str, str], SearchReport] = {}
+        for new in reports:
+            old = joined.setdefault((new.method, new.reason), replace(new, measured=0))
+            queries = old.measured + new.measured
+            share = old.recall if not queries else (_found(old) + _found(new)) / queries
+            joined[new.method, new.reason] = replace(old, recall=share, measured=queries)
+        return tuple(joined.values())
+
+    def __str__(self) -> str:
+        measured = "" if not self.measured else f"; recall {self.recall:.3f} on {self.measured:,} of the queries"
+        return f"{self.method} ({self.reason}){measured}"
+
+
+def _found(report: SearchReport) -> float:
+    """For how many of the measured queries the neighbours were found."""
+    return report.measured * (report.recall or 0.0)
+
+
+@dataclass(frozen=True)
 class Neighbours:
     """Pairs sorted by query, then distance, then pool index.
 
@@ -64,15 +111,18 @@ class Neighbours:
         query: which of the queries, `(pairs,)`.
         index: which of the pool's instances, `(pairs,)`.
         distance: between them, `(pairs,)`.
+        report: how they were found, if somebody says so.
     """
 
     query: Tensor
     index: Tensor
     distance: Tensor
+    report: SearchReport | None = None
 
     def take(self, places: Tensor) -> Neighbours:
         """The pairs at some `places (rows,)`."""
-        return Neighbours(*(column.index_select(0, places) for column in (self.query, self.index, self.distance)))
+        query, index, distance = (each.index_select(0, places) for each in (self.query, self.index, self.distance))
+        return Neighbours(query, index, distance)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -507,4 +557,5 @@ def joined(parts: list[Neighbours]) -> Neighbours:
     if len(parts) == 1:
         return parts[0]
     columns: Iterator[tuple[Tensor, ...]] = zip(*((p.query, p.index, p.distance) for p in parts), strict=True)
-    return Neighbours(*(torch.cat(column) for column in columns))
+    query, index, distance = (torch.cat(column) for column in columns)
+    return Neighbours(query, index, distance)

@@ -17,6 +17,7 @@ from clipper.errors import InputError
 from clipper.proximity import Encoder, Pool, ProximityGraph, embed
 from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
+from clipper.proximity.index import METHODS, search_named
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.controls import random_edges
 from clipper.pruning.distributed import prune_share
@@ -59,7 +60,7 @@ class Clipper:
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         mass: with "joint" and "em", the share of the probability that the survivors hold.
         encoder: turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already.
-        search: "exact", "faiss" or a neighbour search; a mapping from kind of label to one of these.
+        search: how to find neighbours, as in `ProximityGraph.from_embeddings`; a mapping for one per kind of label.
 
     Raises:
         InputError: an option has no such value.
@@ -101,12 +102,10 @@ class Clipper:
         if self.encoder is not None:
             check_encoder(self.encoder)
         searches = self.search.values() if isinstance(self.search, Mapping) else [self.search]
-        known = (
-            search in ("exact", "faiss") if isinstance(search, str) else hasattr(search, "find") for search in searches
-        )
-        if self.search is not None and not all(known):
+        if self.search is not None and any(search_named(search) is None for search in searches):
+            names = ", ".join(f'"{name}"' for name in METHODS)
             raise InputError(
-                'expected the search "exact", "faiss", one such as ExactSearch(), or a mapping to some, '
+                f"expected the search {names}, an Index, one such as ExactSearch(), or a mapping to some, "
                 f"got {shown(self.search)}"
             )
 

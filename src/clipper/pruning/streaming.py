@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor
+from clipper.arguments import as_tensor, shown
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
 from clipper.candidates.storage import open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.files import written_whole
-from clipper.proximity import NeighbourSearch, ProximityGraph
+from clipper.proximity import IndexedSearch, ProximityGraph, SearchReport
+from clipper.proximity.graph import Search
 from clipper.pruning.objectives import Objective, Solver, prune_along
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
 
@@ -53,7 +54,8 @@ class PruneJob:
         metric: "l2" or "cosine".
         batch: look for neighbours among this many samples at a time; None for all.
         classes: how many labels there are, if the file does not say.
-        search: a neighbour search; None for the exact one.
+        search: as in `ProximityGraph.from_embeddings`.
+        index: the folder of a saved index: used if there is one, else built and saved; `search` says by which method.
     """
 
     candidates: Path
@@ -68,7 +70,8 @@ class PruneJob:
     metric: str = "l2"
     batch: int | None = None
     classes: Classes | None = None
-    search: NeighbourSearch | None = field(default=None, repr=False)
+    search: Search | None = field(default=None, repr=False)
+    index: Path | None = None
 
 
 @dataclass
@@ -84,6 +87,7 @@ class Summary:
         edges_chosen: how many of them were chosen.
         samples_pruned: how many samples lost a candidate.
         reason: why nothing could be discarded, where every label is possible everywhere.
+        searches: how neighbours were found, and what share of the true ones.
     """
 
     samples: int = 0
@@ -94,6 +98,7 @@ class Summary:
     edges_chosen: int = 0
     samples_pruned: int = 0
     reason: str | None = None
+    searches: tuple[SearchReport, ...] = ()
 
     def add(self, pruning: Pruning[Candidates]) -> None:
         """Count one more piece."""
@@ -126,6 +131,7 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
     except OSError as error:  # a full disk, a name too long, a folder that may not be written to
         raise FileError(f"cannot write {job.output}: {error}; choose another place") from error
     summary.instances = int((kind >= 0).sum())
+    summary.searches = graph.reports
     if summary.kept == summary.candidates and bool(support[kind.flatten() >= 0].all()):
         summary.reason = EVERYTHING_POSSIBLE
     return summary
@@ -151,20 +157,33 @@ def _graph(job: PruneJob, kind: Tensor, report: Report) -> ProximityGraph:
             f"{most} neighbours; lower k{' or enlarge the batch' if step < samples else ''}"
         )
     masked = bool((kind != 0).any())
+    search = job.search if job.index is None else _saved_index(job, kind)
     parts = []
     for first in range(0, samples, step):
         rows = slice(first, first + step)
         graph = ProximityGraph.from_embeddings(
-            embeddings[rows], job.k, job.radius, job.mutual, job.metric, share=job.share, search=job.search,
+            embeddings[rows], job.k, job.radius, job.mutual, job.metric, share=job.share, search=search,
             kind=kind[rows] if masked else None,
             allow_fewer=job.batch is not None,
             progress=None if job.batch else lambda done, total: report("searching neighbours", done, total),
         )  # fmt: skip
         start = first * slots
-        parts.append(ProximityGraph(graph.source + start, graph.target + start, graph.distance))
+        edges = graph.source + start, graph.target + start, graph.distance
+        parts.append(ProximityGraph(*edges, reports=graph.reports))
         if job.batch:
             report("searching neighbours", min(first + step, samples), samples)
     return parts[0] if len(parts) == 1 else ProximityGraph.joined(parts)
+
+
+def _saved_index(job: PruneJob, kind: Tensor) -> IndexedSearch:
+    """The search by the index in a folder."""
+    if job.batch is not None:
+        raise InputError("an index is of the whole pool, a batch of a part of it: leave out the index or the batch")
+    if int(kind.max()) > 0:
+        raise InputError("an index holds instances of one kind of label, the candidates have several; leave it out")
+    if not (job.search is None or isinstance(job.search, str)):
+        raise InputError(f"expected the name of a method beside an index, got {shown(job.search)}")
+    return IndexedSearch(job.search or "auto", folder=job.index)
 
 
 def _second_pass(

@@ -1,0 +1,186 @@
+"""Growth: seconds, memory and recall of a job on files, from ten thousand instances to a million and more.
+
+Each size runs in a process of its own, so that its peak of memory is its own. A stage is a function from a `ScaleJob`
+to what it measured; a new one is a line in `STAGES`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clipper.arguments import one_of, seed_number, seeded, whole_number
+from clipper.benchmarks.timing import OnProgress, peak_gigabytes
+from clipper.benchmarks.workers import Worker
+from clipper.candidates import Candidates
+from clipper.candidates.storage import to_arrow
+from clipper.errors import ClipperError
+from clipper.pruning.streaming import PruneJob, prune_files
+
+_DIRECTIONS = 16
+"""Directions in which the instances of a class vary much; in all others they vary little."""
+
+_FILES = ("candidates.parquet", "embeddings.npy", "kept.parquet")
+_PIECE = 1 << 16
+"""Samples that are drawn at a time."""
+
+
+@dataclass(frozen=True)
+class ScaleJob:
+    """One size of one stage.
+
+    Attributes:
+        stage: which one, a key of `STAGES`.
+        instances: how many instances the pool has, about: whole samples.
+        folder: where its files are, `candidates.parquet` and `embeddings.npy`.
+        dimensions: of the embeddings.
+        slots: instances of a sample; its target is their sum.
+        classes: how many labels there are.
+        k: neighbours per instance.
+        search: how to find them, as in `ProximityGraph.from_embeddings`.
+        seed: of the draws.
+        threads: of the process.
+    """
+
+    stage: str
+    instances: int
+    folder: Path
+    dimensions: int = 64
+    slots: int = 3
+    classes: int = 10
+    k: int = 1
+    search: str = "auto"
+    seed: int = 0
+    threads: int = field(default_factory=torch.get_num_threads)
+
+    @property
+    def samples(self) -> int:
+        """How many samples hold so many instances."""
+        return -(-self.instances // self.slots)
+
+
+def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[str, Any]]:
+    """Draw the files of each job, and measure its stage in a process of its own.
+
+    Args:
+        jobs: what to measure, in this order.
+        progress: called with what is done.
+
+    Returns:
+        A row of figures for each job.
+
+    Raises:
+        ClipperError: a stage failed, or its process ended, for want of memory say.
+    """
+    rows = []
+    for done, job in enumerate(jobs):
+        one_of(job.stage, "stage", list(STAGES))
+        whole_number(job.instances, "instances", 2 * job.slots)
+        seed_number(job.seed)
+        progress("measuring growth", done, len(jobs))
+        job.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            _in_own_process(write_pool, job)
+            rows.append(_in_own_process(STAGES[job.stage], job))
+        finally:
+            for file in job.folder.iterdir():
+                file.unlink()
+    progress("measuring growth", len(jobs), len(jobs))
+    return rows
+
+
+def write_pool(job: ScaleJob) -> dict[str, Any]:
+    """Write the candidates and embeddings of a pool of sums: classes are Gaussians of their own shape that overlap.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     told = write_pool(ScaleJob("prune", 300, Path(folder)))
+        ...     told["samples"], np.load(Path(folder) / "embeddings.npy").shape
+        (100, (100, 3, 64))
+    """
+    import pyarrow.parquet as pq
+
+    generator = seeded(job.seed)
+    centre = torch.randn(job.classes, job.dimensions, generator=generator) / 2
+    spread = torch.randn(job.classes, _DIRECTIONS, job.dimensions, generator=generator) / _DIRECTIONS**0.5
+    shape = job.samples, job.slots, job.dimensions
+    embeddings = np.lib.format.open_memmap(job.folder / "embeddings.npy", mode="w+", dtype=np.float32, shape=shape)
+    labels = torch.randint(0, job.classes, shape[:2], generator=generator)
+    writer = None
+    for first in range(0, job.samples, _PIECE):
+        own = labels[first : first + _PIECE]
+        for label in range(job.classes):
+            place = (own == label).nonzero(as_tuple=True)
+            noise = torch.randn(len(place[0]), job.dimensions, generator=generator) / 5
+            along = torch.randn(len(place[0]), _DIRECTIONS, generator=generator)
+            embeddings[first + place[0].numpy(), place[1].numpy()] = (
+                centre[label] + along @ spread[label] + noise
+            ).numpy()
+        piece = Candidates.from_rule(sum, own.sum(1), slots=job.slots, classes=job.classes)
+        table = to_arrow(piece, first_sample=first)
+        writer = writer or pq.ParquetWriter(job.folder / "candidates.parquet", table.schema, write_page_checksum=True)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+    embeddings.flush()
+    return {"samples": job.samples}
+
+
+def _prune(job: ScaleJob) -> dict[str, Any]:
+    """`clipper prune` on the files."""
+    moments: dict[str, list[float]] = {}
+
+    def report(stage: str, *_: int) -> None:
+        moments.setdefault(stage, []).append(time.perf_counter())
+
+    start = time.perf_counter()
+    candidates, embeddings, kept = (job.folder / name for name in _FILES)
+    summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.k, search=job.search), report)
+    seconds = time.perf_counter() - start
+    searched = moments["pruning"][0] - moments["reading candidates"][-1]
+    (found,) = summary.searches
+    return {
+        "candidates": summary.candidates,
+        "kept": summary.kept,
+        "seconds": seconds,
+        "search_seconds": searched,
+        "method": found.method,
+        "reason": found.reason,
+        "recall": found.recall,
+        "recall_measured_on": found.measured,
+    }
+
+
+STAGES: dict[str, Callable[[ScaleJob], Mapping[str, Any]]] = {"prune": _prune}
+"""What can be measured: each is called in a process of its own, and gives figures with at least `seconds`."""
+
+
+def _in_own_process(work: Callable[[ScaleJob], Mapping[str, Any]], job: ScaleJob) -> dict[str, Any]:
+    worker = Worker.start(_measured)
+    try:
+        worker.begin((work, job))
+        result: dict[str, Any] | ClipperError = worker.result()
+    finally:
+        worker.kill()
+    if isinstance(result, ClipperError):
+        raise result
+    return result
+
+
+def _measured(task: tuple[Callable[[ScaleJob], Mapping[str, Any]], ScaleJob]) -> dict[str, Any] | ClipperError:
+    """What a stage measured, with the peak of this process's memory; runs in the process."""
+    work, job = task
+    torch.set_num_threads(job.threads)
+    try:
+        found = work(job)
+    except ClipperError as error:
+        return error
+    size = {"stage": job.stage, "instances": job.samples * job.slots, "samples": job.samples}
+    return {**size, **found, "peak_gigabytes": peak_gigabytes()}

@@ -1,0 +1,635 @@
+"""Indexes: a pool of vectors made ready for search, by the method that suits its size; saved, and mapped into memory.
+
+`build` makes an `Index`, `search` asks it, `Index.save` and `Index.load` keep it in a folder. Every method measures the
+distances of what it finds exactly, and the share of the true neighbours that it finds is measured on some queries. Like
+`neighbours.py`, this file knows vectors and groups, and nothing of samples or labels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.arguments import as_tensor, one_of, real_number, seed_number, seeded, shown, whole_number, whole_numbers
+from clipper.errors import ClipperError, FileError, InputError
+from clipper.files import checked_path, claimed, make_folder, parsed_json, written_whole
+from clipper.proximity.approximate import FaissMethod, FaissStructure, Structure
+from clipper.proximity.neighbours import (
+    ExactSearch,
+    Neighbours,
+    NeighbourSearch,
+    SearchProgress,
+    SearchReport,
+    Vectors,
+    best_pairs,
+    check_distances,
+    joined,
+    own_group_size,
+    scale_of,
+)
+from clipper.proximity.ties import lengths
+
+Method = Literal["auto", "exact", "ivf", "hnsw"]
+METHODS: tuple[str, ...] = get_args(Method)
+NAMES = (*METHODS, "faiss")
+"""What `search=` takes by name; "faiss" is an older name of "ivf"."""
+
+EXACT_PAIRS = 10**10
+"""Pairs of a query and an instance, 100,000 of each say, that are still compared one by one unless told otherwise."""
+
+_QUERIES = 1 << 14
+"""Queries that are answered at a time, so that progress shows."""
+
+_TUNED_ON = 1_000
+"""Queries by which `build` chooses how thoroughly to look."""
+
+_MEASURED_ON = 1_000
+"""Queries for which recall is measured at most."""
+
+_MANIFEST = "index.json"
+"""The file that says which files an index consists of: the index is there when this is."""
+
+_CLAIM = "index.lock"
+"""Whoever writes the index holds it."""
+
+_OURS = re.compile(r"(vectors|groups|structure)-[0-9a-f]{16}(\.npy)?")
+"""Names of an index's other files."""
+
+_VERSION = 1
+_TYPES = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """A pool of vectors that is ready for search; it is a `NeighbourSearch` of that pool.
+
+    `build` makes one.
+
+    Attributes:
+        vectors: the pool, `(instances, d)`, and the group of each instance.
+        method: "exact", "ivf" or "hnsw".
+        reason: why this method.
+        effort: how thoroughly to look: cells of an inverted file, or candidates of a graph; 0 if exact.
+        structure: what the method keeps beside the vectors; None if exact.
+        scale: the structure knows the vectors times this number.
+    """
+
+    vectors: Vectors
+    method: str
+    reason: str
+    effort: int = 0
+    structure: Structure | None = None
+    scale: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.vectors.values)
+
+    def __repr__(self) -> str:
+        size, width = self.vectors.values.shape
+        return f"Index({size:,} vectors of {width} dimensions, {self.method})"
+
+    def find(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: SearchProgress | None = None,
+    ) -> Neighbours:
+        """As in `NeighbourSearch.find`, in the pool that the index was built of.
+
+        Raises:
+            InputError: `pool` is another one.
+        """
+        self._check_same(pool)
+        return self.neighbours(queries, k, radius, progress)
+
+    def neighbours(
+        self,
+        queries: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: SearchProgress | None = None,
+        measured: int | None = None,
+        seed: int = 0,
+    ) -> Neighbours:
+        """As `search`, for queries that have groups and were checked."""
+        if self.structure is None or k is None:
+            found = ExactSearch().find(queries, self.vectors, k, radius, progress)
+            reason = self.reason if self.structure is None else "all within a radius are looked for"
+            return replace(found, report=SearchReport("exact", reason, 1.0))
+        if not len(queries.values):
+            return Neighbours(queries.group[:0], queries.group[:0], queries.values[:0, 0], self._report(None, 0))
+        parts = []
+        for start in range(0, len(queries.values), _QUERIES):
+            stop = min(start + _QUERIES, len(queries.values))
+            part = queries if stop - start == len(queries.values) else queries.part(start, stop)
+            near = self._nearest(part, k, radius, self.effort)
+            parts.append(Neighbours(near.query + start, near.index, near.distance))
+            if progress:
+                progress(stop, len(queries.values))
+        found = joined(parts)
+        if measured is None:
+            measured = min(_MEASURED_ON, max(100, len(queries.values) // 100))
+        return replace(found, report=self._measure(queries, found, k, radius, measured, seed))
+
+    def _nearest(self, queries: Vectors, k: int, radius: float, effort: int) -> Neighbours:
+        """Neighbours of some queries by the structure; by exact search for those to whom it gives too few."""
+        assert self.structure is not None
+        device, size = queries.values.device, len(self)
+        asked = (queries.values * self.scale).float()
+        own = own_group_size(queries.group, self.vectors.group)
+        places = self.structure.nearest(asked, min(k + own, size), effort).to(device)  # (queries, k + own or more)
+        row, place = (places >= 0).nonzero(as_tuple=True)
+        column = places[row, place]
+        foreign = queries.group[row] != self.vectors.group[column]
+        row, column = row[foreign], column[foreign]
+        distance = lengths(queries.values[row], self.vectors.values[column])
+        found = best_pairs(Neighbours(row, column, distance), k, math.inf)
+        reach = min(k, size - own)
+        short = (torch.bincount(found.query, minlength=len(queries.values)) < reach).nonzero().flatten()
+        if len(short):
+            exact = ExactSearch().find(Vectors(queries.values[short], queries.group[short]), self.vectors, k)
+            kept = found.take((~torch.isin(found.query, short)).nonzero().flatten())
+            more = Neighbours(short[exact.query], exact.index, exact.distance)
+            found = best_pairs(joined([kept, more]), None, math.inf)
+        return check_distances(best_pairs(found, k, radius, single=True))
+
+    def _measure(
+        self, queries: Vectors, found: Neighbours, k: int, radius: float, measured: int, seed: int
+    ) -> SearchReport:
+        """The report on what was found, its recall measured for some of the queries."""
+        if not measured:
+            return self._report(None, 0)
+        total = len(queries.values)
+        sample = torch.randperm(total, generator=seeded(seed))[:measured].sort().values.to(queries.values.device)
+        exact = self._exact(queries, sample, k, radius)
+        place = torch.full((total,), -1, device=sample.device)
+        place[sample] = torch.arange(len(sample), device=sample.device)
+        own = found.take((place[found.query] >= 0).nonzero().flatten())
+        recall = _recall(exact, Neighbours(place[own.query], own.index, own.distance), len(sample))
+        return self._report(recall, len(sample))
+
+    def _exact(self, queries: Vectors, sample: Tensor, k: int, radius: float) -> Neighbours:
+        asked = Vectors(queries.values[sample], queries.group[sample])
+        return ExactSearch(memory=1 << 24).find(asked, self.vectors, k, radius)
+
+    def _report(self, recall: float | None, measured: int) -> SearchReport:
+        return SearchReport(self.method, self.reason, recall, measured)
+
+    def tuned(self, k: int, recall: float, seed: int) -> Index:
+        """The same index with the least effort that finds the share `recall` of the k nearest of some of the pool."""
+        if self.structure is None or not len(self):
+            return self
+        generator = seeded(seed)
+        sample = torch.randperm(len(self), generator=generator)[:_TUNED_ON].sort().values.to(self.vectors.values.device)
+        asked = Vectors(self.vectors.values[sample], self.vectors.group[sample])
+        exact = self._exact(self.vectors, sample, k, math.inf)
+        wanted = min(1.0, recall + math.sqrt(recall * (1 - recall) / max(1, len(exact))))  # a standard error above
+
+        def enough(effort: int) -> bool:
+            return _recall(exact, self._nearest(asked, k, math.inf, effort), len(sample)) >= wanted
+
+        efforts = list(self.structure.efforts)
+        place = next((i for i, effort in enumerate(efforts) if enough(effort)), len(efforts) - 1)
+        least, most = efforts[place - 1] if place else 0, efforts[place]
+        for _ in range(3):  # efforts are powers of two: between them, there is a cheaper one
+            middle = (least + most) // 2
+            if middle <= least:
+                break
+            least, most = (least, middle) if enough(middle) else (middle, most)
+        return replace(self, effort=most)
+
+    def _check_same(self, pool: Vectors) -> None:
+        mine = self.vectors
+        if pool is mine:
+            return
+        same = pool.values.shape == mine.values.shape and pool.values.dtype == mine.values.dtype
+        if not same or not _equal(pool.values, mine.values) or not torch.equal(pool.group, mine.group.to(pool.group)):
+            raise InputError(
+                f"expected the pool that the index was built of, {len(mine.values):,} vectors of "
+                f"{mine.values.shape[1]} dimensions, got {len(pool.values):,} of {pool.values.shape[1]}"
+                f"{' with other values or other groups' if same else ''}; build the index again"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the index into a folder; an older index there is replaced when the new one is complete.
+
+        Args:
+            path: the folder; it is created.
+
+        Raises:
+            FileError: the folder cannot be written, or is no folder of an index.
+        """
+        folder = checked_path(path)
+        _check_folder(folder)
+        make_folder(folder)
+        with _writing(folder), claimed(folder / _CLAIM) as mine:
+            if not mine:
+                raise FileError(
+                    f"another process is writing an index into {folder}; wait for it, or choose another one"
+                )
+            token = secrets.token_hex(8)
+            files = {"vectors": _stored(folder, f"vectors-{token}.npy", self.vectors.values.cpu())}
+            if not self.vectors.group_size:
+                files["groups"] = _stored(folder, f"groups-{token}.npy", self.vectors.group.cpu())
+            if self.structure is not None:
+                files["structure"] = _stored(folder, f"structure-{token}", self.structure)
+            told = {
+                "version": _VERSION, "method": self.method, "reason": self.reason, "effort": self.effort,
+                "scale": self.scale, "group_size": self.vectors.group_size, "files": files,
+            }  # fmt: skip
+            with written_whole(folder / _MANIFEST, replace=True) as temporary:
+                temporary.write_text(json.dumps({"index": told, "check": _check_sum(told)}), encoding="utf-8")
+            for place in folder.iterdir():  # what another index, or a killed process, has left there
+                if _OURS.fullmatch(place.name) and token not in place.name:
+                    place.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Index:
+        """The index in a folder, mapped into memory: vectors are read when a query needs them.
+
+        Args:
+            path: the folder that `save` wrote.
+
+        Raises:
+            FileError: there is no index, or it is damaged.
+            MissingExtraError: the package that it was built with is not installed.
+        """
+        folder = checked_path(path)
+        told = _manifest(folder)
+        try:
+            files = {name: _intact(folder, **file) for name, file in told["files"].items()}
+            values = _mapped(files["vectors"])
+            size = whole_number(told["group_size"], "size of a group", 0)
+            vectors = Vectors(values, None if size else _mapped(files["groups"]), size)
+            fits = values.ndim == 2 and values.dtype in _TYPES and vectors.group.shape == values.shape[:1]
+            method, reason, scale = str(told["method"]), str(told["reason"]), real_number(told["scale"], "scale")
+            effort = whole_number(told["effort"], "effort", 0)
+            structure = None if method == "exact" else FaissStructure.read(files["structure"], _faiss_method(method))
+        except (LookupError, TypeError, ValueError) as error:
+            raise FileError(f"the index in {folder} is damaged ({error}); build it again") from error
+        if not fits:
+            raise FileError(f"the index in {folder} is damaged (its vectors and groups do not fit); build it again")
+        return cls(vectors, method, reason, effort, structure, scale)
+
+
+def build(
+    pool: Tensor,
+    method: Method = "auto",
+    *,
+    k: int = 1,
+    recall: float = 0.95,
+    group: Tensor | None = None,
+    seed: int = 0,
+) -> Index:
+    """Make a pool of vectors ready for search.
+
+    Unless a method is asked for by name, small pools are compared exactly, and larger ones by an inverted file if
+    FAISS is installed. Approximate methods look as thoroughly as it takes to find the share `recall` of the true
+    neighbours of some instances of the pool.
+
+    Args:
+        pool: `(instances, d)`; or `(n, m, d)`, where instances of one sample are never each other's neighbours. For
+            the cosine, vectors of length one.
+        method: "auto", "exact", "ivf" (FAISS, an inverted file) or "hnsw" (FAISS, a navigable graph).
+        k: how many neighbours searches will ask for, about.
+        recall: which share of them should be found.
+        group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default, the
+            samples of `(n, m, d)`, and else every instance is a group of its own.
+        seed: of what is drawn at random.
+
+    Returns:
+        The index.
+
+    Raises:
+        InputError: the vectors are no finite numbers of one shape, or an argument is out of range.
+        MissingExtraError: the method needs a package that is not installed.
+
+    Examples:
+        >>> index = build(torch.tensor([[0.0], [1.0], [5.0]]))
+        >>> index
+        Index(3 vectors of 1 dimensions, exact)
+        >>> search(index, torch.tensor([[4.0]]), k=2).index.tolist()
+        [2, 1]
+    """
+    one_of(method, "method", METHODS)
+    k = whole_number(k, "k", 1)
+    recall, seed = real_number(recall, "recall", above=0, most=1), seed_number(seed)
+    values, size = _flat(pool, "pool")
+    _check_finite(values, "pool")
+    if group is not None:
+        own = whole_numbers(group, "groups (instances,)").long().to(values.device).contiguous()
+        if own.shape != values.shape[:1] or bool((own[1:] < own[:-1]).any()) or (len(own) and int(own[0]) < 0):
+            raise InputError(f"expected groups of shape ({len(values)},), ascending from 0 on, got {shown(group)}")
+        return build_of(Vectors(values, own), method, len(values), k, recall, seed)
+    return build_of(Vectors(values, None, size), method, len(values), k, recall, seed)
+
+
+def build_of(pool: Vectors, method: str, queries: int, k: int | None = 1, recall: float = 0.95, seed: int = 0) -> Index:
+    """As `build`, for vectors that were checked, and a number of `queries` to come."""
+    chosen, reason = chosen_method(method, queries, pool.values)
+    if chosen == "exact":
+        return Index(pool, chosen, reason)
+    scale = scale_of(pool.values, pool.values, torch.float32)
+    if scale is None:
+        if method == "auto":
+            return Index(pool, "exact", "the vectors are of sizes too different for single precision")
+        raise InputError(
+            "the embeddings are of sizes too different for FAISS, which knows single precision only; use the exact "
+            'search, search="exact"'
+        )
+    structure = FaissStructure.built(_faiss_method(chosen), pool.values, scale, seed)
+    return Index(pool, chosen, reason, structure.efforts[0], structure, scale).tuned(k or 1, recall, seed)
+
+
+def chosen_method(method: str, queries: int, pool: Tensor) -> tuple[str, str]:
+    """The method for a number of queries in a pool, and why."""
+    if not len(pool):
+        return "exact", "the pool is empty"
+    if method != "auto":
+        return method, "asked for"
+    pairs = f"{queries:,} × {len(pool):,} pairs"
+    if queries * len(pool) <= EXACT_PAIRS:
+        return "exact", f"{pairs} are few"
+    if pool.device.type != "cpu":
+        return "exact", f"the pool is on {pool.device}"
+    if find_spec("faiss") is None:
+        return "exact", f"{pairs} are many, but FAISS is not installed: pip install 'clipper-nesy[faiss]'"
+    return "ivf", f"{pairs} are many, and FAISS is installed"
+
+
+def search(
+    index: Index,
+    queries: Tensor,
+    k: int | None = 1,
+    radius: float | None = None,
+    *,
+    group: Tensor | None = None,
+    measured: int | None = None,
+    seed: int = 0,
+    progress: SearchProgress | None = None,
+) -> Neighbours:
+    """The k nearest of each query in the pool of an index.
+
+    Args:
+        index: what `build` made, or `Index.load` read.
+        queries: `(queries, d)`.
+        k: how many, or as many as there are; None for all within `radius`.
+        radius: only neighbours nearer than this.
+        group: `(queries,)`: the group of the pool that each query belongs to, whose instances are left out; -1 for
+            none, which is the default.
+        measured: for how many of the queries recall is measured; by default one in a hundred, 100 to 1,000 of them.
+        seed: of their draw.
+        progress: called with the number of queries done and their total.
+
+    Returns:
+        Pairs of a query and an instance of the pool, sorted by query, then distance; and a report on how they were
+        found.
+
+    Raises:
+        InputError: the queries are no finite numbers of the pool's width, or an argument is out of range.
+        BudgetError: more pairs lie within `radius` than memory should hold.
+
+    Examples:
+        >>> index = build(torch.tensor([[0.0], [1.0], [5.0]]))
+        >>> near = search(index, torch.tensor([[0.2], [9.0]]), k=1)
+        >>> near.index.tolist(), near.report.recall
+        ([0, 2], 1.0)
+    """
+    if not isinstance(index, Index):
+        raise InputError(f"expected an Index, got {shown(index)}; build(pool) makes one, Index.load(path) reads one")
+    k = None if k is None else whole_number(k, "k", 1)
+    limit = math.inf if radius is None else real_number(radius, "radius", above=0, finite=False)
+    if k is None and radius is None:
+        raise InputError("expected k, radius or both, got neither")
+    measured = None if measured is None else whole_number(measured, "number of queries to measure recall for", 0)
+    mine = index.vectors.values
+    values, _ = _flat(queries, "queries")
+    if values.shape[1] != mine.shape[1]:
+        raise InputError(f"expected queries of {mine.shape[1]} dimensions like the index, got {values.shape[1]}")
+    _check_finite(values, "queries")
+    values = values.to(mine)
+    own = torch.full((len(values),), -1, device=mine.device)
+    if group is not None:
+        own = whole_numbers(group, "groups (queries,)").long().to(mine.device).contiguous()
+        if own.shape != values.shape[:1]:
+            raise InputError(f"expected groups of shape ({len(values)},), got {shown(group)}")
+    return index.neighbours(Vectors(values, own), k, limit, progress, measured, seed_number(seed))
+
+
+@dataclass(frozen=True)
+class IndexedSearch:
+    """A neighbour search that builds an index of the pool, or takes the one that is kept in a folder.
+
+    Attributes:
+        method: as in `build`; "faiss" is another name for "ivf".
+        recall: the share of the true neighbours that should be found.
+        seed: of what is drawn at random.
+        folder: where the index is kept: the one that is there is used, else one is built and saved there.
+
+    Examples:
+        >>> from clipper import ProximityGraph
+        >>> graph = ProximityGraph.from_embeddings(torch.rand(50, 2, 3), k=2, search=IndexedSearch("exact"))
+        >>> graph.reports[0].method
+        'exact'
+    """
+
+    method: str = "auto"
+    recall: float = 0.95
+    seed: int = 0
+    folder: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.method, "method", NAMES)
+        real_number(self.recall, "recall", above=0, most=1)
+        seed_number(self.seed)
+        if self.folder is not None:
+            checked_path(self.folder)
+
+    def find(
+        self,
+        queries: Vectors,
+        pool: Vectors,
+        k: int | None,
+        radius: float = math.inf,
+        progress: SearchProgress | None = None,
+    ) -> Neighbours:
+        """As in `NeighbourSearch.find`; some neighbours may be missed, and farther ones found instead.
+
+        Raises:
+            FileError: the index in the folder is damaged, or cannot be written.
+            InputError: the index in the folder is of another pool or by another method.
+            MissingExtraError: the method needs a package that is not installed.
+        """
+        if progress:
+            progress(0, len(queries.values))  # an index takes time before the first query
+        return self.index(pool, len(queries.values), k).find(queries, pool, k, radius, progress)
+
+    def index(self, pool: Vectors, queries: int, k: int | None = 1) -> Index:
+        """The index of a pool for a number of queries: the one in the folder, or a new one."""
+        method = "ivf" if self.method == "faiss" else self.method
+        if self.folder is None:
+            return build_of(pool, method, queries, k, self.recall, self.seed)
+        if not (Path(self.folder) / _MANIFEST).exists():
+            _check_folder(Path(self.folder))
+            index = build_of(pool, method, queries, k, self.recall, self.seed)
+            index.save(self.folder)
+            return index
+        index = Index.load(self.folder)
+        if method not in ("auto", index.method):
+            raise InputError(f'the index in {self.folder} is by "{index.method}", not by "{method}"; remove it first')
+        return index
+
+
+def search_named(given: object) -> NeighbourSearch | None:
+    """The search that a name, an index or a search of the caller's own stands for; None if it is none of these."""
+    if isinstance(given, str):
+        return IndexedSearch(given) if given in NAMES else None
+    if isinstance(given, bytes | type) or not callable(getattr(given, "find", None)):
+        return None
+    return given  # type: ignore[return-value]
+
+
+def _recall(exact: Neighbours, found: Neighbours, queries: int) -> float:
+    """The share of the pairs of an exact search that were found; of pairs equally far, any will do."""
+    if not len(exact):
+        return 1.0
+    farthest = torch.zeros(queries, dtype=exact.distance.dtype, device=exact.query.device)
+    farthest.scatter_reduce_(0, exact.query, exact.distance, "amax")
+    right = found.distance <= farthest[found.query] * (1 + 1e-6)
+    wanted = torch.bincount(exact.query, minlength=queries)
+    return float(torch.bincount(found.query[right], minlength=queries).minimum(wanted).sum() / len(exact))
+
+
+def _flat(given: object, name: str) -> tuple[Tensor, int]:
+    """Vectors `(instances, d)` of single or double precision, and how many of them make a group."""
+    values = as_tensor(given, f"{name} (instances, d)").detach()
+    if values.ndim not in (2, 3) or not math.prod(values.shape[1:]):
+        raise InputError(f"expected {name} of shape (instances, d) or (samples, slots, d), got {tuple(values.shape)}")
+    size = values.shape[1] if values.ndim == 3 else 1
+    values = values.flatten(0, -2)
+    return values if values.dtype in _TYPES else values.float(), size
+
+
+def _check_finite(values: Tensor, name: str) -> None:
+    if math.isfinite(float(values.sum())):
+        return
+    bad = (~torch.isfinite(values).all(1)).nonzero().flatten()
+    if len(bad):
+        raise InputError(
+            f"expected finite numbers in the {name}, got NaN or infinity in {len(bad)} vectors, the first of them "
+            f"{int(bad[0])}; check the encoder and its input"
+        )
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Whether two tables of vectors are equal; looked at in pieces, because they may be mapped files."""
+    if a.data_ptr() == b.data_ptr() and a.stride() == b.stride():
+        return True
+    step = 1 << 16
+    return all(torch.equal(a[i : i + step], b[i : i + step].to(a.device)) for i in range(0, len(a), step))
+
+
+def _faiss_method(name: str) -> FaissMethod:
+    if name not in ("ivf", "hnsw"):
+        raise ValueError(f"its method, {name!r}, is not known")
+    return "ivf" if name == "ivf" else "hnsw"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with anything else than an index in it."""
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"cannot write an index into {folder}: it is a file and no folder; choose another name")
+    foreign = [name for name in _names(folder) if name not in (_MANIFEST, _CLAIM) and not _OURS.fullmatch(name)]
+    foreign = [name for name in foreign if not name.endswith(".part")]
+    if foreign:
+        raise FileError(
+            f"cannot write an index into {folder}: it holds {foreign[0]!r}, which is no part of an index; choose a "
+            "folder of its own"
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What the system refuses, in words."""
+    try:
+        yield
+    except ClipperError:
+        raise
+    except (OSError, RuntimeError) as error:  # FAISS has errors of its own
+        raise FileError(f"cannot write an index into {folder}: {error}; choose another place") from error
+
+
+def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, Any]:
+    """Write a file, on disk before this returns; what the manifest says about it."""
+    path = folder / name
+    if isinstance(content, Tensor):
+        np.save(path, content.numpy())
+    else:
+        content.write(path)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return {"name": name, "size": path.stat().st_size, "check": _digest_of(path)}
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What the index in a folder says about itself."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        raise FileError(f"expected the folder of an index, got {folder}, which has none; build(pool).save(…) makes one")
+    try:
+        document = parsed_json(path.read_bytes())
+        told = document["index"]
+        if document["check"] != _check_sum(told) or told["version"] != _VERSION:
+            raise ValueError(f"its manifest has changed, or is of another version than {_VERSION}")
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise FileError(f"the index in {folder} cannot be read ({error}); build it again") from error
+    if not isinstance(told, dict):
+        raise FileError(f"the index in {folder} cannot be read (its manifest is no mapping); build it again")
+    return told
+
+
+def _intact(folder: Path, name: str, size: int, check: str) -> Path:
+    """A file of an index, if it is as it was written."""
+    path = folder / name
+    if not _OURS.fullmatch(name):
+        raise ValueError(f"{name!r} is no file of an index")
+    if not path.is_file() or path.stat().st_size != size or _digest_of(path) != check:
+        raise FileError(f"the index in {folder} is damaged ({name} is missing or has changed); build it again")
+    return path
+
+
+def _mapped(path: Path) -> Tensor:
+    """An array, mapped into memory."""
+    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+
+
+def _check_sum(told: object) -> str:
+    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _digest_of(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
