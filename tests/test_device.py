@@ -331,6 +331,15 @@ def test_joint_inference_gives_the_same_on_a_device() -> None:
     assert sum(counted.values()) <= INFERRED, counted.most_common()
 
 
+@pytest.mark.slow
+def test_joint_inference_needs_no_double_precision() -> None:
+    wanted = values_of(inferred(Scene.of()))
+    with without_double():
+        found = on_the_device(inferred, Scene.of().to(DEVICE))
+    assert found[3] == wanted[3]
+    assert_equal(found[:3] + found[4:], wanted[:3] + wanted[4:], tolerance=1e-3)
+
+
 FAULTS = {
     "candidates.table.offsets_of": "a listed batch pruned by exact, k=1",
     "candidates.packed._cells": "semantic loss",

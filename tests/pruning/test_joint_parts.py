@@ -18,7 +18,7 @@ from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, disagreeing_share
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, Score, cavity_beliefs, propagate, silence
+from clipper.pruning.joint.propagate import Schedule, Score, cavities, propagate, silence
 from clipper.pruning.joint.search import Found, States, islands, region_weights, search
 from tests.pruning.pools import clustered, model_of, shuffled
 
@@ -130,8 +130,14 @@ def test_messages_are_sums_over_the_written_out_potential(seed: int, known: bool
                 q = 1.0 if potential.confusion is None else float(potential.confusion[y, z])
                 assert float(table[y, z]) == pytest.approx((1 - error) * worth if y == z else error / 3 * q, abs=1e-5)
         for message in (pair, pair + len(pool.edges)):
-            sent = potential.messages(pool, senders.clone()[:, :, None], belief[:, :, None])[message, :, 0]
+            weights = potential.weights(pool, belief[:, :, None])
+            sent = weights.messages(senders.clone()[:, :, None], slice(0, len(pool.edges)))[message, :, 0]
             torch.testing.assert_close(sent, senders[message] @ table)
+
+
+def whole(senders: torch.Tensor) -> list[tuple[slice, torch.Tensor]]:
+    """What senders believe, `(2P, c)`, in a single block."""
+    return [(slice(0, len(senders) // 2), senders[:, :, None])]
 
 
 @settings(max_examples=30)
@@ -143,14 +149,14 @@ def test_a_step_of_fitting_counts_disagreements_over_all_pairs_of_labels(seed: i
     one, other = senders.chunk(2)
     joint = table * one[:, :, None] * other[:, None, :]
     apart = joint / joint.sum((1, 2), keepdim=True) * equal_confusion(4)  # (P, c, c)
-    fitted = potential.refitted(pool, senders, belief, prior_pairs=1.0)
+    fitted = potential.refitted(pool, whole(senders), belief, prior_pairs=1.0)
     expected = Trust.fitted(pool.edges.length, apart.sum((1, 2)))
     assert (fitted.trust.level, fitted.trust.slope) == pytest.approx((expected.level, expected.slope), abs=1e-4)
     met = (apart + apart.mT).sum(0)
     torch.testing.assert_close(
         fitted.confusion, confusion(met, belief.sum(0) + 1, torch.ones(4, 4).bool(), 1.0), rtol=1e-4, atol=1e-4
     )
-    unfitted = potential.refitted(pool, senders, belief, prior_pairs=torch.inf)
+    unfitted = potential.refitted(pool, whole(senders), belief, prior_pairs=torch.inf)
     assert unfitted.confusion is potential.confusion, "too few pairs to say anything of labels"
 
 
@@ -173,7 +179,7 @@ def test_expectation_and_maximisation_recover_a_known_error_and_which_labels_are
     pool = model_of(Candidates.from_lists(every * 8000, classes=10), pairs)
     potential = Potential(Trust.constant(0.05), 0.01, 1.0)
     for _ in range(30):
-        potential = potential.refitted(pool, believed, torch.full((8000, 10), 0.1), prior_pairs=3.0)
+        potential = potential.refitted(pool, whole(believed), torch.full((8000, 10), 0.1), prior_pairs=3.0)
     assert abs(float(potential.trust.error(torch.ones(1))) - 0.3) < 0.05
     found = potential.confusion
     assert found is not None
@@ -223,7 +229,7 @@ def test_what_a_receiver_said_is_not_sent_back_to_it() -> None:
     pool = model_of(Candidates.from_lists([[(0,), (1,)], [(0,)]], classes=2), ProximityGraph.from_edges([0], [1]))
     messages, _ = propagate(pool, Potential(Trust.constant(0.1), 0.01, 1.0), silence(pool, 1), Schedule(100))
     assert torch.allclose(messages[1, :, 0], torch.tensor([0.9, 0.1]), atol=1e-5)
-    believed = cavity_beliefs(pool, messages, pool.beliefs(pool.heard(messages)))
+    ((_, believed),) = cavities(pool, messages, pool.beliefs(pool.heard(messages)))
     assert torch.allclose(believed[0, :, 0], torch.tensor([0.5, 0.5]), atol=1e-5)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
-from clipper.benchmarks.timing import OnProgress, Setting, race
+from clipper.benchmarks.timing import OnProgress, Setting, peak_gigabytes, race
 from clipper.candidates import Candidates, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
@@ -55,7 +54,7 @@ def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> d
         "candidates": len(candidates),
         "neighbours_seconds": found - start,
         "inference_seconds": done - found,
-        "peak_gigabytes": _peak(),
+        "peak_gigabytes": peak_gigabytes(),
         "verdict": posterior.verdict,
         "right": float((posterior.labels == gold).float().mean()),
         "gold_kept": pruning.gold_retained(gold),
@@ -87,13 +86,3 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
     times = race(setting_of, rounds)
     medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
     return medians | {"times": times.ratio("list", "lattice")}
-
-
-def _peak() -> float | None:
-    """The most memory that the process has held so far, in gigabytes; None where the system does not say."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

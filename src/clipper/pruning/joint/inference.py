@@ -11,7 +11,7 @@ from typing import Generic, Literal
 import torch
 from torch import Tensor, finfo
 
-from clipper.arguments import as_tensor, one_of, real_number, seed_number, shown, whole_number
+from clipper.arguments import as_tensor, one_of, real_number, seed_number, shown, whole_number, widened
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_log_probs
 from clipper.candidates.graph_building import templates_of
@@ -22,7 +22,7 @@ from clipper.pruning.joint.naming import Namings, NamingSearch, matched
 from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavity_beliefs, exact_probabilities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, cavities, exact_probabilities, propagate, score, silence
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
@@ -240,7 +240,7 @@ class _Run(Generic[Set]):
             orbit = namings.orbit.to(match.device)
             if not namings.exhaustive and bool((orbit[match] == orbit).all()):
                 orders = torch.cat([orders, match[None]])
-            differs = (orders[:, state] != best).double().mean(1)  # (ways,)
+            differs = widened(orders[:, state] != best).mean(1)  # (ways,)
             same += float(differs.min()) <= self.settings.negligible
         return 2 * same > labels.shape[1] - 1
 
@@ -287,9 +287,8 @@ class _Run(Generic[Set]):
         messages = messages.contiguous()
         for _ in range(settings.fits):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
-            senders = cavity_beliefs(pool, messages, belief)[:, :, 0]
             potential = potential.refitted(
-                pool, senders, belief[:, :, 0], settings.prior_pairs if enough else torch.inf
+                pool, cavities(pool, messages, belief), belief[:, :, 0], settings.prior_pairs if enough else torch.inf
             )
             messages, _ = propagate(pool, potential, messages, Schedule(settings.hurried // 2, still=settings.still))
         return potential, messages
@@ -352,7 +351,7 @@ class _Run(Generic[Set]):
         for sample, exact in solved.items():
             rows = self.candidates.batch([sample]).to_candidates().labels.long()  # (Ω_i, m)
             here = slice(sample * m, (sample + 1) * m)
-            inside[here] = (one_hot(rows.T, c).double() @ exact.double()).to(inside)
+            inside[here] = (widened(one_hot(rows.T, c)) @ exact).to(inside)
             labels[here] = rows[int(exact.argmax())]
         doubt = verification.suspicion.repeat_interleave(m)[:, None]
         marginals = inside.nan_to_num(0) * (1 - doubt) + free * doubt
@@ -421,7 +420,7 @@ class _Run(Generic[Set]):
         rounds = settings.rounds // 2
         for step in range(rounds):
             belief = pool.beliefs((belief + finfo(belief.dtype).eps).log().add_(pool.unary))
-            mean = torch.zeros_like(belief).index_add_(0, pool.edges.target, belief[pool.edges.source]) / degree
+            mean = pool.edges.around(belief.flatten(1)).view_as(belief) / degree
             belief = mean ** (1 + 2 * step / rounds)
         field = (belief + finfo(belief.dtype).eps).log()
         best = int(pool.surprise(field + pool.unary).sum(0).argmin())

@@ -12,6 +12,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
+from clipper.arguments import widened, widest_float
 from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.settings import InferenceSettings
 
@@ -86,28 +87,35 @@ class NamingEvidence:
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
         judges = judges[:: -(-len(judges) // most)] if most is not None and len(judges) > most else judges
-        self.factor = pool.factor.part(judges)
-        values = (pool.unary[:, :, 0], heard, pool.possible)
-        self.unary, self.heard, self.possible = (value.view(n, m, c)[judges].flatten(0, 1) for value in values)
-        self.wrong, self.prior = wrong, None if prior is None else prior[judges].double()
+        self.factor, self.unary, self.heard, self.possible = pool.factor, pool.unary[:, :, 0], heard, pool.possible
+        if len(judges) < n:
+            self.factor = pool.factor.part(judges)
+            self.unary, self.heard, self.possible = (
+                value.view(n, m, c)[judges].flatten(0, 1) for value in (self.unary, self.heard, self.possible)
+            )
+        self.wrong, self.prior = wrong, None if prior is None else widened(prior[judges])
         self.together = max(1, settings.memory // (self.factor.size + self.heard.numel() + 1))
 
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
         some = torch.split(orders, self.together) if len(orders) else []
         parts = [self._evidence(part.T.to(self.heard.device)).sum(0) for part in some]
-        return torch.cat(parts).to(orders.device) if parts else torch.zeros(0, dtype=torch.double, device=orders.device)
+        return (
+            torch.cat(parts).to(orders.device)
+            if parts
+            else torch.zeros(0, dtype=widest_float(orders.device), device=orders.device)
+        )
 
     def _evidence(self, orders: Tensor) -> Tensor:
         """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
         field = self.unary[:, :, None] + self.heard[:, orders]
-        right = self.factor.evidence(field).double()
+        right = widened(self.factor.evidence(field))
         if not self.wrong or self.prior is None:
             return right
         slots = field.masked_fill(~self.possible[:, :, None], -torch.inf).logsumexp(1)
         slots = slots.masked_fill(~self.possible.any(1)[:, None], 0).view(len(right), -1, orders.shape[1])
-        wrong = torch.tensor(self.wrong, dtype=torch.double, device=right.device)
-        return torch.logaddexp(right + (-wrong).log1p(), slots.double().sum(1) - self.prior[:, None] + wrong.log())
+        wrong = right.new_tensor(self.wrong)
+        return torch.logaddexp(right + (-wrong).log1p(), slots.to(right).sum(1) - self.prior[:, None] + wrong.log())
 
 
 def enough_judges(pool: Pool, settings: InferenceSettings) -> int:

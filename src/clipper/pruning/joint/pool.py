@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from math import log
 from typing import Protocol
 
 import torch
@@ -17,7 +19,19 @@ from torch.nn.functional import embedding_bag, pad
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.graph_building import condensed, templates_of
 from clipper.proximity import ProximityGraph
+from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.objectives import listed_only
+
+
+def blocks(rows: int, width: int) -> list[slice]:
+    """Consecutive parts of so many rows of `width` numbers, each about as large as `InferenceSettings.block`.
+
+    Examples:
+        >>> blocks(5, InferenceSettings.block // 2)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, InferenceSettings.block // max(1, width))
+    return [slice(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +85,32 @@ class Edges:
     def __len__(self) -> int:
         return len(self.first)
 
-    @cached_property
+    @property
     def source(self) -> Tensor:
         """Where each of the `2P` messages comes from; message `i + P` is the reverse of message `i`."""
         return torch.cat([self.first, self.second])
 
-    @cached_property
+    @property
     def target(self) -> Tensor:
         """Where each message goes, `(2P,)`."""
         return torch.cat([self.second, self.first])
 
     def collected(self, messages: Tensor) -> Tensor:
-        """The sum of the messages `(2P, c, starts)` that arrive at each instance, `(n*m, c, starts)`."""
-        order, bags = self._arrivals
+        """The sum of the logarithms of the messages `(2P, c, starts)` that reach each instance, `(n*m, c, starts)`."""
         flat = messages.reshape(len(messages), messages.shape[1] * messages.shape[2])
-        if not len(flat):
-            return messages.new_zeros(self.instances, *messages.shape[1:])
-        return embedding_bag(order, flat, bags, mode="sum").view(self.instances, *messages.shape[1:])
+        heard = flat.new_zeros(self.instances, flat.shape[1])
+        for instances, arrivals, begins in self._parts(flat.shape[1]):
+            logs = flat.index_select(0, self._arrivals[0][arrivals]).log_()
+            rows = torch.arange(len(logs), device=flat.device)
+            heard[instances] = embedding_bag(rows, logs, begins, mode="sum")
+        return heard.view(self.instances, *messages.shape[1:])
+
+    def around(self, values: Tensor) -> Tensor:
+        """The sum of the `values (n*m, width)` of all instances that each one has a pair with, `(n*m, width)`."""
+        order, begins = self._arrivals
+        if not len(order):
+            return torch.zeros_like(values)
+        return embedding_bag(self.source[order], values, begins[:-1], mode="sum")
 
     def differs(self, labels: Tensor) -> Tensor:
         """Which pairs a labelling `(n*m, starts)` cuts, `(P, starts)` bool."""
@@ -119,8 +142,28 @@ class Edges:
 
     @cached_property
     def _arrivals(self) -> tuple[Tensor, Tensor]:
-        counts = torch.bincount(self.target, minlength=self.instances)
-        return self.target.argsort(stable=True), pad(counts.cumsum(0), (1, 0))[:-1]
+        """The messages by where they go, `(2P,)`, and where those of each instance begin and end, `(n*m + 1,)`."""
+        target = self.target
+        return target.argsort(stable=True), pad(torch.bincount(target, minlength=self.instances).cumsum(0), (1, 0))
+
+    def _parts(self, width: int) -> list[tuple[slice, slice, Tensor]]:
+        """Instances, their messages in the order of arrival, and where each one's begin, block by block."""
+        if not len(self):
+            return []
+        some = blocks(self.instances, width * -(-2 * len(self) // self.instances))
+        each = some[0].stop
+        if each not in self._known_parts:
+            begins = self._arrivals[1]
+            ends = [0, *begins[[part.stop for part in some]].tolist()]
+            self._known_parts[each] = [
+                (part, slice(first, last), begins[part] - first)
+                for part, (first, last) in zip(some, pairwise(ends), strict=True)
+            ]
+        return self._known_parts[each]
+
+    @cached_property
+    def _known_parts(self) -> dict[int, list[tuple[slice, slice, Tensor]]]:
+        return {}
 
 
 def _typical(source: Tensor, target: Tensor, distance: Tensor, instances: int) -> Tensor:
@@ -152,7 +195,8 @@ def _least(values: Tensor, pair: Tensor, pairs: int) -> Tensor:
 def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
     """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
     cut = edges.differs(labels).to(torch.float)  # (P, states)
-    total = cut.new_zeros(edges.instances, labels.shape[1]).index_add_(0, edges.source, cut.repeat(2, 1))
+    total = cut.new_zeros(edges.instances, labels.shape[1])
+    total.index_add_(0, edges.first, cut).index_add_(0, edges.second, cut)
     whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
     return total / whole[:, None]
 
@@ -281,11 +325,122 @@ class CandidateFactor:
         """Each candidate's weight, `(Ω, starts)`, at most 1; and the log of what they were divided by."""
         score = self.scores(field)
         peak = self._peak(score)
-        return score.sub_(peak.index_select(0, self.candidates.sample)).exp_(), peak
+        score.sub_(peak.index_select(0, self.candidates.sample))
+        return score.clamp_(
+            min=log(torch.finfo(score.dtype).tiny)
+        ).exp_(), peak  # subnormal numbers take ten times as long
 
     def _peak(self, score: Tensor) -> Tensor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
+
+
+class RepeatedFactor:
+    """As `CandidateFactor`, for a large pool: each different formula is held once, and works through all its samples.
+
+    To a formula, samples that have it in common are further starts. Formulas that as many samples have are taken
+    together, block by block.
+
+    Examples:
+        >>> different = Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3)
+        >>> factor = RepeatedFactor(different, torch.tensor([0, 1, 0]))
+        >>> field = torch.zeros(6, 3, 1)  # (n*m, c, starts)
+        >>> field[4, 1] = torch.tensor(3.0).log()  # the first slot of the last sample says 1, three to one
+        >>> factor.best(field).view(3, 2).tolist()
+        [[0, 2], [2, 2], [1, 1]]
+    """
+
+    def __init__(self, different: Candidates, formula: Tensor) -> None:
+        """Note the different formulas, and which of them each sample has, `(n,)`."""
+        self.different, self.formula = different, formula
+        self.shape = len(formula), different.slots, different.classes
+        self._lengths = different.offsets.diff()[formula]  # (n,): candidates
+        many = torch.bincount(formula, minlength=different.samples)
+        ordered, begins = formula.argsort(stable=True), pad(many.cumsum(0), (1, 0))
+        self._groups: list[tuple[CandidateFactor, Tensor]] = []  # formulas, and their samples `(formulas, times)`
+        for times in torch.unique(many[many > 0]).tolist():
+            alike = (many == times).nonzero()[:, 0]
+            rows = int(different.offsets.diff()[alike].sum())
+            place = torch.arange(times, device=formula.device)
+            for part in blocks(len(alike), -(-rows // len(alike))):
+                samples = ordered[begins[alike[part]][:, None] + place]
+                self._groups.append((CandidateFactor(different.batch(alike[part])), samples))
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return self.count
+
+    @cached_property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+        return int(self._lengths.sum())
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        n, m, c = self.shape
+        return self.different.support.view(-1, m, c)[self.formula].view(n * m, c)
+
+    def part(self, samples: Tensor, /) -> RepeatedFactor:
+        """The formulas of some samples."""
+        return RepeatedFactor(self.different, self.formula[samples])
+
+    def marginals(self, field: Tensor, /) -> Tensor:
+        """The probability of each label of each slot, `(n*m, c, starts)`."""
+        n, m, c = self.shape
+        found = torch.empty_like(field).view(n, m, c, -1)
+        for factor, samples, part in self._parts(field):
+            found[samples] = factor.marginals(part).view(len(samples), m, c, *samples.shape[1:], -1).movedim(-2, 1)
+        return found.view(field.shape)
+
+    def best(self, field: Tensor, /) -> Tensor:
+        """The labels of each sample's most probable candidate, `(n*m, starts)`; the first of equals."""
+        n, m, _ = self.shape
+        found = torch.empty(n, m, field.shape[2], dtype=torch.long, device=field.device)
+        for factor, samples, part in self._parts(field):
+            found[samples] = factor.best(part).view(len(samples), m, *samples.shape[1:], -1).movedim(2, 1)
+        return found.view(n * m, -1)
+
+    def evidence(self, field: Tensor, /) -> Tensor:
+        """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
+        found = field.new_empty(self.shape[0], field.shape[2])
+        for factor, samples, part in self._parts(field):
+            found[samples] = factor.evidence(part).view(*samples.shape, -1)
+        return found
+
+    def probability(self, field: Tensor, /) -> Tensor:
+        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        found = field.new_empty(self.count, field.shape[2])
+        begins = pad(self._lengths.cumsum(0), (1, 0))
+        for factor, samples, part in self._parts(field):
+            rows = factor.candidates
+            place = torch.arange(len(rows), device=field.device) - rows.offsets[rows.sample]
+            found[begins[samples][rows.sample] + place[:, None]] = factor.probability(part).view(
+                len(rows), *samples.shape[1:], -1
+            )
+        return found
+
+    def _parts(self, field: Tensor) -> Iterator[tuple[CandidateFactor, Tensor, Tensor]]:
+        """Formulas, some of their samples `(formulas, times)`, and the field of these, `(formulas*m, c, times*starts)`.
+
+        Block by block.
+        """
+        n, m, c = self.shape
+        by_sample = field.view(n, m, c, field.shape[2])
+        for factor, samples in self._groups:
+            for some in blocks(samples.shape[1], factor.size * field.shape[2]):
+                chosen = samples[:, some]
+                part = by_sample[chosen].movedim(1, -2)  # (formulas, m, c, times, starts)
+                yield factor, chosen, part.reshape(len(chosen) * m, c, -1)
+
+
+def listed_factor(candidates: Candidates) -> CandidateFactor | RepeatedFactor:
+    """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
+    if len(candidates) <= InferenceSettings.block:
+        return CandidateFactor(candidates)
+    formula, firsts = templates_of(candidates)
+    return RepeatedFactor(candidates.batch(firsts), formula)
 
 
 _WORTH = 2
@@ -304,7 +459,7 @@ def factor_of(candidates: CandidateSet) -> Factor:
     if listed is None:
         return LatticeFactor(candidates)
     lattice = _worthwhile(listed)
-    return CandidateFactor(listed) if lattice is None else LatticeFactor(lattice)
+    return listed_factor(listed) if lattice is None else LatticeFactor(lattice)
 
 
 def _worthwhile(candidates: Candidates) -> Lattice | None:
@@ -359,32 +514,37 @@ class LatticeFactor:
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
         n, m, c = self.shape
-        marginals = self._repeated(field).marginals(self._by_sample(field))  # (n*starts, m, c)
-        return marginals.view(n, field.shape[2], m, c).movedim(1, -1).reshape(field.shape)
+        found = torch.empty_like(field).view(n, m, c, -1)
+        for some, lattice, part in self._parts(field):
+            found[some] = lattice.marginals(part).view(-1, field.shape[2], m, c).movedim(1, -1)
+        return found.view(field.shape)
 
     def best(self, field: Tensor, /) -> Tensor:
         """The labels of each sample's most probable candidate, `(n*m, starts)`; -1 in unused slots."""
         n, m, _ = self.shape
-        top = self._repeated(field).top_k(self._by_sample(field), 1)
-        labels = torch.full((n * field.shape[2], m), -1, device=field.device)
-        labels[top.sample] = top.labels.long()  # a sample without candidates has none
-        return labels.view(n, field.shape[2], m).transpose(1, 2).reshape(n * m, field.shape[2])
+        found = torch.empty(n, m, field.shape[2], dtype=torch.long, device=field.device)
+        for some, lattice, part in self._parts(field):
+            top = lattice.top_k(part, 1)
+            labels = torch.full((len(part), m), -1, device=field.device)
+            labels[top.sample] = top.labels.long()  # a sample without candidates has none
+            found[some] = labels.view(-1, field.shape[2], m).transpose(1, 2)
+        return found.view(n * m, -1)
 
     def evidence(self, field: Tensor, /) -> Tensor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
-        return self._repeated(field).log_probability(self._by_sample(field)).view(self.shape[0], field.shape[2])
+        parts = [lattice.log_probability(part) for _, lattice, part in self._parts(field)]
+        return torch.cat(parts).view(self.shape[0], -1) if parts else field.new_zeros(0, field.shape[2])
 
-    def _repeated(self, field: Tensor) -> CandidateSet:
-        """Each sample once for each start."""
-        starts = field.shape[2]
-        if starts == 1:
-            return self.lattice
-        return self.lattice.batch(torch.arange(self.shape[0], device=field.device).repeat_interleave(starts))
-
-    def _by_sample(self, field: Tensor) -> Tensor:
-        """`(n*starts, m, c)`"""
+    def _parts(self, field: Tensor) -> Iterator[tuple[slice, CandidateSet, Tensor]]:
+        """Some samples, their lattice once for each start, and their field, `(some*starts, m, c)`; block by block."""
         n, m, c = self.shape
-        return field.view(n, m, c, field.shape[2]).movedim(-1, 1).reshape(n * field.shape[2], m, c)
+        starts = field.shape[2]
+        by_sample = field.view(n, m, c, starts)
+        for some in blocks(n, self.lattice.states * starts):
+            part = by_sample[some]
+            samples = torch.arange(some.start, some.stop, device=field.device).repeat_interleave(starts)
+            lattice = self.lattice if starts == 1 and len(part) == n else self.lattice.batch(samples)
+            yield some, lattice, part.movedim(-1, 1).reshape(len(samples), m, c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,7 +586,7 @@ class Pool:
 
     def heard(self, messages: Tensor) -> Tensor:
         """What each instance hears from all others, in log-odds, `(n*m, c, states)`."""
-        return self.edges.collected(messages.log())
+        return self.edges.collected(messages)
 
     def beliefs(self, field: Tensor, hidden: Tensor | None = None) -> Tensor:
         """The probability of each label, `(n*m, c, states)`; samples that are `hidden (n, states)` have no formula."""

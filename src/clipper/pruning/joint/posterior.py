@@ -10,12 +10,12 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor, finfo
 
-from clipper.arguments import one_of, real_number, whole_number
+from clipper.arguments import one_of, real_number, whole_number, widened, widest_float
 from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
-from clipper.pruning.joint.pool import CandidateFactor, Pool, disagreeing_share, one_hot
+from clipper.pruning.joint.pool import Pool, blocks, disagreeing_share, listed_factor, one_hot
 from clipper.pruning.joint.potential import Trust
 from clipper.pruning.joint.search import Found
 from clipper.pruning.joint.settings import InferenceSettings
@@ -154,7 +154,7 @@ class Posterior(Generic[Set]):
         """The share of `labels` that it expects to be right."""
         used = self.labels >= 0
         sure = self.marginals.gather(2, self.labels.clamp(min=0)[..., None])[..., 0][used]
-        return float(sure.double().mean()) if len(sure) else 1.0
+        return float(widened(sure).mean()) if len(sure) else 1.0
 
     @property
     def namings(self) -> list[Naming]:
@@ -171,8 +171,7 @@ class Posterior(Generic[Set]):
     def probability(self) -> Tensor:
         """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
         listed = self.candidates.to_candidates()
-        factor = CandidateFactor(listed)
-        probability = self.mixture.averaged(factor.probability, listed.sample)[:, 0]
+        probability = self.mixture.averaged(listed_factor(listed).probability, listed.sample)[:, 0]
         for sample, exact in self.mixture.solved.items():
             probability[listed.offsets[sample] : listed.offsets[sample + 1]] = exact.to(probability)
         return probability
@@ -208,8 +207,7 @@ class Posterior(Generic[Set]):
         if listed is None:
             allowed = self._credible_labels(mass, whole)
         elif mass < 1:
-            keep = smallest_credible_set(listed, self.probability, mass, self.settings.still)
-            keep = self._whatever_the_names(listed, keep) | whole[listed.sample]
+            keep = self._credible_candidates(listed, mass) | whole[listed.sample]
         else:
             keep = torch.ones_like(listed.sample, dtype=torch.bool)
         unproved = dict.fromkeys(range(self.candidates.samples), 1)
@@ -217,6 +215,16 @@ class Posterior(Generic[Set]):
             self.candidates, self.graph, self.candidates.support,
             keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
         )  # fmt: skip
+
+    def _credible_candidates(self, listed: Candidates, mass: float) -> Tensor:
+        """The fewest candidates of each sample that hold `mass` of its probability, `(Ω,)` bool; sample by sample."""
+        keep = []
+        for some in blocks(listed.samples, -(-len(listed) // max(1, listed.samples))):
+            part = listed.span(some.start, some.stop)
+            first, last = listed.offsets[[some.start, some.stop]].tolist()
+            chosen = smallest_credible_set(part, self.probability[first:last], mass, self.settings.still)
+            keep.append(self._whatever_the_names(part, chosen))
+        return torch.cat(keep) if keep else torch.ones_like(listed.sample, dtype=torch.bool)
 
     def _whatever_the_names(self, listed: Candidates, keep: Tensor) -> Tensor:
         """`keep (Ω,)`, and whatever differs from a survivor only in labels whose names nobody knows."""
@@ -241,7 +249,7 @@ class Posterior(Generic[Set]):
         if mass >= 1:
             return support
         certain = one_hot(self.labels.view(-1, 1), c)[:, :, 0].bool().view(n, m, c)
-        readings = [(f[:, :, 0].view(n, m, c).double(), w.double()) for f, w in self.mixture.readings()]
+        readings = [(widened(f[:, :, 0].view(n, m, c)), widened(w)) for f, w in self.mixture.readings()]
         total = [self.candidates.log_probability(f) for f, _ in readings]
         low = torch.full_like(total[0], finfo(torch.float).eps).log()  # leaves enough, or as good as
         high = torch.zeros_like(low)  # may not
@@ -281,6 +289,7 @@ class Posterior(Generic[Set]):
         # A member that its neighbours agree with speaks for its group; one that they do not, for itself.
         typical = 1 - disagreeing_share(edges, labels[:, None])[:, 0]
         asked = torch.zeros(self.candidates.classes, device=labels.device)
+        source, target = edges.source, edges.target
         open_ = used.clone()
         chosen: list[int] = []
         for _ in range(min(k, int(used.sum()))):
@@ -291,7 +300,7 @@ class Posterior(Generic[Set]):
             asked[group[best]] += 1
             open_[best] = False
             unsure[best] = 0
-            near = edges.target[edges.source == best]
+            near = target[source == best]
             unsure[near] = unsure[near] / 2
             typical[near] = typical[near] / 2
         return torch.tensor(chosen, dtype=torch.long, device=labels.device)
@@ -309,7 +318,7 @@ class Posterior(Generic[Set]):
         believed = replace(self, verdict="joint")
         used = gold >= 0
         sure, guess = self.marginals.max(2)
-        sure, right = sure[used].double(), (guess == gold)[used].double()
+        sure, right = widened(sure[used]), widened((guess == gold)[used])
         bins = 2 * len(self.settings.measured_masses)
         place = (sure * bins).long().clamp(max=bins - 1)
         counts = torch.bincount(place, minlength=bins)
@@ -325,7 +334,7 @@ class Posterior(Generic[Set]):
             accuracy=tuple(accuracy.tolist()),
             count=tuple(counts[filled].tolist()),
             retained={
-                mass: float(believed.prune(mass).candidates.contains(gold).double().mean())
+                mass: float(widened(believed.prune(mass).candidates.contains(gold)).mean())
                 for mass in self.settings.measured_masses
             },
         )
@@ -396,6 +405,8 @@ def smallest_credible_set(candidates: Candidates, probability: Tensor, mass: flo
         >>> smallest_credible_set(candidates, torch.tensor([0.1, 0.3, 0.6, 1.0]), mass=0.8, equal=0.001).tolist()
         [False, True, True, True]
     """
+    if widest_float(probability.device) != torch.double:  # or sums over a large pool would be inexact
+        return smallest_credible_set(candidates.to("cpu"), probability.cpu(), mass, equal).to(probability.device)
     order = probability.argsort(descending=True, stable=True)
     order = order[candidates.sample[order].argsort(stable=True)]
     sorted_mass = probability[order].double()

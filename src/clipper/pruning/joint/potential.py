@@ -8,6 +8,7 @@ labels meet in pairs that disagree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -70,6 +71,40 @@ class Trust:
 
 
 @dataclass(frozen=True, eq=False)
+class PairWeights:
+    """What ψ is made of in one round of messages.
+
+    Attributes:
+        miss: `(P,)`: ε / (c − 1).
+        agreed: `(P,)`: 1 − ε.
+        rarity: `(c, states)`: r; None where no label is weighed down.
+        confusion: `(c, c)`: q; None where all labels are confused alike.
+    """
+
+    miss: Tensor
+    agreed: Tensor
+    rarity: Tensor | None
+    confusion: Tensor | None
+
+    def messages(self, senders: Tensor, pairs: slice) -> Tensor:
+        """What each sender says to its receiver, Σ_y ψ(y, ·) b(y), `(2k, c, states)`. Overwrites `senders`.
+
+        Args:
+            senders: what each message's sender believes apart from what its receiver said, `(2k, c, states)`; one way
+                and then the other. Or `(k, c, states)`, one way only.
+            pairs: whose messages these are: `k` of them.
+        """
+        ways = len(senders) // max(1, len(self.miss[pairs]))
+        miss, agreed = (part[pairs].repeat(ways)[:, None, None] for part in (self.miss, self.agreed))
+        if self.rarity is not None:
+            agreed = agreed * self.rarity
+        if self.confusion is None:
+            return senders.mul_(agreed.sub_(miss)).add_(miss)
+        missed = einsum("ecs,cd->eds", senders, self.confusion).mul_(miss)
+        return senders.mul_(agreed).add_(missed)
+
+
+@dataclass(frozen=True, eq=False)
 class Potential:
     """ψ of every pair of a pool.
 
@@ -98,25 +133,19 @@ class Potential:
         """
         return ((pool.typical + 1) / (belief.sum(0) + 1)).clamp(1 / self.rarest, self.rarest)
 
-    def messages(self, pool: Pool, senders: Tensor, belief: Tensor, coupling: float = 1.0) -> Tensor:
-        """What each sender says to its receiver, Σ_y ψ(y, ·) b(y), `(2P, c, states)`. Overwrites `senders`.
+    def weights(self, pool: Pool, belief: Tensor, coupling: float = 1.0) -> PairWeights:
+        """How much each pair says.
 
         Args:
             pool: the pool.
-            senders: what each message's sender believes apart from what its receiver said, `(2P, c, states)`.
             belief: what instances are believed to be, `(n*m, c, states)`.
             coupling: a share of the log-odds by which agreement is favoured.
         """
         error = self.errors(pool)
         if coupling < 1:
             error = pool.others / (pool.others + ((1 - error) * pool.others / error) ** coupling)
-        miss, agreed = (error / pool.others).repeat(2)[:, None, None], (1 - error).repeat(2)[:, None, None]
-        if self.rarest > 1:
-            agreed = agreed * self.rarity(pool, belief)
-        if self.confusion is None:
-            return senders.mul_(agreed.sub_(miss)).add_(miss)
-        missed = einsum("ecs,cd->eds", senders, self.confusion).mul_(miss)
-        return senders.mul_(agreed).add_(missed)
+        rarity = self.rarity(pool, belief) if self.rarest > 1 else None
+        return PairWeights(error / pool.others, 1 - error, rarity, self.confusion)
 
     def tables(self, pool: Pool, pairs: Tensor, belief: Tensor | None = None) -> Tensor:
         """ψ of some `pairs (k,)`, written out, `(k, c, c)`."""
@@ -131,26 +160,33 @@ class Potential:
         """ψ if label y is now called what was `order[y]`, `(c,)`."""
         return self if self.confusion is None else replace(self, confusion=self.confusion[order][:, order])
 
-    def refitted(self, pool: Pool, senders: Tensor, belief: Tensor, prior_pairs: float) -> Potential:
+    def refitted(
+        self, pool: Pool, parts: Iterable[tuple[slice, Tensor]], belief: Tensor, prior_pairs: float
+    ) -> Potential:
         """ψ fitted to what the ends of pairs believe without each other: one step of expectation-maximisation.
 
         Args:
             pool: the pool.
-            senders: as in `messages`, `(2P, c)`.
+            parts: some pairs `k` at a time, and what the senders of their messages believe, as in
+                `PairWeights.messages`, `(2k, c, 1)`.
             belief: what instances are believed to be, `(n*m, c)`.
             prior_pairs: pairs for each two labels that say nothing about their confusion; infinite: q stays 1.
         """
-        one, other = senders.chunk(2)
         error = self.errors(pool)
         rate = error / pool.others
-        like = equal_confusion(pool.classes).to(senders) if self.confusion is None else self.confusion
-        same = ((one * other) @ self.rarity(pool, belief[:, :, None])[:, 0]) * (1 - error)
-        apart = ((one @ like) * other).sum(1) * rate
-        total = (same + apart).clamp(min=finfo(same.dtype).tiny)
-        fitted = replace(self, trust=Trust.fitted(pool.edges.length, apart / total))
+        like = equal_confusion(pool.classes).to(belief) if self.confusion is None else self.confusion
+        rarity = self.rarity(pool, belief[:, :, None])[:, 0]
+        disagreement, met = torch.empty_like(error), torch.zeros_like(like)
+        for pairs, senders in parts:
+            one, other = senders[:, :, 0].chunk(2)
+            same = ((one * other) @ rarity) * (1 - error[pairs])
+            apart = ((one @ like) * other).sum(1) * rate[pairs]
+            total = (same + apart).clamp(min=finfo(same.dtype).tiny)
+            disagreement[pairs] = apart / total
+            met += (one * (rate[pairs] / total)[:, None]).T @ other * like
+        fitted = replace(self, trust=Trust.fitted(pool.edges.length, disagreement))
         if prior_pairs == torch.inf:
             return fitted
-        met = (one * (rate / total)[:, None]).T @ other * like
         return replace(fitted, confusion=confusion(met + met.T, belief.sum(0) + 1, pool.same_kind, prior_pairs))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
 import torch
 from torch import Tensor, finfo
 
-from clipper.pruning.joint.pool import Pool
+from clipper.arguments import widened
+from clipper.pruning.joint.pool import Pool, blocks
 from clipper.pruning.joint.potential import Potential
 
 
@@ -43,7 +45,7 @@ def propagate(
     Args:
         pool: the pool.
         potential: ψ.
-        messages: to begin with, `(2P, c, states)`.
+        messages: to begin with, `(2P, c, states)`; they are overwritten.
         schedule: how long, with how much noise.
         hint: log-odds that fade as the noise does, `(n*m, c, states)`.
         hidden: samples whose formula is left out, `(n, states)` bool.
@@ -64,18 +66,25 @@ def propagate(
         if left and hint is not None:
             field.add_(hint, alpha=left)
         belief = pool.beliefs(field, hidden)
-        senders = cavity_beliefs(pool, messages, belief)
-        sent = potential.messages(pool, senders, belief, 1 - left * (1 - schedule.coupling))
-        sent.div_(sent.sum(1, keepdim=True))
+        weights = potential.weights(pool, belief, 1 - left * (1 - schedule.coupling))
         # Heavier damping calms what oscillates.
-        sent.lerp_(messages, 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2)
-        if schedule.still and not left and len(sent):
-            sent = torch.where(rests, messages, sent)
-            rests = rests | (((sent - messages).abs() > schedule.still).float().mean() <= schedule.still)
-            messages = sent
+        kept = 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2
+        looks = bool(schedule.still) and not left and bool(len(messages))
+        moved = torch.zeros_like(rests, dtype=torch.long)
+        for pairs, senders in cavities(pool, messages, belief):
+            sent = weights.messages(senders, pairs)
+            sent.div_(sent.sum(1, keepdim=True))
+            for old, new in zip(both_ways(messages, pairs), sent.chunk(2), strict=True):
+                new.lerp_(old, kept)
+                if looks and pause > 1:
+                    torch.where(rests, old, new, out=new)
+                if looks:
+                    moved += ((new - old).abs() > schedule.still).sum()
+                old.copy_(new)
+        if looks:
+            rests = rests | (moved <= schedule.still * messages.numel())
             if not step % pause and bool(rests):
                 break
-        messages = sent
     return messages, bool(rests)
 
 
@@ -84,13 +93,25 @@ def silence(pool: Pool, states: int) -> Tensor:
     return pool.unary.new_full((2 * len(pool.edges), pool.classes, states), 1 / pool.classes)
 
 
-def cavity_beliefs(pool: Pool, messages: Tensor, belief: Tensor) -> Tensor:
-    """What each message's sender believes, `(2P, c, states)`, apart from what the receiver told it."""
-    pairs = len(pool.edges)
-    believed = belief.index_select(0, pool.edges.source)
-    believed[:pairs].div_(messages[pairs:])
-    believed[pairs:].div_(messages[:pairs])
-    return believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))
+def both_ways(messages: Tensor, pairs: slice) -> tuple[Tensor, Tensor]:
+    """The messages `(2P, c, states)` of some pairs, one way and the other."""
+    ahead, back = messages.chunk(2)
+    return ahead[pairs], back[pairs]
+
+
+def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Some pairs, and what the sender of each of their messages believes apart from what the receiver told it.
+
+    Block by block: `k` pairs, and `(2k, c, states)`, one way and then the other.
+    """
+    for pairs in blocks(len(pool.edges), 2 * messages.shape[1] * messages.shape[2]):
+        ends = torch.cat([pool.edges.first[pairs], pool.edges.second[pairs]])
+        believed = belief.index_select(0, ends)
+        one, other = believed.chunk(2)
+        ahead, back = both_ways(messages, pairs)
+        one.div_(back)
+        other.div_(ahead)
+        yield pairs, believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +129,20 @@ class Score:
     @property
     def total(self) -> Tensor:
         """`(states,)`"""
-        return self.samples.double().sum(0) + self.pairs.double().sum(0)
+        return widened(self.samples).sum(0) + widened(self.pairs).sum(0)
 
 
 def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | None = None) -> Score:
     """Bethe's log Z of the states whose messages `(2P, c, states)` came to rest."""
     field = pool.heard(messages).add_(pool.unary)
     belief = pool.beliefs(field, hidden)
-    senders = cavity_beliefs(pool, messages, belief)
-    met = (senders[: len(pool.edges)] * messages[len(pool.edges) :]).sum(1)  # (P, states)
-    sent = potential.messages(pool, senders, belief)[: len(pool.edges)].sum(1)
-    return Score(pool.evidence(field, hidden), sent.log() - met.clamp(min=finfo(met.dtype).tiny).log())
+    weights = potential.weights(pool, belief)
+    pairs = messages.new_empty(len(pool.edges), messages.shape[2])
+    for some, senders in cavities(pool, messages, belief):
+        sender, told = senders.chunk(2)[0], both_ways(messages, some)[1]
+        met = (sender * told).sum(1).clamp(min=finfo(sender.dtype).tiny)
+        pairs[some] = weights.messages(sender, some).sum(1).log() - met.log()
+    return Score(pool.evidence(field, hidden), pairs)
 
 
 def exact_probabilities(
@@ -134,8 +158,8 @@ def exact_probabilities(
     """
     slots, axis = pool.factor.shape[1], {sample: place for place, sample in enumerate(rows)}
     labels = list(rows.values())
-    unary = torch.nn.functional.pad(pool.unary[:, :, 0], (1, 0)).double()  # label -1 says nothing
-    logits = torch.zeros([len(row) for row in labels], dtype=torch.double, device=unary.device)
+    unary = widened(torch.nn.functional.pad(pool.unary[:, :, 0], (1, 0)))  # label -1 says nothing
+    logits = unary.new_zeros([len(row) for row in labels])
 
     def along(values: Tensor, *axes: int) -> Tensor:
         return values.view([len(row) if place in axes else 1 for place, row in enumerate(labels)])
@@ -145,7 +169,7 @@ def exact_probabilities(
         logits += along(of_slot.sum(0), place)
     ids = torch.tensor(list(rows), device=unary.device)
     inside = torch.isin(pool.edges.first // slots, ids).nonzero()[:, 0]
-    tables = potential.tables(pool, inside).double().log() * sharpness
+    tables = widened(potential.tables(pool, inside)).log() * sharpness
     ends = zip(pool.edges.first[inside].tolist(), pool.edges.second[inside].tolist(), strict=True)
     for (first, second), table in zip(ends, tables, strict=True):
         (i, a), (j, b) = divmod(first, slots), divmod(second, slots)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from clipper.arguments import widest_float
 from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges
 from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
@@ -182,7 +183,7 @@ class _Search:
     def named(self, labels: Tensor, fold: int) -> Tensor:
         """A hint `(n*m, c)`: groups `(n*m,)` under the names that make the visible formulas most probable."""
         hint = one_hot(labels[:, None], self.pool.classes)[:, :, 0] * self.settings.hint
-        heard = torch.zeros_like(hint).index_add_(0, self.pool.edges.target, hint[self.pool.edges.source])
+        heard = self.pool.edges.around(hint)
         judge = NamingEvidence(
             self.pool, heard / self.settings.hint, self.settings, self.fold == fold,
             most=enough_judges(self.pool, self.settings),
@@ -229,7 +230,7 @@ def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) 
     samples, slots, _ = pool.factor.shape
     states = labels.shape[1]
     differs = (labels != labels[:, :1]).view(samples, slots, states).any(1)  # (n, states)
-    weight = torch.zeros(samples, states, dtype=torch.double, device=labels.device)
+    weight = torch.zeros(samples, states, dtype=widest_float(labels.device), device=labels.device)
     weight[:, 0] = 1
     if not bool(differs.any()):
         return weight
@@ -237,8 +238,8 @@ def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) 
     first, second = pool.edges.first // slots, pool.edges.second // slots
     # A pair belongs to the region of either end; one between two samples that never differ belongs to none.
     home = torch.where(differs.any(1)[first], region[first], region[second])
-    value = torch.zeros_like(weight).index_add_(0, region, scores.samples.double())
-    value.index_add_(0, home, scores.pairs.double())
+    value = torch.zeros_like(weight).index_add_(0, region, scores.samples.to(weight))
+    value.index_add_(0, home, scores.pairs.to(weight))
     # A state that is elsewhere in a region what the first one is competes with its differences only.
     fresh = torch.zeros(samples, states, dtype=torch.bool, device=labels.device)
     fresh = fresh.scatter_reduce(0, region[:, None].expand(-1, states), differs, "amax")  # of each region

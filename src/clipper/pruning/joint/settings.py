@@ -53,6 +53,8 @@ class InferenceSettings:
     leak: float = 4.0
     memory: int = 1 << 22
 
+    block: ClassVar[int] = 1 << 18
+    """Numbers that are worked on at a time, so that they stay in a processor's cache; no answer depends on it."""
     mass: ClassVar[float] = 0.95
     """What `Posterior.prune` keeps if it is not told."""
     sure: ClassVar[float] = 0.9

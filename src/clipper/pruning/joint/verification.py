@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, finfo
 
+from clipper.arguments import widened
 from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.settings import InferenceSettings
 
@@ -123,10 +124,10 @@ def formula_leak(pool: Pool, template: Tensor) -> float:
     across = first != second
     if slots == 1 or not bool(across.any()):
         return 1.0
-    equal = (template[first] == template[second])[across].double()
-    marginals = pool.factor.marginals(torch.zeros_like(pool.unary))[:, :, 0].nan_to_num(0).double()
+    equal = widened((template[first] == template[second])[across])
+    marginals = widened(pool.factor.marginals(torch.zeros_like(pool.unary))[:, :, 0].nan_to_num(0))
     by_sample = marginals.view(samples, slots, classes).sum(1)  # (n, c)
-    by_formula = torch.zeros(int(template.max()) + 1, classes, dtype=torch.double, device=template.device)
+    by_formula = by_sample.new_zeros(int(template.max()) + 1, classes)
     by_formula.index_add_(0, template, by_sample)
     within = by_sample.square().sum()  # pairs that one sample makes with itself do not count
     all_pairs = by_sample.sum(0).square().sum() - within
