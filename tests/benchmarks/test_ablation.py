@@ -34,11 +34,14 @@ def test_every_constant_is_changed_and_nothing_else_with_it() -> None:
 
 
 def test_a_mechanism_is_switched_off_for_as_long_as_it_runs() -> None:
-    whole = search.islands, search._Search.named, NamingSearch.everywhere
+    def parts() -> tuple[object, ...]:
+        return search.islands, search._Search.named, NamingSearch.everywhere, bench_zoo.infer
+
+    whole = parts()
     for name in bench_ablation.MECHANISMS:
         with changed(name)[1]:
-            assert (search.islands, search._Search.named, NamingSearch.everywhere) != whole
-        assert (search.islands, search._Search.named, NamingSearch.everywhere) == whole
+            assert parts() != whole
+        assert parts() == whole
 
 
 def test_an_ablation_has_a_row_for_each_change_and_runs_nothing_twice(

@@ -7,15 +7,18 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from clipper.benchmarks import bench_zoo
 from clipper.benchmarks.bench_zoo import Job, lines_like, run_zoo
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo_summary import Row
+from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings, inference, search
 from clipper.pruning.joint.naming import NamingSearch
 
@@ -84,10 +87,15 @@ def _no_groups() -> AbstractContextManager[Any]:
     return patch.object(search._Search, "named", lambda self, *_: torch.zeros_like(self.pool.unary[:, :, 0]))
 
 
+def _no_doubt() -> AbstractContextManager[Any]:
+    return patch.object(bench_zoo, "infer", partial(infer, wrong=0.0))
+
+
 MECHANISMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "no islands opened": _no_islands,
     "names not sought globally": _no_global_names,
     "no groups named by formulas": _no_groups,
+    "no target doubted": _no_doubt,
 }
 """What no constant switches off, and how it is."""
 

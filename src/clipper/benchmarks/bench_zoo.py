@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from clipper.benchmarks.probe import digest
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.workers import WorkerDiedError, run_jobs
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
@@ -23,7 +22,7 @@ from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings
-from clipper.training.record import versions
+from clipper.training.environment import environment
 
 FORMAT = "clipper zoo 1"
 MASS = 0.95
@@ -109,9 +108,9 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
         return _row(line, seed) | _measured(pool, seed, "joint") | {"em": _by_em(pool, seed)}
     from clipper.benchmarks.bench_ablation import changed
 
-    settings, mechanism = changed(change)
+    row, (settings, mechanism) = _row(line, seed, change), changed(change)
     with mechanism:
-        return _row(line, seed, change) | _measured(pool, seed, "joint", settings)
+        return row | _measured(pool, seed, "joint", settings)
 
 
 def run_zoo(
@@ -195,8 +194,8 @@ def _row(line: Line, seed: int, change: str = "") -> Row:
         "seed": seed,
         "settings": _settings(line, change),
         "error": None,
-        "commit": _commit(),
-        "versions": versions(),
+        **environment(),
+        "probe": {part: digest(part) for part in (("joint",) if change else ("joint", "em"))},
     }
 
 
@@ -208,20 +207,6 @@ def _settings(line: Line, change: str = "") -> dict[str, Any]:
 
 def _key(name: str, seed: int, settings: dict[str, Any]) -> str:
     return json.dumps([name, seed, settings], sort_keys=True)
-
-
-@cache
-def _commit() -> str | None:
-    """What the source is at, as git describes it; None outside of a checkout."""
-    here = Path(__file__)
-    try:  # a package that is installed into somebody else's checkout is not part of it
-        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty"]):
-            said = subprocess.run(
-                ["git", "-C", str(here.parent), *command], capture_output=True, check=True, text=True, timeout=10
-            ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return said.strip()
 
 
 def _by_em(pool: Pool, seed: int) -> Row:

@@ -10,6 +10,7 @@ from clipper.benchmarks.zoo_summary import Promise, Row, promises, summarise
 from clipper.report.figures import comparison_figure
 from clipper.report.page import write_page
 from clipper.report.run_page import percent
+from clipper.training.environment import UNKNOWN
 
 LINE_COLUMNS = [
     "line", "verdicts", "labels right", "lowest", "gap", "gold kept", "lowest", "candidates kept", "seconds",
@@ -112,4 +113,4 @@ def _figure(rows: Sequence[Row], lines: Sequence[Mapping[str, Any]]) -> str | No
 
 def _made_by(rows: Sequence[Row]) -> list[str]:
     """The commits that the rows were measured at."""
-    return sorted({row["commit"] for row in rows if row["commit"]})
+    return sorted({row["commit"] for row in rows} - {None, UNKNOWN})
