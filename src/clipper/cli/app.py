@@ -21,6 +21,7 @@ COMMANDS = {
     "identify": "Say which labels the formulas can tell apart at all, before anything is trained.",
     "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
     "bench": "Measure speed; every ratio comes from one interleaved run.",
+    "race": "Race Clipper against other frameworks: same data, network and machine, accuracy in equal seconds.",
     "table": "Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.",
     "results": "Write a document of all tables as far as they were run, and of which of the paper's claims reproduce.",
     "demo": "Read digits from 100 receipts of which only the totals are known: label, look, train; two minutes or so.",

@@ -37,12 +37,16 @@ Records = Mapping[str, Sequence[Record]]
 
 
 @contextmanager
-def plotting(width: float, height: float) -> Iterator[Any]:
-    """Axes of a new figure, inches wide and high, in the project's style whatever style the caller has set."""
+def plotting(width: float, height: float, grid: tuple[int, int] | None = None) -> Iterator[Any]:
+    """Axes of a new figure, inches wide and high, in the project's style whatever style the caller has set.
+
+    With `grid`, lines and columns of panels, they are an array of axes.
+    """
     style: Any = require("matplotlib.style", extra="report")
     figures: Any = require("matplotlib.figure", extra="report")
     with style.context(["default", _STYLE]):
-        yield figures.Figure(figsize=(width, height)).subplots()
+        figure = figures.Figure(figsize=(width, height))
+        yield figure.subplots() if grid is None else figure.subplots(*grid, squeeze=False)
 
 
 def as_svg(axes: Any) -> str:
@@ -229,6 +233,68 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
         axes.set_xlim(0, 104)
         axes.set_ylim(0, 104)
         return as_svg(axes)
+
+
+def race_figure(panels: Mapping[str, tuple[float, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]]) -> str:
+    """Accuracy against seconds, in per cent: a panel for each task, a line for each contestant.
+
+    A line is the mean over the seeds of the last accuracy measured so far; each seed is faint behind it. Contestants
+    have the same colour and dashes in every panel.
+
+    Args:
+        panels: by task, the seconds that everybody had, and by contestant the curve of each seed: pairs of seconds
+            and accuracy, from 0 seconds on.
+
+    Examples:
+        >>> race_figure({"SUM-2": (10.0, {"Clipper": [[(0.0, 0.1), (2.0, 0.9)]]})})[:4]
+        '<svg'
+    """
+    if not panels:
+        raise InputError("expected the curves of at least one task, got none")
+    names = list(dict.fromkeys(name for _, curves in panels.values() for name in curves))
+    style = {
+        name: (PALETTE[i % len(PALETTE)], ("-", (0, (4, 1.5)), (0, (1, 1.2)))[i // len(PALETTE) % 3])
+        for i, name in enumerate(names)
+    }
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    with plotting(9.6 if columns == 2 else 6.4, 3.1 * lines + 1.2, (lines, columns)) as grid:
+        for axes, (title, (limit, curves)) in zip(grid.flat, panels.items(), strict=False):
+            for name, seeds in curves.items():
+                _race_line(axes, seeds, limit, *style[name])
+            axes.set_title(title, fontsize=10, loc="left", color=INK)
+            axes.set_xscale("symlog", linthresh=1)
+            marks = [mark for mark in (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if mark < 0.8 * limit]
+            axes.set_xticks([*marks, limit], [f"{mark:g}" for mark in (*marks, limit)])
+            axes.minorticks_off()
+            axes.set_xlim(0, limit)
+            axes.set_ylim(0, 100)
+            axes.grid(axis="y", color=PALE, linewidth=0.6)
+            axes.set_xlabel("seconds, one core")
+            axes.set_ylabel("accuracy, %")
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_visible(False)
+        figure = grid.flat[0].figure
+        figure.tight_layout(rect=(0, 0, 1, 1 - 0.9 / (3.1 * lines + 1.2)))
+        handles = [
+            grid.flat[0].plot([], [], color=colour, linestyle=dashes, linewidth=1.8, label=name)[0]
+            for name, (colour, dashes) in style.items()
+        ]
+        figure.legend(handles=handles, loc="upper left", ncols=3 if columns == 2 else 2, frameon=False, fontsize=9)
+        return as_svg(grid.flat[0])
+
+
+def _race_line(
+    axes: Any, seeds: Sequence[Sequence[tuple[float, float]]], limit: float, colour: str, dashes: Any
+) -> None:
+    """Every seed faintly, and their mean, which changes whenever one of them does; both hold until the limit."""
+    times = sorted({at for curve in seeds for at, _ in curve} | {limit})
+    held = [[100 * [value for at, value in curve if at <= time][-1] for time in times] for curve in seeds]
+    drawn = {"color": colour, "linestyle": dashes, "drawstyle": "steps-post"}
+    if len(seeds) > 1:
+        for values in held:
+            axes.plot(times, values, alpha=0.25, linewidth=0.8, **drawn)
+    axes.plot(times, [statistics.mean(values) for values in zip(*held, strict=True)], linewidth=1.8, **drawn)
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""Environments for other frameworks: the one that runs this, with a framework's packages laid over it.
+
+Frameworks exclude one another, so each has a folder of its own in the user's cache. It is made once, whole or not at
+all, and takes torch and whatever else it can from the environment below: some megabytes, not a second torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from clipper.benchmarks.data.sources import cache_folder
+from clipper.errors import ClipperError
+
+PACKAGES = {
+    "ablkit": ("--no-deps", "ablkit==1.0.0", "termcolor==3.3.0", "zoopt==0.4.2"),  # without pyswip and torchvision
+    "ltntorch": ("--no-deps", "LTNtorch==1.0.2"),
+    "deepproblog": ("--no-deps", "deepproblog==2.1.0", "problog==2.3.0", "PySDD==1.0.6"),  # without torchvision
+    "klay": ("--no-deps", "klaycircuits==0.1.2"),
+    "snorkel": ("--no-deps", "snorkel==0.10.0", "munkres==1.1.4", "tqdm==4.67.1"),  # its NumPy and SciPy are older
+}
+"""What pip is asked for, in the versions that were tested. Without dependencies: torch and NumPy stay as they are."""
+SECONDS = 1800
+"""After which pip is given up."""
+
+
+class NoEnvironmentError(ClipperError, RuntimeError):
+    """The packages of a framework cannot be installed here."""
+
+
+def python_with(name: str, packages: Sequence[str], constraints: Path | None = None) -> Path:
+    """The interpreter of an environment that has these packages over those of this one; made if it is not there.
+
+    Args:
+        name: of the framework.
+        packages: arguments of `pip install`.
+        constraints: a file of versions that pip keeps to.
+
+    Raises:
+        NoEnvironmentError: the environment cannot be made; the last line of what pip said is in the message.
+    """
+    below = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    limits = constraints.read_text(encoding="utf-8") if constraints is not None else ""
+    made_of = json.dumps([list(packages), below, sys.version, limits])
+    folder = cache_folder() / "peers" / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
+    python = Path("Scripts" if os.name == "nt" else "bin", "python")
+    if not (folder / python).exists():
+        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        try:
+            _make(half, half / python, packages, below, constraints)
+            half.rename(folder)
+        except (OSError, subprocess.SubprocessError) as error:
+            if not (folder / python).exists():  # nor did another process make it meanwhile
+                told = str(getattr(error, "stderr", None) or error).strip().splitlines()
+                raise NoEnvironmentError(
+                    f"no environment for {name} can be made here: {told[-1] if told else error}"
+                ) from error
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+    return folder / python
+
+
+def _make(folder: Path, python: Path, packages: Sequence[str], below: list[str], constraints: Path | None) -> None:
+    venv.create(folder, symlinks=os.name != "nt")
+    query = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    own = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    Path(own, "below.pth").write_text("\n".join(dict.fromkeys(below)), encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
+    limits = ["--constraint", str(constraints)] if constraints is not None else []
+    subprocess.run([*pip, *limits, *packages], capture_output=True, text=True, check=True, timeout=SECONDS)

@@ -1,0 +1,219 @@
+"""Heat: what a contestant gets, and the clock that runs while it learns and stands still while it is measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clipper.benchmarks import networks
+from clipper.benchmarks.race.tasks import CLASSES
+
+MEASURED_AT = (
+    0.25,
+    0.5,
+    1,
+    2,
+    3,
+    5,
+    7,
+    10,
+    15,
+    20,
+    30,
+    45,
+    60,
+    90,
+    120,
+    180,
+    240,
+    300,
+    450,
+    600,
+    900,
+    1200,
+    1800,
+    3600,
+)
+"""Seconds at which accuracies are compared."""
+_SHORTLY_BEFORE = 0.9
+"""The network is measured at the end of the first step after so much of these seconds, to be within them."""
+_TOGETHER = 500
+"""Held-out images in a forward pass."""
+
+
+class Finished(Exception):  # noqa: N818
+    """A contestant has seen as many samples as it wants to, or its time is over. Contestants let it pass."""
+
+
+class Scores(nn.Module):
+    """The network as other frameworks take it: from `(instances, …)` to scores `(instances, c)`, log-probabilities."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The scores alone, without the embedding."""
+        scores: Tensor = self.network(inputs)[0]
+        return scores
+
+
+class Heat:
+    """One contestant's run: data, network, settings and clock.
+
+    A contestant is a function of a heat. It trains `heat.scores` in place, in an endless loop, and calls `heat.step`
+    after every step of its optimiser. That measures the network now and then, and ends the run by raising `Finished`.
+
+    Attributes:
+        inputs: `(n, m, channels, height, width)`.
+        targets: the sum of each sample, `(n,)`.
+        classes: how many labels there are.
+        scores: the network, a module from `(instances, …)` to log-probabilities `(instances, c)`.
+        settings: the contestant's own; "samples_seen" or "epochs" says how long it trains.
+        seed: of whatever is drawn.
+        notes: what else the contestant has to say, for the row.
+        curve: at each measurement the seconds, the processor's seconds, the accuracy and the samples seen so far.
+        first_step: seconds until the end of the first step; None before.
+        out_of_time: whether the clock ended the run.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        network: str,
+        settings: Mapping[str, Any],
+        seed: int,
+        seconds: float,
+        tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
+        """Set a heat up; the clock starts with `run`.
+
+        Args:
+            arrays: what `write_task` wrote.
+            network: a class of `clipper.benchmarks.networks`.
+            settings: the contestant's.
+            seed: of whatever is drawn.
+            seconds: after which the run ends.
+            tell: called with each measurement.
+        """
+        self.inputs = torch.from_numpy(arrays["inputs"])
+        self.targets = torch.from_numpy(arrays["targets"])
+        self.classes = CLASSES
+        self.settings, self.seed, self.seconds = dict(settings), seed, seconds
+        self.notes: dict[str, Any] = {}
+        self.curve: list[tuple[float, float, float, float]] = []
+        self.first_step: float | None = None
+        self.out_of_time = False
+        self._held_out = torch.from_numpy(arrays["held_out"])
+        self._held_out_labels = torch.from_numpy(arrays["held_out_labels"])
+        self._network = getattr(networks, network)(CLASSES)
+        weights = {name.partition("/")[2]: torch.from_numpy(arrays[name]) for name in arrays if "weights/" in name}
+        self._network.load_state_dict(weights)
+        self.scores = Scores(self._network)
+        self._tell = tell
+        self._spent, self._processor_spent = 0.0, 0.0  # before the clock was last started
+        self._started, self._processor_started = 0.0, 0.0
+        self._seen = 0.0
+        self._wanted = float(settings.get("samples_seen") or settings["epochs"] * len(self.inputs))
+
+    @property
+    def share(self) -> float:
+        """How much of the run is over, 0 to 1: of the samples it wants to see or of its seconds, whichever is more."""
+        return min(1.0, max(self._seen / self._wanted, self._elapsed() / self.seconds))
+
+    def run(self, contestant: Callable[[Heat], None]) -> None:
+        """Let a contestant run until it has finished; all that it draws is seeded. The clock starts here."""
+        self._warm_up()
+        torch.manual_seed(self.seed)
+        np.random.seed(self.seed % 2**32)
+        self._measure()
+        self._started, self._processor_started = time.perf_counter(), time.process_time()
+        try:
+            contestant(self)
+        except Finished:
+            pass
+        else:
+            self._stop()
+        self._measure()
+
+    def batches(self, size: int) -> Iterator[Tensor]:
+        """The numbers of samples, in batches and in random order, without end."""
+        while True:
+            yield from torch.split(torch.randperm(len(self.inputs)), size)
+
+    def step(self, samples: float) -> None:
+        """Say that a step of the optimiser is done, and how many samples it has seen.
+
+        Raises:
+            Finished: the run is over.
+        """
+        self._seen += samples
+        elapsed = self._elapsed()
+        if self.first_step is None:
+            self.first_step = elapsed
+        self.out_of_time = elapsed >= self.seconds
+        if self.out_of_time or self._seen >= self._wanted:
+            self._stop()
+            raise Finished
+        if elapsed >= self._next_due():
+            self._stop()
+            self._measure()
+            self._started, self._processor_started = time.perf_counter(), time.process_time()
+
+    def _warm_up(self) -> None:
+        """Take a step with a copy of the network: PyTorch imports much when it does so for the first time."""
+        scores = deepcopy(self.scores)
+        optimiser = torch.optim.AdamW(scores.parameters())
+        scores(self.inputs[0]).mean().backward()
+        optimiser.step()
+
+    def _elapsed(self) -> float:
+        return self._spent + (time.perf_counter() - self._started if self._started else 0.0)
+
+    def _stop(self) -> None:
+        self._spent = self._elapsed()
+        self._processor_spent += time.process_time() - self._processor_started
+        self._started = 0.0
+
+    def _next_due(self) -> float:
+        last = self.curve[-1][0]
+        return next((at for mark in MEASURED_AT if (at := _SHORTLY_BEFORE * mark) > last), float("inf"))
+
+    def _measure(self) -> None:
+        """Measure the accuracy on the held-out images; the clock stands still."""
+        training = self._network.training
+        self._network.eval()
+        with torch.no_grad():
+            guessed = [self.scores(images).argmax(-1) for images in torch.split(self._held_out, _TOGETHER)]
+        self._network.train(training)
+        accuracy = float((torch.cat(guessed) == self._held_out_labels).double().mean())
+        point = (round(self._spent, 4), round(self._processor_spent, 4), accuracy, round(self._seen, 1))
+        self.curve.append(point)
+        self._tell({"seconds": point[0], "processor_seconds": point[1], "accuracy": accuracy, "samples": point[3]})
+
+
+def peak_megabytes() -> float | None:
+    """The most memory that this process has held so far; None where the system does not say."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage counts what the process was before it became this program
+        found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(found[0]) / 1024 if found else None
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+
+
+def as_line(document: Mapping[str, Any]) -> str:
+    """A document of JSON on one line."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,247 @@
+"""Running the race: every contestant in turn, in an environment of its own; a row each, kept in a file as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import clipper
+from clipper.benchmarks.environments import NoEnvironmentError, python_with
+from clipper.benchmarks.race.contestants import Contestant
+from clipper.benchmarks.race.summary import Row
+from clipper.benchmarks.race.tasks import Task, write_task
+from clipper.benchmarks.timing import OnProgress
+from clipper.errors import ClipperError, FileError
+from clipper.files import append, checked_path, make_folder, parsed_json
+from clipper.training.environment import environment
+
+FORMAT = "clipper race 1"
+_PATIENCE = 900
+"""Seconds that a contestant may take on top of three times its own: for its measurements, and a long last step."""
+
+
+class ContestantFailedError(ClipperError, RuntimeError):
+    """A contestant's process ended without a result."""
+
+
+class Job(NamedTuple):
+    """One run of one contestant.
+
+    Attributes:
+        task: what is raced.
+        contestant: who runs.
+        seed: of the samples, the first weights and whatever is drawn.
+        seconds: after which the clock stops.
+    """
+
+    task: Task
+    contestant: Contestant
+    seed: int
+    seconds: float
+
+    @property
+    def key(self) -> str:
+        """What tells runs apart in a file of rows; not the seconds, as a longer run has the shorter one in it."""
+        return _key(self.task.name, self.contestant.name, self.seed, self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides how the run ends, besides the names and the seed."""
+        return {**self.task.settings, **self.contestant.settings}
+
+
+def jobs_of(
+    tasks: Sequence[Task], contestants: Sequence[Contestant], seeds: Sequence[int], seconds: float | None = None
+) -> list[Job]:
+    """All runs in their order: seed by seed, task by task, and in each all contestants in turn.
+
+    Everybody runs once before anybody runs again, so a busy hour of the machine hits all alike. Who begins changes
+    from one seed to the next.
+
+    Args:
+        tasks: what is raced.
+        contestants: who runs.
+        seeds: how often.
+        seconds: for each run; by default the task's own.
+
+    Examples:
+        >>> from clipper.benchmarks.race.contestants import contestants_like
+        >>> from clipper.benchmarks.race.tasks import tasks_like
+        >>> jobs = jobs_of(tasks_like(["sum-2/digits/100"], "digits"), contestants_like(["klay", "clipper"]), [0, 1])
+        >>> [(job.seed, job.contestant.name) for job in jobs]
+        [(0, 'clipper'), (0, 'klay'), (1, 'klay'), (1, 'clipper')]
+    """
+    jobs = []
+    for seed in seeds:
+        first = seed % max(1, len(contestants))
+        order = [*contestants[first:], *contestants[:first]]
+        jobs += [Job(task, each, seed, seconds or task.seconds) for task in tasks for each in order]
+    return jobs
+
+
+def make_environments(
+    contestants: Sequence[Contestant], progress: OnProgress
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Make the environments that contestants need, where they are not there.
+
+    Args:
+        contestants: who runs.
+        progress: called with what is done.
+
+    Returns:
+        By contestant, the interpreter to run it with; and for those who cannot run here, the reason.
+    """
+    interpreters, skipped = {}, {}
+    for done, each in enumerate(contestants):
+        progress("environments", done, len(contestants))
+        try:
+            interpreters[each.name] = python_with(each.peer, each.arguments) if each.peer else Path(sys.executable)
+        except NoEnvironmentError as error:
+            skipped[each.name] = str(error)
+    progress("environments", len(contestants), len(contestants))
+    return interpreters, skipped
+
+
+def run_race(
+    jobs: Sequence[Job],
+    file: Path | None,
+    interpreters: dict[str, Path],
+    *,
+    progress: OnProgress,
+    data_root: Path | None = None,
+    again: bool = False,
+) -> list[Row]:
+    """Run what the file does not have, one after the other, and note each run as soon as it is done.
+
+    A run that fails has a row with its error, and is tried again the next time.
+
+    Args:
+        jobs: the runs, in their order.
+        file: of the rows, a line of JSON each; it may hold others. None to keep nothing.
+        interpreters: by contestant; those of others are left out.
+        progress: called with what is done.
+        data_root: where data sets lie; as everywhere else if not given.
+        again: run those, too, that the file has; the newest row counts.
+
+    Returns:
+        The rows of all these runs, in the order of `jobs`.
+
+    Raises:
+        FileError: the file holds something else.
+    """
+    able = [job for job in jobs if job.contestant.name in interpreters]
+    there = {} if file is None else read_rows(file)
+    rows = {job.key: there[job.key] for job in able if job.key in there and not again and _answers(there[job.key], job)}
+    done = len(rows)
+    progress("runs", done, len(able))
+    with TemporaryDirectory() as folder:
+        data: tuple[Task, int, str] | None = None
+        for job in able:
+            if job.key in rows:
+                continue
+            if data is None or data[:2] != (job.task, job.seed):
+                data = job.task, job.seed, write_task(job.task, job.seed, Path(folder, "task.npz"), data_root)
+            row = _attempt(job, Path(folder), data[2], interpreters[job.contestant.name])
+            rows[job.key] = row
+            if file is not None:
+                make_folder(file.parent)
+                append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+            done += 1
+            progress("runs", done, len(able))
+    return [rows[job.key] for job in able]
+
+
+def read_rows(file: str | Path) -> dict[str, Row]:
+    """The rows in a file by their keys, the newest of each; a line that a killed process cut off is passed over.
+
+    Raises:
+        FileError: if it holds anything else.
+    """
+    place = checked_path(file)
+    try:
+        lines = place.read_bytes().split(b"\n") if place.exists() else []
+    except OSError as error:
+        raise FileError(f"cannot read the rows in {place} ({error}); choose another file") from error
+    rows = {}
+    start = f'{{"format": "{FORMAT}"'.encode()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line[: len(start)] != start[: len(line)]:
+            raise FileError(f"line {number} of {place} is no row of a race; choose another file")
+        with suppress(ValueError):
+            row = parsed_json(line)
+            rows[_key(row["task"], row["contestant"], row["seed"], row["settings"])] = row
+    return rows
+
+
+def _answers(row: Row, job: Job) -> bool:
+    """Whether a row says what a run would: it did not fail, and had as many seconds or did not need them."""
+    return row["error"] is None and (row["seconds"] >= job.seconds or not row["out_of_time"])
+
+
+def _attempt(job: Job, folder: Path, data: str, interpreter: Path) -> Row:
+    """The row of a run, with the error if there is one: whatever one contestant does, the others run."""
+    row: Row = {
+        "format": FORMAT,
+        "task": job.task.name,
+        "contestant": job.contestant.name,
+        "seed": job.seed,
+        "settings": job.settings,
+        "seconds": job.seconds,
+        "data": data,
+        "error": None,
+    }
+    try:
+        return row | _result(job, folder, interpreter)
+    except (ContestantFailedError, OSError) as error:
+        return row | {"error": str(error), **environment()}
+
+
+def _result(job: Job, folder: Path, interpreter: Path) -> dict[str, Any]:
+    """What a contestant's process says in the end."""
+    contestant = job.contestant
+    (folder / "job.json").write_text(
+        json.dumps(
+            {
+                "function": contestant.function,
+                "imports": contestant.imports,
+                "packages": contestant.packages,
+                "data": str(folder / "task.npz"),
+                "network": job.task.settings["network"],
+                "settings": dict(contestant.settings),
+                "seed": job.seed,
+                "seconds": job.seconds,
+            }
+        ),
+        encoding="utf-8",
+    )
+    paths = [str(Path(clipper.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    with open(folder / "said", "w+", encoding="utf-8", errors="replace") as said:
+        try:
+            done = subprocess.run(
+                [interpreter, "-m", "clipper.benchmarks.race.worker", folder / "job.json"],
+                cwd=folder, env=os.environ | own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+                text=True, check=False, timeout=3 * job.seconds + _PATIENCE,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise ContestantFailedError(f"it did not end within {error.timeout:.0f} seconds") from error
+        said.seek(0)
+        last = [line.strip() for line in said if line.strip()][-1:]
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        raise ContestantFailedError(f"exit code {done.returncode}: {last[0] if last else 'it said nothing'}")
+    result: dict[str, Any] = parsed_json(lines[-1].encode())["result"]
+    return result
+
+
+def _key(task: str, contestant: str, seed: int, settings: dict[str, Any]) -> str:
+    return json.dumps([task, contestant, seed, settings], sort_keys=True)

@@ -1,0 +1,132 @@
+"""The tasks of the race, and the file that every contestant reads: inputs, targets, first weights, held-out images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clipper.benchmarks import networks
+from clipper.benchmarks.data.sources import find
+from clipper.benchmarks.datasets import source_of, train_and_test
+from clipper.benchmarks.drawing import draw
+from clipper.benchmarks.sum import SUM_RULE
+from clipper.errors import InputError
+from clipper.files import written_whole
+
+CLASSES = 10
+NETWORKS = {"digits": "DigitsCnn", "mnist": "MnistCnn"}
+"""The network that everybody trains, by data set."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is raced.
+
+    Attributes:
+        name: as the command line knows it.
+        title: for people.
+        data: the data set.
+        slots: digits of a sample, of which the sum is known.
+        samples: how many sums there are to learn from.
+        seconds: after which the clock stops everybody.
+    """
+
+    name: str
+    title: str
+    data: str
+    slots: int
+    samples: int
+    seconds: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides how a run ends, besides the contestant and the seed."""
+        return {"data": self.data, "slots": self.slots, "samples": self.samples, "network": NETWORKS[self.data]}
+
+
+TASKS = (
+    Task("sum-2/mnist/100", "SUM-2, 100 samples", "mnist", 2, 100, 30),
+    Task("sum-3/mnist/100", "SUM-3, 100 samples", "mnist", 3, 100, 30),
+    Task("sum-2/mnist/1000", "SUM-2, 1,000 samples", "mnist", 2, 1_000, 60),
+    Task("sum-3/mnist/1000", "SUM-3, 1,000 samples", "mnist", 3, 1_000, 60),
+    Task("add-1/mnist/3000", "MNIST-Add, N = 1, 3,000 pairs", "mnist", 2, 3_000, 120),
+    Task("sum-2/digits/100", "SUM-2, 100 samples of the embedded digits", "digits", 2, 100, 20),
+    Task("sum-3/digits/100", "SUM-3, 100 samples of the embedded digits", "digits", 3, 100, 20),
+)
+
+
+def tasks_like(patterns: list[str], data: str) -> list[Task]:
+    """The tasks whose names match one of the patterns; without a pattern, all of a data set.
+
+    Raises:
+        InputError: if nothing matches a pattern.
+
+    Examples:
+        >>> [task.name for task in tasks_like(["sum-2/*/100"], data="mnist")]
+        ['sum-2/mnist/100', 'sum-2/digits/100']
+        >>> [task.name for task in tasks_like([], data="digits")]
+        ['sum-2/digits/100', 'sum-3/digits/100']
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(task.name, pattern) for task in TASKS):
+            raise InputError(
+                f"expected the name of a task, or a pattern, got {pattern!r}; "
+                f"the tasks are {', '.join(task.name for task in TASKS)}"
+            )
+    chosen = [task for task in TASKS if any(fnmatchcase(task.name, pattern) for pattern in patterns)]
+    return chosen if patterns else [task for task in TASKS if task.data == data]
+
+
+def missing_data(task: Task, data_root: Path | None = None) -> str | None:
+    """Why a task cannot be run here, in words; None if it can."""
+    if task.data == "mnist" and find(source_of("mnist"), data_root) is None:
+        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
+    return None
+
+
+def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None) -> str:
+    """Write what every contestant reads: no gold label is in it but those of the held-out images.
+
+    Args:
+        task: which one.
+        seed: of the samples and of the first weights.
+        path: of the file, an `.npz`.
+        data_root: where data sets lie; as everywhere else if not given.
+
+    Returns:
+        A checksum of all that it holds.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     checksum = write_task(TASKS[-1], 0, Path(folder) / "task.npz")
+        ...     sorted(np.load(Path(folder) / "task.npz"))[:4]
+        ['held_out', 'held_out_labels', 'inputs', 'targets']
+    """
+    images, held_out = train_and_test(task.data, data_root)
+    if task.data == "mnist":  # every second of 10,000: measured often, and the first half is the easier one
+        held_out = held_out.part(torch.arange(0, len(held_out), 2))
+    samples = draw(images, SUM_RULE, task.samples, task.slots, seed)
+    torch.manual_seed(seed)
+    network = getattr(networks, NETWORKS[task.data])(CLASSES)
+    assert samples.targets is not None
+    arrays = {
+        "inputs": samples.inputs.numpy(),
+        "targets": samples.targets.numpy(),
+        "held_out": held_out.pixels.numpy(),
+        "held_out_labels": held_out.labels.numpy(),
+        **{f"weights/{name}": value.numpy() for name, value in network.state_dict().items()},
+    }
+    with written_whole(path, replace=True) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
+    checksum = blake2b(digest_size=8)
+    for name, array in arrays.items():
+        checksum.update(f"{name} {array.dtype} {array.shape}".encode())
+        checksum.update(np.ascontiguousarray(array).data)
+    return checksum.hexdigest()

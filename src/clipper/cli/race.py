@@ -1,0 +1,82 @@
+"""`clipper race`: Clipper and other frameworks on the same tasks, by accuracy within the same seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from clipper.benchmarks.race.contestants import contestants_like
+from clipper.benchmarks.race.run import jobs_of, make_environments, run_race
+from clipper.benchmarks.race.summary import standings
+from clipper.benchmarks.race.tasks import missing_data, tasks_like
+from clipper.cli.console import errors, output, print_json, progress_bars, table
+from clipper.cli.options import DataRoot, Json, counted, writable
+from clipper.errors import require
+from clipper.report.page import write_text
+from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, race_figure, write_race_page
+
+QUICK_SECONDS = 4.0
+"""Of each contestant in the quick form: nine of them, and the time to start them, take less than two minutes."""
+
+
+def race(
+    task: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern, 'sum-2/*'; twice.")] = None,
+    contestant: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern; twice.")] = None,
+    data: Annotated[Literal["mnist", "digits"], typer.Option(help="The tasks of which data set.")] = "mnist",
+    seeds: Annotated[int | None, counted("Runs of each; 3 by default, 1 if --quick.", most=1_000)] = None,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=86_400, help="Of each run; by default the task's own, 30 to 120.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each run.")] = Path(
+        "results/race.jsonl"
+    ),
+    page: Annotated[Path | None, typer.Option(help="Also write a page of the results, in HTML.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also write the figure of accuracy against seconds, SVG.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One small task, one seed, 4 seconds each.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run what the file has already, too.")] = False,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Race Clipper against other frameworks: the same data, network, seeds and machine, accuracy within equal seconds.
+
+    Each framework runs in an environment of its own, which the command makes in the user's cache. Runs that the file
+    has are not run again. A contestant that fails is named and does not end the race; one that cannot be installed
+    is skipped by name.
+    """
+    if page is not None or figure is not None:
+        require("matplotlib", extra="report")
+    chosen = tasks_like(task or (["sum-2/digits/100"] if quick else []), data)
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    tasks = [own for own in chosen if own.name not in skipped]
+    racers = contestants_like(contestant or [])
+    numbers = range(first_seed, first_seed + (seeds or (1 if quick else 3)))
+    jobs = jobs_of(tasks, racers, numbers, seconds or (QUICK_SECONDS if quick else None))
+    with writable(out, *filter(None, (page, figure))), progress_bars() as report:
+        interpreters, absent = make_environments(racers, report)
+        skipped |= absent
+        rows = run_race(jobs, out, interpreters, progress=report, data_root=data_root, again=again)
+    for name, reason in skipped.items():
+        errors.print(f"skipped {name}: {reason}", soft_wrap=True)
+    found = standings(rows)
+    if page is not None:
+        write_race_page(rows, page, skipped=skipped)
+    if figure is not None:
+        write_text(figure, race_figure(found))
+    if json:
+        print_json({"tasks": [standing.as_dict() for standing in found], "skipped": skipped, "rows": rows})
+    else:
+        for standing in found:
+            title = f"{standing.title}, {standing.seconds:g} seconds"
+            output.print(table(title, ENTRY_COLUMNS, [entry_cells(entry) for entry in standing.entries]))
+            for sentence in standing.verdict:
+                output.print(sentence, soft_wrap=True)
+    failed = [row for row in rows if row["error"] is not None]
+    for row in failed:
+        errors.print(
+            f"failed: {row['contestant']} on {row['task']}, seed {row['seed']}: {row['error']}", soft_wrap=True
+        )
+    if failed:
+        raise typer.Exit(1)

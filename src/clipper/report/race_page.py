@@ -1,0 +1,126 @@
+"""A page for the race: accuracy against seconds, who is first and why, and who ran with which settings."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clipper.benchmarks.race.contestants import CONTESTANTS
+from clipper.benchmarks.race.summary import Entry, Row, Standing, standings
+from clipper.report import figures
+from clipper.report.page import write_page
+from clipper.training.environment import UNKNOWN
+
+ENTRY_COLUMNS = ["contestant", "accuracy, %", "s to 95 %", "first step, s", "ended, s", "memory, MB", "seeds"]
+_BUSY = 0.9
+"""The share of its seconds in which a contestant should have had the processor."""
+_LEAD = (
+    "The same samples, network, first weights and held-out images for everybody, one thread each, one after the other "
+    "on one machine. The clock starts with a contestant's own code and stands still while its network "
+    "is measured."
+)
+_MEANINGS = {
+    "accuracy": "on held-out images, at the end of the run or of the seconds: mean ± deviation over the seeds",
+    "s to 95 %": "seconds to 95 % of the best contestant's final accuracy on the task, mean over the seeds; – if not "
+    "all of them got there",
+    "first step": "seconds until the end of the first step of training; joint inference comes before it",
+    "ended": "seconds at which the contestant had seen all samples that its document recommends; clock: it was stopped",
+    "memory": "the most that the process held, PyTorch and data included",
+}
+
+
+def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[str, str] | None = None) -> None:
+    """Write the page of a race's rows; it opens from disk, without a network.
+
+    Args:
+        rows: of `run_race`.
+        path: where to; an older page is replaced.
+        skipped: the tasks and contestants that were not run, by name, and why.
+
+    Raises:
+        FileError: if the page cannot be written.
+    """
+    found = standings(rows)
+    drawn = [standing for standing in found if standing.entries]
+    ran = {row["contestant"] for row in rows}
+    write_page(
+        path,
+        "race.html",
+        title="The race: accuracy within the same seconds",
+        lead=_LEAD,
+        figure_svg=race_figure(drawn) if drawn else None,
+        columns=ENTRY_COLUMNS,
+        standings=[(standing, [entry_cells(entry) for entry in standing.entries]) for standing in found],
+        settings=[(each.title, _settings(each.settings), each.document) for each in CONTESTANTS if each.name in ran],
+        packages=_packages(rows),
+        meanings=_MEANINGS,
+        busy=_busy(rows),
+        failed=[
+            (f"{row['contestant']} on {row['task']}, seed {row['seed']}", row["error"])
+            for row in rows
+            if row["error"] is not None
+        ],
+        skipped=dict(skipped or {}),
+        made_by=sorted({row["commit"] for row in rows} - {None, UNKNOWN}),
+    )
+
+
+def race_figure(found: Sequence[Standing]) -> str:
+    """The figure of accuracy against seconds, as SVG."""
+    return figures.race_figure(
+        {
+            standing.title: (standing.seconds, {entry.contestant.title: entry.curves for entry in _in_order(standing)})
+            for standing in found
+            if standing.entries
+        }
+    )
+
+
+def entry_cells(entry: Entry) -> list[str]:
+    """What a contestant did on a task, as the cells of a table."""
+    near, runs = entry.near_seconds, len(entry.seeds)
+    reached = sum(seconds is not None for seconds in entry.near)
+    return [
+        entry.contestant.title,
+        f"{100 * entry.mean:.1f} ± {100 * entry.deviation:.1f}",
+        f"{near:.3g}" if near is not None else f"– ({reached} of {runs})" if reached else "–",
+        f"{statistics.fmean(entry.first_step):.2f}" if entry.first_step else "–",
+        "clock" if entry.out_of_time == runs else f"{statistics.fmean(entry.ended):.3g}",
+        f"{max(entry.peak_megabytes):.0f}" if entry.peak_megabytes else "–",
+        f"{runs}" + (f", {entry.failed} failed" if entry.failed else ""),
+    ]
+
+
+def _in_order(standing: Standing) -> list[Entry]:
+    """As contestants are listed, so that each has its colour in every panel."""
+    order = [each.name for each in CONTESTANTS]
+    return sorted(standing.entries, key=lambda entry: order.index(entry.contestant.name))
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+
+
+def _packages(rows: Sequence[Row]) -> str:
+    """Versions of the frameworks that took part."""
+    found = {f"{name} {version}" for row in rows for name, version in row.get("packages", {}).items()}
+    return ", ".join(sorted(found))
+
+
+def _busy(rows: Sequence[Row]) -> str | None:
+    """What to say if the machine had other things to do."""
+    shares = {
+        f"{row['contestant']} on {row['task']}, seed {row['seed']}": row["curve"][-1][1] / row["curve"][-1][0]
+        for row in rows
+        if row["error"] is None and row["curve"][-1][0] > 0
+    }
+    slowed = [name for name, share in shares.items() if share < _BUSY]
+    if not slowed:
+        return None
+    worst = min(shares, key=lambda name: shares[name])
+    return (
+        f"The machine was busy: {len(slowed)} of {len(shares)} runs had the processor for less than {_BUSY:.0%} of "
+        f"their seconds, {worst} for {shares[worst]:.0%}. Run these again on a quiet machine."
+    )
