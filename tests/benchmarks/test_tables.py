@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.settings import run_key
 from clipper.benchmarks.tables import (
     TABLES,
     Entry,
@@ -24,12 +25,13 @@ from clipper.benchmarks.tables import (
     summarise,
     table_named,
 )
-from clipper.benchmarks.tables.catalogue import ABLATION_TABLE, JOINT_TABLE, SUM_TABLE
+from clipper.benchmarks.tables.catalogue import ABLATION_TABLE, ADDITION_TABLE, JOINT_TABLE, SUM_TABLE
 from clipper.benchmarks.tables.grid import run_cells
 from clipper.errors import FileError, InputError
 from clipper.report.claims import claims_of, verdict_of
 from clipper.training import EpochMetrics, Record
 
+ROOT = Path(__file__).parents[2]
 TINY = Selection(engines=("semantic",), variants=("none", "exact"), columns=("SUM-3, n=100",), quick=True, epochs=2)
 
 
@@ -41,7 +43,8 @@ def record_of(config: RunConfig, accuracy: float = 0.5) -> Record:
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
     places = list(table.places())
-    assert len({repr(place.config) for place in places}) == len(places)
+    run = [place for place in places if not place.row.source]
+    assert len({repr(place.config) for place in run}) == len(run)
     known = {(place.row.name, place.column.name) for place in places}
     assert set(table.published) <= known
     assert {measure for figures in table.published.values() for measure in figures} <= set(table.measures)
@@ -49,6 +52,15 @@ def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
 
 def test_every_published_figure_belongs_to_a_table():
     assert set(layout._published()) == set(TABLES) - {"joint", "demo"}
+
+
+def test_rows_of_other_systems_show_their_figures_and_are_never_run(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    ledger.add(record_of(replace(ADDITION_TABLE.columns[3].base, seed=0)))
+    assert not [cell for cell in ADDITION_TABLE.cells() if cell.row.source]
+    for entries in (summarise(ADDITION_TABLE, ledger), gather(ADDITION_TABLE, ledger)):
+        theirs = [entry for entry in entries if entry.place.row.name == "PLIA" and "N=15" in entry.place.column.name]
+        assert [(entry.records, entry.published) for entry in theirs] == [((), {"sums": (79.0, 0.7)})]
 
 
 def test_the_ablation_shares_its_runs_with_the_first_table():
@@ -81,7 +93,7 @@ def test_a_selection_names_what_it_does_not_know():
 
 @pytest.mark.parametrize(
     "table",
-    [table for table in TABLES.values() if table.name not in ("hwf", "joint", "vqar")],
+    [table for table in TABLES.values() if table.name not in ("hwf", "joint", "vqar", "formulas")],
     ids=lambda table: table.name,
 )
 def test_quick_tables_need_no_data_and_few_images(table):
@@ -122,6 +134,37 @@ def test_a_line_that_was_cut_off_costs_that_run_and_no_other(tmp_path, cut):
     last = Ledger(ledger.path)
     assert len(last) == 3
     assert last.find(RunConfig(seed=2)).last.accuracy == 0.7
+
+
+def test_a_run_that_was_run_again_supersedes_its_record_which_stays_in_the_file(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    config = RunConfig(objective="joint", seed=100)
+    for spelling, accuracy in ((config, 0.5), (replace(config, k=8, when="once"), 0.7)):
+        ledger.add(record_of(spelling, accuracy))
+    again = Ledger(ledger.path)
+    assert len(again) == len(ledger) == 1
+    assert again.find(config).last.accuracy == 0.7
+    assert [record.last.accuracy for record in again.history(config)] == [0.5, 0.7]
+    assert again.history(replace(config, seed=101)) == []
+
+
+def test_a_line_of_an_earlier_format_is_of_an_unknown_commit():
+    ledger = Ledger(ROOT / "results" / "records.jsonl")
+    old = next(record for record in ledger.records() if record.config["objective"] == "joint")
+    assert old.commit == "unknown"
+    assert old.settings == {}
+    assert json.loads(run_key(old.config))["k"] == 8  # which its line calls k: 1
+
+
+@pytest.mark.slow
+def test_cells_that_are_asked_for_again_are_run_again(tmp_path):
+    table, ledger = replace(TINY, seeds=1, variants=("none",)).of(SUM_TABLE), Ledger(tmp_path / "records.jsonl")
+    for again in (False, False, True):
+        assert run_cells(table.cells(), ledger, jobs=1, again=again) == []
+    (cell,) = table.cells()
+    first, second = ledger.history(cell.config)
+    assert first.epochs[-1].loss == pytest.approx(second.epochs[-1].loss)
+    assert first.commit == second.commit != ""
 
 
 def test_a_line_that_is_no_record_is_named(tmp_path):

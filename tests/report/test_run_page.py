@@ -11,7 +11,8 @@ import torch
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
-from clipper.benchmarks.runs import clip_of, embeddings_of, run
+from clipper.benchmarks.runs import embeddings_of, run
+from clipper.benchmarks.settings import clip_of
 from clipper.report import write_run_page
 from clipper.training import Inspection, Record
 from tests.report.browser import browser, needs_browser

@@ -16,7 +16,7 @@ from tests.training.problems import TinyNet, problem, same_weights
 BATCH, EPOCHS, SEED = 8, 4, 3
 
 
-def by_hand(network, optimiser, *, scheduler=None, dtype=None, norm=None) -> None:
+def by_hand(network, optimiser, *, scheduler=None, by_step=False, dtype=None, norm=None) -> None:
     """The loop that a user of PyTorch would write; only the order of the samples is the trainer's."""
     data = problem()
     torch.manual_seed(SEED)
@@ -30,16 +30,19 @@ def by_hand(network, optimiser, *, scheduler=None, dtype=None, norm=None) -> Non
             if norm:
                 nn.utils.clip_grad_norm_(network.parameters(), norm)
             optimiser.step()
-        if scheduler:
+            if scheduler and by_step:
+                scheduler.step()
+        if scheduler and not by_step:
             scheduler.step()
 
 
-def compared(make_scheduler=None, dtype=None, norm=None) -> tuple[TinyNet, TinyNet]:
+def compared(make_scheduler=None, dtype=None, norm=None, by_step=False) -> tuple[TinyNet, TinyNet]:
     """Two networks, one trained by hand and one by `train`."""
     networks = TinyNet(), TinyNet()
     first, second = (torch.optim.SGD(network.parameters(), lr=0.5, momentum=0.9) for network in networks)
     with torch.random.fork_rng():
-        by_hand(networks[0], first, scheduler=make_scheduler and make_scheduler(first), dtype=dtype, norm=norm)
+        scheduler = make_scheduler and make_scheduler(first)
+        by_hand(networks[0], first, scheduler=scheduler, by_step=by_step, dtype=dtype, norm=norm)
     train(
         networks[1], problem(), SemanticLoss(), clip=Clipper(), optimiser=second, epochs=EPOCHS, batch=BATCH, seed=SEED,
         scheduler=make_scheduler and make_scheduler(second), autocast=dtype, clip_gradients=norm,
@@ -63,6 +66,22 @@ def plain() -> TinyNet:
 )
 def test_a_scheduler_is_stepped_after_every_epoch(make_scheduler):
     networks = compared(make_scheduler)
+    assert same_weights(*networks)
+    assert not same_weights(networks[1], plain())
+
+
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [
+        lambda optimiser: lr_scheduler.OneCycleLR(
+            optimiser, 0.5, total_steps=EPOCHS * len(problem().batches(BATCH, 0, 1))
+        ),
+        lambda optimiser: lr_scheduler.CyclicLR(optimiser, 0.01, 0.5, step_size_up=3),
+    ],
+    ids=["one cycle", "cyclic"],
+)
+def test_a_scheduler_of_cycles_is_stepped_after_every_batch(make_scheduler):
+    networks = compared(make_scheduler, by_step=True)
     assert same_weights(*networks)
     assert not same_weights(networks[1], plain())
 

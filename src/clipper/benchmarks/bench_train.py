@@ -9,7 +9,8 @@ from typing import Any
 
 from clipper.benchmarks.config import RunConfig, TrainObjective
 from clipper.benchmarks.registry import Benchmark, benchmark_named
-from clipper.benchmarks.runs import clip_of, embeddings_of, engine_of, optimiser_of
+from clipper.benchmarks.runs import embeddings_of, engine_of, optimiser_of
+from clipper.benchmarks.settings import clip_of
 from clipper.benchmarks.timing import OnProgress, ticks
 from clipper.training import EpochMetrics, Samples, train
 

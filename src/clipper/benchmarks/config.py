@@ -20,7 +20,7 @@ AUTO = "auto"
 _VERSION = 2
 """Of what `as_dict` gives. Without a version, k = 1 stood for the objective's default: one neighbour, or eight."""
 
-_LATER = {"names", "passes", "version"}
+_LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay"}
 """Fields that the first records do not have."""
 
 
@@ -72,6 +72,13 @@ class RunConfig:
     batch: int = option(64, "Samples per step.")
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", "How the weights are updated.")
     lr: float = option(1e-3, "Learning rate.", above=0)
+    weight_decay: float | None = option(None, "Weight decay; by default the optimiser's own, 0.01 with adamw.")
+    schedule: Literal["constant", "one-cycle"] = option(
+        "constant", "The learning rate: the same all along, or up to it and down again in one cycle over the run."
+    )
+    augment: Literal["none", "affine"] = option(
+        "none", "affine: each image is turned, shifted and scaled a little, at random, whenever it is learned from."
+    )
     entropy: float = option(0.0, "Weight of the entropy of the posterior over the candidates.")
     seed: int = option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)
     evaluate_every: int = option(1, "Epochs between two measurements; the last epoch is always measured.")
@@ -89,13 +96,18 @@ class RunConfig:
             if hint is int or (hint == int | None and value is not None):
                 whole = whole_number(value, entry.name, limits.get("least", 1), limits.get("most", MOST))
                 object.__setattr__(self, entry.name, whole)
-            if hint is float:
+            if hint is float or (hint == float | None and value is not None):
                 real = real_number(value, entry.name, least=0, above=limits.get("above", -math.inf))
                 object.__setattr__(self, entry.name, real)
         _check_options(self.engine_options)
         if self.passes > 1 and self.objective != "joint":
             raise InputError(
                 f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+            )
+        if self.passes > 1 and (self.schedule != "constant" or self.augment != "none"):
+            raise InputError(
+                f"expected a constant schedule and no augmentation with several passes, got {self.schedule} and "
+                f"{self.augment}"
             )
         if self.data == AUTO:
             from clipper.benchmarks.registry import benchmark_named

@@ -76,20 +76,22 @@ def published_formulas(
     *,
     per_sample: int | None = None,
     root: str | Path | None = None,
+    distinct: bool = True,
 ) -> Samples:
     """HWF's own formulas of at most `longest` symbols; targets are exact, in whole multiples of 1/`UNIT`.
 
     Args:
-        split: `"train"` (10,000) or `"test"` (2,000); no image is in both.
+        split: `"train"` (10,000) or `"test"` (2,000).
         longest: the largest number of symbols, up to 7.
         samples: how many formulas to draw; all if not given.
         seed: of the draws.
         per_sample: at most so many candidates of each sample, drawn at random; all if not given.
         root: the folder with the data sets.
+        distinct: with no image in both splits; else with the published images, of which these share many.
     """
     if not 1 <= longest <= 7:
         raise InputError(f"expected formulas of at most 1 to 7 symbols, as published, got longest={longest}")
-    found = formulas(split, longest, root)
+    found = formulas(split, longest, root, distinct=distinct)
     if samples is not None and not 1 <= samples <= len(found.text):
         raise InputError(f"expected 1 to {len(found.text):,} samples, as many as there are formulas, got {samples}")
     order = torch.randperm(len(found.text), generator=torch.Generator().manual_seed(seed))[:samples]

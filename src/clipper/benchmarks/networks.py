@@ -87,6 +87,34 @@ class MnistCnn(Classifier):
         )
 
 
+class LeNet(Classifier):
+    """DeepProbLog's network for 28×28 digits, which the papers on MNIST-Add train: a fortieth of `MnistCnn`'s work.
+
+    Convolutions of 6 and 16 channels, layers of 120 and 84, no dropout.
+
+    Examples:
+        >>> log_probs, embedding = LeNet()(torch.rand(5, 1, 28, 28))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 84]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(1, 6, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(6, 16, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),  # (instances, 16 * 4 * 4)
+            nn.Linear(256, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Linear(84, classes), (1, 28, 28), 0.1307, 0.3081)
+
+
 class HwfCnn(Classifier):
     """The paper's network for 45×45 handwritten symbols of formulas; thirteen of them without the zero.
 
@@ -105,6 +133,31 @@ class HwfCnn(Classifier):
             nn.Dropout(0.25),
             nn.Flatten(),  # (instances, 64 * 22 * 22)
             nn.Linear(30976, 128),
+            nn.ReLU(),
+        )
+        super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45), 0.5)
+
+
+class SymbolCnn(Classifier):
+    """A small network for 45×45 handwritten symbols: a tenth of `HwfCnn`'s work.
+
+    Examples:
+        >>> log_probs, embedding = SymbolCnn()(torch.rand(5, 1, 45, 45))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 13]), torch.Size([5, 128]))
+    """
+
+    def __init__(self, symbols: int = 13) -> None:
+        features = nn.Sequential(
+            nn.Conv2d(1, 16, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),  # (instances, 32 * 8 * 8)
+            nn.Dropout(0.25),
+            nn.Linear(2048, 128),
             nn.ReLU(),
         )
         super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45), 0.5)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import Benchmark, benchmark_named
+from clipper.benchmarks.settings import DRAWS, ENGINES, clip_of, settings_of
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import sizes_of
-from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.engines import Engine
 from clipper.errors import InputError
 from clipper.files import make_folder
 from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
-from clipper.pruning import Clipper
 from clipper.pruning.objectives import POOLED
-from clipper.training import Callback, Inspector, Record, Samples, train, train_iterated
+from clipper.training import Augmented, Callback, Inspector, RandomAffine, Record, Samples, train, train_iterated
 from clipper.training.checkpoint import check_whole
+from clipper.training.environment import commit, load
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -73,6 +75,7 @@ def run(
     """
     if checkpoint is not None:
         check_whole(checkpoint)
+    code, before = commit(), load()
     benchmark = benchmark_named(config.rule)(config)
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
@@ -98,54 +101,69 @@ def run(
     else:
         options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
         options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
+        options |= {"scheduler": scheduler_of(config, len(samples))}
         history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
     seen = history.inspection
     if inspection is not None and seen is not None:
         make_folder(Path(inspection).parent)
         replace(seen, notes=[*seen.notes, *filter(None, [benchmark.note])]).write(inspection)
-    return Record(config.as_dict(), history)
+    return Record(
+        config.as_dict(),
+        history,
+        settings=settings_of(config) | _chosen(config, benchmark),
+        commit=code,
+        load={**load(), **({"before": before["average"]} if before else {})},
+    )
+
+
+def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:
+    """What the benchmark chose where the configuration left it open."""
+    chosen = {"network": type(benchmark.network).__name__}
+    if clip_of(config) is None or (config.encoder == "trainable" and config.objective not in POOLED):
+        return chosen
+    if config.encoder in PRETRAINED:
+        return {**chosen, "encoder": f"{config.encoder}, {_ENCODER_SIZE} pixels"}
+    encoder = _encoder(config, benchmark)
+    name = repr(encoder) if is_dataclass(encoder) else getattr(encoder, "__name__", type(encoder).__name__)
+    return {**chosen, "encoder": f"shuffled {name}" if config.encoder == "shuffled" else name}
 
 
 def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
-    """What the run starts from: the benchmark's samples or, for the ceiling, these with the gold labels alone."""
+    """What the run starts from: the benchmark's samples; for the ceiling with the gold labels alone."""
     samples = benchmark.samples
-    if config.objective != "gold":
+    if config.objective == "gold":
+        if samples.gold is None:
+            raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
+        gold = Candidates.from_tensors(samples.gold, torch.arange(len(samples)), sizes_of(samples.candidates.kinds))
+        samples = replace(samples, candidates=gold)
+    if config.augment == "none":
         return samples
-    if samples.gold is None:
-        raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
-    gold = Candidates.from_tensors(samples.gold, torch.arange(len(samples)), sizes_of(samples.candidates.kinds))
-    return Samples(samples.inputs, gold, gold=samples.gold, targets=samples.targets)
+    if not samples.in_memory or samples.inputs.ndim != 5:
+        raise InputError(f"expected images in memory to augment, which the data set {config.data} does not have")
+    return replace(samples, inputs=Augmented(samples.inputs, RandomAffine()))
 
 
 def engine_of(config: RunConfig, benchmark: Benchmark) -> Engine:
     """The engine with its options."""
     options: dict[str, Any] = {"entropy": config.entropy, **config.engine_options}
-    makers: dict[str, Callable[..., Engine]] = {
-        "semantic": SemanticLoss,
-        "sampled": lambda per_sample=32, **rest: SampledSemanticLoss(per_sample, seed=config.seed, **rest),
-        "dolphin": partial(DolphinLoss, outputs=benchmark.outputs),
-        "scallop": partial(ScallopLoss, outputs=benchmark.outputs),
-        "ised": lambda **rest: IsedLoss(_rule(benchmark), seed=config.seed, **rest),
-        "abl-sim": AblSim,
+    given: dict[str, dict[str, Any]] = {
+        "sampled": {"per_sample": DRAWS, "seed": config.seed},
+        "dolphin": {"outputs": benchmark.outputs},
+        "scallop": {"outputs": benchmark.outputs},
     }
+    if config.engine == "ised":
+        given["ised"] = {"rule": _rule(benchmark), "seed": config.seed}
     try:
-        return makers[config.engine](**options)
+        return ENGINES[config.engine](**given.get(config.engine, {}) | options)
     except TypeError as error:
-        given = ", ".join(f"{name}={value!r}" for name, value in config.engine_options.items()) or "no options"
-        raise InputError(f"the engine {config.engine} does not take {given}: {error}") from error
+        asked = ", ".join(f"{name}={value!r}" for name, value in config.engine_options.items()) or "no options"
+        raise InputError(f"the engine {config.engine} does not take {asked}: {error}") from error
 
 
 def _rule(benchmark: Benchmark) -> Callable[..., Any]:
     if benchmark.rule is None:
         raise InputError("ised runs a rule on drawn labels, and this benchmark has none; choose another engine")
     return benchmark.rule
-
-
-def clip_of(config: RunConfig) -> Clipper | None:
-    """How the run prunes; None for the baseline, and for the ceiling."""
-    if config.objective == "none" or config.objective == "gold":
-        return None
-    return Clipper(k=config.k, objective=config.objective)
 
 
 def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
@@ -184,4 +202,15 @@ def _shuffled(vectors: Tensor, kind: Tensor, seed: int) -> Tensor:
 
 def optimiser_of(config: RunConfig, network: torch.nn.Module) -> torch.optim.Optimizer:
     """The optimiser over the network's weights."""
-    return _OPTIMISERS[config.optimiser](network.parameters(), lr=config.lr)
+    decay = {} if config.weight_decay is None else {"weight_decay": config.weight_decay}
+    return _OPTIMISERS[config.optimiser](network.parameters(), lr=config.lr, **decay)
+
+
+def scheduler_of(config: RunConfig, samples: int) -> Callable[[torch.optim.Optimizer], LRScheduler] | None:
+    """From the optimiser to the scheduler of its learning rate; None if that does not change."""
+    if config.schedule == "constant":
+        return None
+    steps = config.epochs * -(-samples // config.batch)
+    return lambda optimiser: OneCycleLR(
+        optimiser, config.lr, total_steps=steps, cycle_momentum="betas" in optimiser.defaults
+    )

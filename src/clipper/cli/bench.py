@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from clipper.benchmarks import (
     bench_infer,
     bench_loss,
     bench_prune,
+    bench_scale,
     bench_train,
     bench_zoo,
 )
@@ -75,6 +77,43 @@ def prune(
     )
     columns = {"samples": "{samples:,}", "objective": "{objective}", "µs per sample": "{microseconds_per_sample:.1f}"}
     _print("growth (SUM-3, three edges per sample, search left out)", columns, document["growth"])
+
+
+@bench.command(name="scale")
+def scale(
+    instances: Annotated[
+        list[int] | None, counted("Instances in the pool, 10,000 to a million by default; repeat it.", most=10**9)
+    ] = None,
+    stage: Annotated[list[str] | None, typer.Option(help="What to measure; repeat it. Default: all.")] = None,
+    dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
+    k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
+    search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
+    json: Json = False,
+) -> None:
+    """Growth with the pool: seconds, memory and recall of SUM-3 on files, each size in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="clipper-scale-") as folder, progress_bars() as report:
+        sizes, stages = instances or [10_000, 100_000, 1_000_000], stage or list(bench_scale.STAGES)
+        jobs = [
+            bench_scale.ScaleJob(each, size, Path(folder) / "pool", dimensions, k=k, search=search, seed=seed)
+            for each in stages
+            for size in sizes
+        ]
+        measured = bench_scale.measure_growth(jobs, report)
+    threads = torch.get_num_threads()
+    if json:
+        print_json({"dimensions": dimensions, "k": k, "seed": seed, "threads": threads, "rows": measured})
+        return
+    columns = {
+        "stage": "{stage}",
+        "instances": "{instances:,}",
+        "seconds": "{seconds:.1f}",
+        "of which search": "{search_seconds:.1f}",
+        "peak": "–" if measured[0]["peak_gigabytes"] is None else "{peak_gigabytes:.2f} GB",
+        "method": "{method}",
+        "recall": "{recall:.3f}",
+    }
+    _print(f"growth (SUM-3, {dimensions} dimensions, k={k}, {threads} threads)", columns, measured)
 
 
 @bench.command(name="train")

@@ -52,14 +52,17 @@ def table(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(
         "results"
     ),
+    again: Annotated[
+        bool, typer.Option("--again", help="Run what is recorded, too; earlier records stay, the newest counts.")
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
 
-    Finished runs are kept in the folder's records and never run again: a table that was interrupted goes on when the
-    same command is given again, and several commands may fill one table.
+    Finished runs are kept in the folder's records and not run again without --again: a table that was interrupted goes
+    on when the same command is given again, and several commands may fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
     require("matplotlib", extra="report")
@@ -68,7 +71,7 @@ def table(
     for place in chosen.places():
         benchmark_named(place.config.rule).check(place.config)
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), ledger.path):
-        failed = [] if show else run_missing(chosen, ledger, jobs)
+        failed = [] if show else run_missing(chosen, ledger, jobs, again)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
             written = write_table(chosen, entries, out, inspections_of(chosen, out))
@@ -89,10 +92,10 @@ def opened(folder: Path) -> Ledger:
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None) -> list[str]:
-    """Run what the ledger does not have, below a bar; return what could not be run."""
+def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, again: bool = False) -> list[str]:
+    """Run what the ledger does not have, or everything again, below a bar; return what could not be run."""
     cells = list(chosen.cells())
-    done = count(sum(ledger.find(cell.config) is not None for cell in cells))
+    done = count(0 if again else sum(ledger.find(cell.config) is not None for cell in cells))
     with progress_bars() as report:
 
         def tick() -> None:
@@ -101,7 +104,7 @@ def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None) -> list[
         tick()
         try:
             processes = jobs or os.cpu_count() or 1
-            return run_cells(cells, ledger, jobs=processes, tick=tick, inspected=chosen.inspected())
+            return run_cells(cells, ledger, jobs=processes, tick=tick, inspected=chosen.inspected(), again=again)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",

@@ -47,8 +47,8 @@ def write_run_page(record: Record, path: str | Path, inspection: Inspection | No
         loss=loss_figure(record),
         kept=kept_over_epochs(record) if pruned else None,
         view=inspector_view(inspection) if inspection else None,
-        settings=settings(config),
-        versions=settings(record.versions),
+        settings=settings({**config, **record.settings}),
+        versions=settings({"commit": record.commit, **record.versions, "load": record.load}),
     )
 
 

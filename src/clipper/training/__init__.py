@@ -1,6 +1,7 @@
 """Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
 
 from clipper.training.adapters import Classifiers, Encoders, Packing
+from clipper.training.augmentation import Augmented, RandomAffine
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.iterated import Pass, train_iterated
 from clipper.training.loop import Callback, History, Progress, train
@@ -11,6 +12,7 @@ from clipper.training.schedule import MemoryBank, PruningSchedule
 from clipper.training.tensorboard import tensorboard
 
 __all__ = [
+    "Augmented",
     "Callback",
     "Classifiers",
     "Encoders",
@@ -24,6 +26,7 @@ __all__ = [
     "Pass",
     "Progress",
     "PruningSchedule",
+    "RandomAffine",
     "Record",
     "Samples",
     "accuracy",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from clipper.arguments import MOST, as_tensor, real_number, seed_number, shown, whole_number, yes_or_no
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 MakeScheduler = Callable[[torch.optim.Optimizer], LRScheduler]
+_BY_STEP = (OneCycleLR, CyclicLR)
+"""The schedulers that PyTorch means to be stepped after every batch."""
 _ENCODED = 64
 """Samples loaded and encoded together."""
 
@@ -176,7 +178,8 @@ def train(
         bank: let a batch also find neighbours among the earlier embeddings of this many samples.
         optimiser: AdamW with a learning rate of 1e-3 by default.
         scheduler: of the learning rate, one of `torch.optim.lr_scheduler`, or a function from the optimiser to one. It
-            is stepped after every epoch; `ReduceLROnPlateau` is told the epoch's mean loss.
+            is stepped after every epoch, `OneCycleLR` and `CyclicLR` after every batch; `ReduceLROnPlateau` is told the
+            epoch's mean loss.
         autocast: run the classifier in mixed precision, `torch.bfloat16` or `torch.float16` (with gradients scaled);
             pruning and losses stay in single precision.
         clip_gradients: scale the gradients of all weights together down to this norm where it is larger.
@@ -437,6 +440,9 @@ class Trainer:
         with in_words(f"the optimiser {type(self.optimiser).__name__}"):
             self.scaler.step(self.optimiser)
         self.scaler.update()
+        if isinstance(self.scheduler, _BY_STEP):
+            with in_words(f"the scheduler {type(self.scheduler).__name__}"):
+                self.scheduler.step()
         gold = None if self.samples.gold is None else self.samples.gold[ids]
         counted = RunningMetrics(gold=None if gold is None else 0)
         if own:
@@ -450,7 +456,7 @@ class Trainer:
         if options.evaluate is not None and (epoch % options.evaluate_every == 0 or epoch == options.epochs):
             scores = measured(self.network, options.evaluate, self.samples.candidates.kinds)
         metrics = self.tally.metrics(epoch, scores)
-        if self.scheduler is not None:
+        if self.scheduler is not None and not isinstance(self.scheduler, _BY_STEP):
             with in_words(f"the scheduler {type(self.scheduler).__name__}"):
                 if isinstance(self.scheduler, ReduceLROnPlateau):
                     self.scheduler.step(metrics.loss)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-import platform
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from clipper.errors import FileError, InputError
 from clipper.files import checked_path, parsed_json, written_whole
+from clipper.training.environment import UNKNOWN, commit, load, versions
 from clipper.training.metrics import EpochMetrics
 
 FORMAT = "clipper run 1"
-
-
-def versions() -> dict[str, Any]:
-    """What a result may depend on besides its configuration."""
-    packages = {name: _version(name) for name in ("clipper-nesy", "torch", "numpy")}
-    return {**packages, "python": platform.python_version(), "threads": torch.get_num_threads()}
 
 
 @dataclass(frozen=True)
@@ -35,6 +26,11 @@ class Record:
             with `as_dict()` is taken, too, and stored as that mapping.
         epochs: what was measured in every epoch.
         versions: of Python and the packages that a result may depend on.
+        settings: what the run really did, where that says more than the configuration.
+        commit: of Clipper's code, with "-dirty" if it was changed; "unknown" if nobody knows.
+        load: how busy the machine was when the run ended, as `clipper.training.environment.load` gives it; `before` if
+            it was measured before the run, too.
+        probe: digests of the parts of the method that the run used, by their names (`clipper.benchmarks.probe`).
 
     Examples:
         >>> from tempfile import TemporaryDirectory
@@ -48,11 +44,18 @@ class Record:
     config: Mapping[str, Any]
     epochs: list[EpochMetrics]
     versions: Mapping[str, Any] = field(default_factory=versions)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    commit: str = field(default_factory=commit)
+    load: Mapping[str, float] = field(default_factory=load)
+    probe: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _as_mapping(self.config))
-        if not isinstance(self.versions, Mapping):
-            raise InputError(f"expected versions by name, got {self.versions!r}")
+        for name in ("versions", "settings", "load", "probe"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise InputError(f"expected {name} by name, got {getattr(self, name)!r:.200}")
+        if not isinstance(self.commit, str):
+            raise InputError(f"expected the commit as text, got {self.commit!r:.200}")
         if not self.epochs or [metrics.epoch for metrics in self.epochs] != list(range(1, len(self.epochs) + 1)):
             raise InputError("expected the metrics of every epoch in their order, from the first on")
 
@@ -89,7 +92,11 @@ class Record:
             "format": FORMAT,
             "config": dict(self.config),
             "seed": self.config.get("seed"),
+            "settings": dict(self.settings),
+            "commit": self.commit,
             "versions": dict(self.versions),
+            "load": dict(self.load),
+            "probe": dict(self.probe),
             "last": self.last.as_dict(),
             "epochs": [metrics.as_dict() for metrics in self.epochs],
         }
@@ -119,9 +126,19 @@ class Record:
         document = _read(checked_path(path))
         try:
             epochs = [EpochMetrics.from_dict(values) for values in document["epochs"]]
-            return cls(document["config"], epochs, document["versions"])
+            return cls(document["config"], epochs, document["versions"], **noted(document))
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} is a damaged record ({error!r}); run it again") from error
+
+
+def noted(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a written record says beyond its versions; the first records have none of it."""
+    return {
+        "settings": document.get("settings", {}),
+        "commit": document.get("commit", UNKNOWN),
+        "load": document.get("load", {}),
+        "probe": document.get("probe", {}),
+    }
 
 
 def check_record(path: str | Path, config: Any) -> None:
@@ -152,10 +169,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FileError(f"{path} is no record of a Clipper run; choose another file")
     return document
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "unknown"

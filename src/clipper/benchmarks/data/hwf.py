@@ -155,10 +155,19 @@ def hwf(split: str = "train", root: str | Path | None = None, *, division: bool 
     return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
 
 
-def formulas(split: str = "train", longest: int = 7, root: str | Path | None = None) -> Formulas:
-    """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data."""
+def formulas(
+    split: str = "train", longest: int = 7, root: str | Path | None = None, *, distinct: bool = True
+) -> Formulas:
+    """The published formulas of at most `longest` symbols, + − × ÷, as images of one half of the data.
+
+    Args:
+        split: `"train"` or `"test"`.
+        longest: the largest number of symbols.
+        root: the folder with the data sets.
+        distinct: with no image in both halves; else with the published images, of which the halves share many.
+    """
     symbols = _read_symbols(find_half(HWF_FILES, split, root))
-    half = _half(symbols, split, len(SYMBOLS))
+    half = _half(symbols, split, len(SYMBOLS)) if distinct else np.flatnonzero(symbols.labels >= 0)
     entries = [entry for entry in symbols.formulas[split] if len(entry["expr"]) <= longest]
     slots = max((len(entry["expr"]) for entry in entries), default=0)
     own = _own_images(symbols.labels, half)

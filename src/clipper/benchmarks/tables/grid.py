@@ -9,14 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 
 from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.probe import probe_of
 from clipper.benchmarks.runs import run
+from clipper.benchmarks.settings import run_key
 from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.benchmarks.workers import Worker, WorkerDiedError
@@ -36,19 +38,23 @@ def run_cells(
     jobs: int,
     tick: Callable[[], None] = lambda: None,
     inspected: Iterable[Place] = (),
+    again: bool = False,
 ) -> list[str]:
     """Run the cells that the ledger does not have, several at a time; say which could not be run, and why.
 
     Args:
-        cells: the runs of a table; the same configuration is run once.
+        cells: the runs of a table; cells that do the same are run once.
         ledger: where finished runs are noted.
         jobs: processes; each computes with one thread.
         tick: called whenever a cell ends.
         inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
+        again: run those, too, that the ledger has; the newest record counts, and the others stay in the file.
     """
     ledger.refresh()
-    waiting = {repr(cell.config): cell for cell in cells if ledger.find(cell.config) is None}
-    grid = _Grid(ledger, jobs, tick, {repr(cell.config) for cell in inspected}, waiting)
+    by_key = {run_key(cell.config): cell for cell in cells}
+    records = {key: len(ledger.history(cell.config)) for key, cell in by_key.items()}
+    waiting = {key: cell for key, cell in by_key.items() if again or not records[key]}
+    grid = _Grid(ledger, jobs, tick, {run_key(cell.config) for cell in inspected}, records, waiting)
     try:
         while grid.waiting or grid.running:
             grid.begin_what_can_be()
@@ -72,12 +78,13 @@ class _Begun:
 
 @dataclass
 class _Grid:
-    """The cells that wait, and the processes that run others."""
+    """The cells that wait, by what they do, and the processes that run others; `records`: how many each had before."""
 
     ledger: Ledger
     jobs: int
     tick: Callable[[], None]
     inspected: set[str]
+    records: dict[str, int]
     waiting: dict[str, Place]
     idle: list[Worker] = field(default_factory=list)
     running: list[_Begun] = field(default_factory=list)
@@ -95,7 +102,7 @@ class _Grid:
                 continue
             del self.waiting[name]
             self.ledger.refresh()  # another process may have finished it before it gave up its claim
-            if self.ledger.find(place.config) is None:
+            if len(self.ledger.history(place.config)) == self.records[name]:
                 worker = self.idle.pop() if self.idle else Worker.start(partial(_job, self.ledger.path.parent))
                 self.running.append(_Begun(worker, place, claim))
                 worker.begin((place.config, name in self.inspected))
@@ -143,7 +150,7 @@ def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:
         if checkpoint is not None:
             make_folder(checkpoint.parent)
         inspection = inspection_of(config, folder) if inspect else None
-        return run(config, checkpoint=checkpoint, inspection=inspection)
+        return replace(run(config, checkpoint=checkpoint, inspection=inspection), probe=probe_of(config))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

@@ -58,6 +58,7 @@ class Row:
         changes: the fields of the run's configuration that make it so.
         first_seed: the first of its seeds: not 0 where something was settled while looking at those.
         title: what to call it, if not by engine and variant.
+        source: where its figures were published, if they are somebody else's: nothing is run.
     """
 
     engine: str
@@ -65,6 +66,7 @@ class Row:
     changes: Mapping[str, Any]
     first_seed: int = 0
     title: str = ""
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -146,7 +148,7 @@ class Table:
 
     @property
     def published(self) -> dict[tuple[str, str], dict[Measure, tuple[float, float]]]:
-        """The paper's mean and deviation of each measure, by row and column."""
+        """The paper's mean and deviation of each measure, by row and column; of a row with a source, that paper's."""
         return _published().get(self.name, {})
 
     def places(self) -> Iterator[Place]:
@@ -158,7 +160,8 @@ class Table:
 
     def inspected(self) -> list[Place]:
         """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
-        pruned = [place for place in self.places() if place.config.objective not in ("none", "gold")]
+        own = [place for place in self.places() if not place.row.source]
+        pruned = [place for place in own if place.config.objective not in ("none", "gold")]
         first = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
         joint = [place for place in pruned if place.config.objective == "joint" and place not in first][:1]
         return [replace(place, seed=place.row.first_seed) for place in first + joint]
@@ -166,7 +169,7 @@ class Table:
     def cells(self) -> Iterator[Place]:
         """All runs: seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
-            places = [place for place in self.places() if place.column == column]
+            places = [place for place in self.places() if place.column == column and not place.row.source]
             for i in range(self.seeds):
                 yield from (replace(place, seed=place.row.first_seed + i) for place in places)
 

@@ -1,6 +1,8 @@
-"""Ledger: the finished runs of all tables in one file, a line each; what is in it is never run again.
+"""Ledger: the finished runs of all tables in one file, a line each; what is in it is not run again unless asked for.
 
-A line ends with a checksum of what is before it. Lines of the first format have none, and are read as they are.
+A run is known by what it does (`clipper.benchmarks.settings`). One that was run again supersedes its earlier record,
+which stays in the file. A line ends with a checksum of what is before it. Lines of the first format have none, and are
+read as they are; lines of the first two do not say what the run did, nor by which commit.
 """
 
 from __future__ import annotations
@@ -13,15 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.config import RunConfig, config_of
+from clipper.benchmarks.settings import run_key
 from clipper.errors import FileError, InputError
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.training import EpochMetrics, Record
+from clipper.training.record import noted
 
-FORMAT = "clipper ledger 2"
+FORMAT = "clipper ledger 3"
 RECORDS = "records.jsonl"
 """The name of a folder's ledger: the finished runs of all its tables."""
 UNCHECKED = "clipper ledger 1"
 """The format of lines without a checksum."""
+_CORE = {"format", "config", "versions", "epochs"}
+"""What every line has."""
+_PARTS = {"clipper ledger 2": _CORE, FORMAT: _CORE | {"settings", "commit", "load"}}
+"""What the lines of each format with a checksum are made of; those of the newest may have a probe, too."""
 DIGITS = 6
 """Significant digits of the figures in the file."""
 _MARK, _END = b', "checksum": "', b'"}'
@@ -29,7 +37,7 @@ _MARK, _END = b', "checksum": "', b'"}'
 
 
 class Ledger:
-    """The runs that are finished, by their configuration.
+    """The runs that are finished, by what they did.
 
     A process killed at any moment loses at most the run it was in: a line that was cut off is passed over, and
     counted in `cut_off`. Several processes may write to one ledger; `refresh` reads what others have added.
@@ -48,7 +56,7 @@ class Ledger:
         self.path = checked_path(path)
         self.cut_off = 0
         """Lines that were passed over."""
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, list[Record]] = {}
         self._bytes, self._lines, self._cut_off = 0, 0, 0  # that are read, and will not change any more
         self.refresh()
 
@@ -57,7 +65,8 @@ class Ledger:
         lines = self._unread().split(b"\n")
         whole = [(number, line) for number, line in enumerate(lines, self._lines + 1) if not _is_cut_off(line)]
         found = [_record(line, f"line {number} of {self.path}") for number, line in whole if line.strip()]
-        self._records |= {_key(record.config): record for record in found}
+        for record in found:
+            self._records.setdefault(run_key(record.config), []).append(record)
         self.cut_off = self._cut_off + len(lines) - len(whole)
         self._cut_off = self.cut_off - _is_cut_off(lines[-1])  # the last line may still be written
         self._lines += len(lines) - 1
@@ -74,12 +83,16 @@ class Ledger:
             raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
     def find(self, config: RunConfig | Mapping[str, Any]) -> Record | None:
-        """The record of a run, if it is finished."""
-        return self._records.get(_key(config))
+        """The newest record of a run, if it is finished."""
+        return next(reversed(self.history(config)), None)
+
+    def history(self, config: RunConfig | Mapping[str, Any]) -> list[Record]:
+        """All records of a run, the newest last; the others are superseded."""
+        return list(self._records.get(run_key(config), ()))
 
     def records(self) -> Iterator[Record]:
-        """All finished runs."""
-        yield from self._records.values()
+        """All finished runs, the newest record of each."""
+        yield from (found[-1] for found in self._records.values())
 
     def add(self, record: Record) -> None:
         """Note a finished run, on disk before this returns."""
@@ -89,7 +102,7 @@ class Ledger:
             raise InputError(f"expected a record of finite numbers and text, got another ({error})") from error
         make_folder(self.path.parent)
         append(self.path, line[:-1] + _MARK + _checksum(line) + _END)
-        self._records[_key(record.config)] = record
+        self.refresh()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -103,10 +116,6 @@ def _is_cut_off(line: bytes) -> bool:
     return bool(line) and not whole and line[: len(start)] == start[: len(line)]
 
 
-def _key(config: RunConfig | Mapping[str, Any]) -> str:
-    return json.dumps(dict(config) if isinstance(config, Mapping) else config.as_dict(), sort_keys=True)
-
-
 def _as_columns(record: Record) -> dict[str, Any]:
     """A record with its epochs as one list a figure: a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
@@ -115,7 +124,11 @@ def _as_columns(record: Record) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "config": dict(record.config),
+        "settings": dict(record.settings),
+        "commit": record.commit,
         "versions": dict(record.versions),
+        "load": dict(record.load),
+        "probe": dict(record.probe),
         "epochs": columns,
     }
 
@@ -133,16 +146,17 @@ def _checksum(line: bytes) -> bytes:
 def _record(line: bytes, where: str) -> Record:
     try:
         document = parsed_json(_body(line))
-        if not isinstance(document, dict) or set(document) != {"format", "config", "versions", "epochs"}:
-            raise ValueError("it is not made of format, config, versions and epochs")
-        if document["format"] != (FORMAT if _MARK in line else UNCHECKED):
-            raise ValueError(f"its format is {document['format']!r}")
+        if not isinstance(document, dict) or not set(document) >= _CORE:
+            raise ValueError(f"it is not made of {', '.join(sorted(_CORE))}")
+        parts = _PARTS.get(document["format"]) if _MARK in line else {UNCHECKED: _CORE}.get(document["format"])
+        if set(document) - ({"probe"} if document["format"] == FORMAT else set()) != parts:
+            raise ValueError(f"its format is {document['format']!r}, and its parts are {', '.join(sorted(document))}")
         columns = document["epochs"]
         if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
             raise ValueError("its epochs are not one list a figure")
         rows = zip(*columns.values(), strict=True)
         epochs = [EpochMetrics.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
-        record = Record(document["config"], epochs, document["versions"])
+        record = Record(document["config"], epochs, document["versions"], **noted(document))
         return replace(record, config=config_of(record).as_dict())
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileError(

@@ -58,12 +58,17 @@ class Selection:
         ]
         if self.quick:
             columns = _distinct(columns)
-            rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED]  # needs no file
+            rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED and not row.source]
+            rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
         return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds)
 
     def _row(self, row: Row) -> Row:
+        if self.quick and "network" in row.changes:  # which does not fit the small images
+            row = replace(row, engine="small network")
+        dropped = {"epochs" if self.epochs or self.quick else "", "network" if self.quick else ""}
+        row = replace(row, changes={name: value for name, value in row.changes.items() if name not in dropped})
         if row.variant != "frozen" or not (self.encoder or self.quick):
             return row
         return replace(row, changes={**row.changes, "encoder": self.encoder or "pixels"})

@@ -22,6 +22,9 @@ SCORES = {
     "tvr10": "text → video of 10, % (chance 10)",
     "name": "names, %",
     "rel": "relations, %",
+    "sums": "sums, %",
+    "formulas": "formulas, %",
+    "likeliest": "most probable sums, %",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {
@@ -30,6 +33,7 @@ NAMES = {
     "gold": "gold kept, %",
     "pruning_seconds": "pruning, s per epoch",
     "pruning_share": "pruning, % of the time",
+    "seconds": "training, s per epoch",
     **SCORES,
 }
 """All measures: accuracy and scores are the last epoch's, the others are means over the epochs; shares in per cent."""
@@ -60,7 +64,10 @@ class Entry:
 
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
-        if measure not in OF_PRUNING:
+        found: list[float | None]
+        if measure == "seconds":
+            found = [statistics.mean(metrics.seconds for metrics in record.epochs) for record in self.records]
+        elif measure not in OF_PRUNING:
             found = [
                 _percent(r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure)) for r in self.records
             ]
@@ -77,6 +84,8 @@ class Entry:
             "row": self.place.row.name,
             "column": self.place.column.name,
             "seeds": [record.config["seed"] for record in self.records],
+            "commits": [record.commit for record in self.records],
+            "settings": dict(self.records[0].settings) if self.records else {},
             "measures": {measure: self._figures(measure) for measure in measures},
             "config": config,
         }
@@ -117,7 +126,11 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
         by_task[_essence(record.config)].append(record)
     sizes = {column.base.samples for column in table.columns}
     return [
-        _entry(table, place, _nearest(place, by_task[_essence(place.config.as_dict())], sizes))
+        _entry(
+            table,
+            place,
+            () if place.row.source else _nearest(place, by_task[_essence(place.config.as_dict())], sizes),
+        )
         for place in table.places()
     ]
 

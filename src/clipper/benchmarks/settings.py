@@ -1,0 +1,89 @@
+"""What a run does, as opposed to what its configuration says: defaults filled in, what has no effect left out."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.engines import AblSim, DolphinLoss, Engine, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
+from clipper.pruning import Clipper
+from clipper.pruning.objectives import POOLED
+
+ENGINES: dict[str, type[Engine]] = {
+    "semantic": SemanticLoss,
+    "sampled": SampledSemanticLoss,
+    "dolphin": DolphinLoss,
+    "scallop": ScallopLoss,
+    "ised": IsedLoss,
+    "abl-sim": AblSim,
+}
+"""The engines by the names that configurations have for them."""
+DRAWS = 32
+"""Candidates that the engine "sampled" draws for each sample, if it is not told otherwise."""
+_NOT_OPTIONS = {"self", "outputs", "rule", "seed", "entropy"}
+"""Arguments of engines that the benchmark or the configuration gives."""
+_OF_PRUNING = ("k", "encoder", "when", "passes", "bank")
+"""Fields that mean nothing where nothing is pruned."""
+
+
+def clip_of(config: RunConfig) -> Clipper | None:
+    """How the run prunes; None for the baseline, and for the ceiling."""
+    if config.objective == "none" or config.objective == "gold":
+        return None
+    return Clipper(k=config.k, objective=config.objective)
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """What a run of this configuration does.
+
+    Two configurations with the same settings are the same run. Where nothing is pruned, there are no neighbours, no
+    encoder and no batch to find them in. Joint inference and EM prune the pool once, with eight neighbours if no
+    number is given, and by the benchmark's own encoder if none is named. Engines have all their options.
+
+    Returns:
+        JSON values by name. `k`: neighbours of an instance. `scope`: where they are looked for, in the "pool" or in the
+        "batch". `when`: "once" or every "batch". `mass`: of the posterior that survivors hold, if there is one.
+
+    Examples:
+        >>> joint = settings_of(RunConfig(objective="joint", encoder="outlines"))
+        >>> joint["k"], joint["scope"], joint["when"], joint["mass"]
+        (8, 'pool', 'once', 0.95)
+        >>> settings_of(RunConfig(engine="scallop"))["engine_options"]["k"]
+        3
+        >>> settings_of(RunConfig(objective="none", k=3)) == settings_of(RunConfig(objective="none"))
+        True
+    """
+    values = config.as_dict()
+    del values["version"]
+    values["engine_options"] = {**_defaults(config.engine), **config.engine_options}
+    clip = clip_of(config)
+    if clip is None:
+        return {name: value for name, value in values.items() if name not in _OF_PRUNING}
+    pooled = config.objective in POOLED
+    values |= {"k": clip.neighbours, "scope": "batch"}
+    if pooled or config.when == "once":
+        values |= {"when": "once", "scope": "pool", "bank": 0}
+    if pooled:
+        values |= {"mass": clip.mass, "encoder": AUTO if config.encoder == "trainable" else config.encoder}
+    return values
+
+
+def run_key(config: RunConfig | Mapping[str, Any]) -> str:
+    """What tells runs apart: the same for two configurations of one run.
+
+    Examples:
+        >>> run_key(RunConfig(objective="joint", encoder="auto")) == run_key(RunConfig(objective="joint", k=8))
+        True
+    """
+    made = config if isinstance(config, RunConfig) else RunConfig.from_dict(config)
+    return json.dumps(settings_of(made), sort_keys=True)
+
+
+def _defaults(engine: str) -> dict[str, Any]:
+    """An engine's options as they are if nobody gives them."""
+    given = inspect.signature(ENGINES[engine].__init__).parameters
+    options = {name: parameter.default for name, parameter in given.items() if name not in _NOT_OPTIONS}
+    return {**options, "per_sample": DRAWS} if engine == "sampled" else options
