@@ -126,7 +126,7 @@ def test_what_does_not_go_together_is_refused(mine: Path) -> None:
     for arguments, message in (
         ((), "a file of candidates, or --rule"),
         (("file.parquet", "--rule", "sum"), "not both"),
-        (("file.parquet", "--slots", 2), "with --rule only"),
+        (("file.parquet", "--slots", 2), "only with --rule"),
         (("--rule", "sum"), "--classes and --slots"),
         (("--rule", "nope", *sizes), "a rule by name|sum, max, hwf"),
         (("--rule", f"{mine}:other", *sizes), "has no 'other'"),
