@@ -128,7 +128,7 @@ def test_what_does_not_go_together_is_refused(mine: Path) -> None:
         (("file.parquet", "--rule", "sum"), "not both"),
         (("file.parquet", "--slots", 2), "only with --rule"),
         (("--rule", "sum"), "--classes and --slots"),
-        (("--rule", "nope", *sizes), "a rule by name|sum, max, hwf"),
+        (("--rule", "nope", *sizes), "the name of a rule|sum, max, hwf"),
         (("--rule", f"{mine}:other", *sizes), "has no 'other'"),
         (("--rule", f"{mine}:same", *sizes), "to be a function"),
         (("--rule", "nowhere.py:f", *sizes), "cannot be read"),
