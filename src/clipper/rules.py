@@ -350,7 +350,7 @@ class _Proportions(_Numbers):
         if classes == slots and sum(counts) != slots:
             raise InputError(
                 f"expected counts of {classes} labels that add up to {slots} slots, got {shown(given)}; labels cannot "
-                "be told from counts where there are as many: pass collections.Counter(labels)"
+                "be distinguished from counts if there are as many of both: pass collections.Counter(labels)"
             )
         return _bag(list(enumerate(counts)), slots)
 

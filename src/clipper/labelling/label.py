@@ -163,7 +163,7 @@ def label(
         The labels, with probabilities and a verdict: a table by `to_pandas`, `to_arrow`, `to_csv` and `write`.
 
     Raises:
-        InputError: the parts do not fit together.
+        InputError: the arguments do not fit together.
 
     Examples:
         >>> from clipper import Candidates

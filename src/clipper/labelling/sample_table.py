@@ -59,7 +59,7 @@ class SampleTable:
             if name not in columns:
                 raise InputError(f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}")
         if not found:
-            raise InputError(f"expected a column for each slot in {path}, got {', '.join(columns)} alone")
+            raise InputError(f"expected a column for each slot in {path}, got only {', '.join(columns)}")
         for name in columns:
             if name.startswith(KNOWN) and name.removeprefix(KNOWN) not in found:
                 raise InputError(
