@@ -152,7 +152,8 @@ def test_too_many_candidates_pass_the_budget() -> None:
 
 
 def test_slots_must_be_open_label_atoms(tmp_path: Path) -> None:
-    for slots, message in ((["digit(x1)"], "one open argument"), (["sign(x1, _)"], "not a label atom"), ([], "no slots"),
+    for slots, message in ((["digit(x1)"], "one open argument"), (["sign(x1, _)"], "not a label atom"),
+                           ([], "no slots"),
                            (["digit(x1, _)"] * 2, "different slots")):  # fmt: skip
         with pytest.raises(InputError, match=message):
             Candidates.from_program(TOTAL, ["total(3)"], DIGITS, slots=slots)

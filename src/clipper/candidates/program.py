@@ -244,7 +244,7 @@ def _check_slots(slots: tuple[str, ...], labels: Labels, sample: int) -> None:
     for text, slot in zip(slots, read, strict=True):
         if slot.kind not in labels:
             raise InputError(
-                f"slot {text!r} of sample {sample} is not a label atom: the labels are of {', '.join(map(repr, labels))}; "
+                f"slot {text!r} of sample {sample} is not a label atom: labels are of {', '.join(map(repr, labels))}; "
                 f"add labels={{{slot.kind!r}: […]}} or correct the slot"
             )
     if len(set(read)) < len(read):

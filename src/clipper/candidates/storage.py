@@ -151,8 +151,8 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
     if stored is None:
         raise InputError(
             "expected the number of labels, which this table does not store: pass classes= (--classes), the number of "
-            "labels, or a mapping from each kind of label to its number; pandas, polars and Hugging Face data sets drop "
-            "this information"
+            "labels, or a mapping from each kind of label to its number; pandas, polars and Hugging Face data sets "
+            "drop this information"
         )
     try:
         told = json.loads(stored)

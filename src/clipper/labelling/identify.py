@@ -248,8 +248,8 @@ def _checked(labels: Any, candidates: CandidateSet) -> Tensor:
     if wrong:
         raise InputError(
             f"expected labels that satisfy every sample's formula, but {len(wrong)} of {candidates.samples} have "
-            f"labels that are not among their candidates (sample {shortened(wrong)}); correct them, or leave these samples out: "
-            "right = candidates.contains(labels), identify(candidates.batch(right), labels[right])"
+            f"labels that are not among their candidates (sample {shortened(wrong)}); correct them, or leave "
+            "these samples out: right = candidates.contains(labels), identify(candidates.batch(right), labels[right])"
         )
     return torch.where(candidates.kind < 0, -1, given)
 

@@ -99,8 +99,8 @@ def _body(path: str | Path) -> memoryview:
     body, tail = memoryview(stored)[:-_TAIL], stored[-_TAIL:]
     if not tail.startswith(_MARK):
         raise FileError(
-            f"{path} is not a complete checkpoint of this version of Clipper: there is no checksum at its end, as older "
-            f"versions wrote none; {_ANEW}"
+            f"{path} is not a complete checkpoint of this version of Clipper: there is no checksum at its end, as "
+            f"older versions wrote none; {_ANEW}"
         )
     if tail[len(_MARK) :] != sha256(body).hexdigest().encode():
         raise FileError(f"{path} is damaged: its content does not have the checksum at its end; {_ANEW}")
