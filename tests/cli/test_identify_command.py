@@ -125,7 +125,7 @@ def test_what_does_not_go_together_is_refused(mine: Path) -> None:
     sizes = ("--classes", 6, "--slots", 2)
     for arguments, message in (
         ((), "a file of candidates, or --rule"),
-        (("file.parquet", "--rule", "sum"), "not both"),
+        (("file.parquet", "--rule", "sum"), "either a file of candidates"),
         (("file.parquet", "--slots", 2), "only with --rule"),
         (("--rule", "sum"), "--classes and --slots"),
         (("--rule", "nope", *sizes), "the name of a rule|sum, max, hwf"),

@@ -175,7 +175,7 @@ def test_answers_of_a_review_are_known_labels(
     [
         ({"samples": "nothing.csv"}, "there is no file"),
         ({"rule": "summ"}, "rules are sum"),
-        ({"rule": None}, "expected --rule"),
+        ({"rule": None}, "expected either --rule"),
         ({"rule": "none.py:f"}, "cannot be read"),
         ({"classes": None}, "--classes"),
         ({"classes": 0}, "--classes"),
