@@ -144,5 +144,5 @@ def _show(found: Identification) -> None:
     ]
     if rows:
         heads = ["label", *["kind"] * several, "may be called", "instances"]
-        output.print(table("the names that fit every formula", heads, cells))
+        output.print(table("names that each label may have by the formulas", heads, cells))
     output.print(found.sentence, soft_wrap=True)
