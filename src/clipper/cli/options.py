@@ -27,7 +27,7 @@ def counted(text: str, *flags: str, most: int = MOST) -> Any:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 DataRoot = Annotated[
     Path | None,
-    typer.Option("--data-root", exists=True, file_okay=False, help="Folder with the data sets; default $CLIPPER_DATA."),
+    typer.Option("--data-root", exists=True, file_okay=False, help="Folder of the data sets; default: $CLIPPER_DATA."),
 ]
 
 
