@@ -11,11 +11,11 @@ from typing import Any
 from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
-from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
+from clipper.report.claims import CLAIM_COLUMNS, NOTHING, claims_of, verdict
 from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
 from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
-from clipper.report.table_text import NOTHING, markdown, ours, papers
+from clipper.report.table_text import markdown, ours, papers
 from clipper.training.inspection import Inspection
 
 FEWEST = 3
@@ -100,7 +100,7 @@ def write_table_page(
         results=results_table(table, entries),
         meanings=_meanings(table, entries),
         claim_columns=CLAIM_COLUMNS,
-        claims=claims_of(table, entries),
+        claims=[claim[: len(CLAIM_COLUMNS)] for claim in claims_of(entries)],
         sentences=[] if table.published else verdict(entries),
         columns=[figures for column in table.columns if (figures := _figures(column.name, entries))],
         kept=kept_figure(pruned) if pruned else None,
