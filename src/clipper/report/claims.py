@@ -183,7 +183,7 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
             groups.setdefault((entry.place.row.engine, entry.place.column.name), []).append(entry)
     claims = []
     for (engine, column), own in groups.items():
-        papers = [entry.published["accuracy"][0] for entry in own if "retained" in entry.published]
+        papers = [entry.published["accuracy"][0] for entry in own if {"accuracy", "retained"} <= set(entry.published)]
         run = [entry for entry in own if entry.records]
         if len(papers) < 3:
             continue

@@ -126,7 +126,9 @@ def _clips(samples: int) -> Column:
 def _clips_as_published(samples: int) -> Column:
     """The paper's three clips per step, its learning rate and its epochs."""
     column = _clips(samples)
-    return replace(column, name=f"n={samples}, batch 3", base=replace(column.base, batch=3, lr=1e-4, epochs=50))
+    return replace(
+        column, name=f"as published, {samples} clips", base=replace(column.base, batch=3, lr=1e-4, epochs=50)
+    )
 
 
 def _clip_rows(engine: str) -> list[Row]:
