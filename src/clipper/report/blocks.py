@@ -24,7 +24,7 @@ from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
 from clipper.report.claims import NOTHING, claims_of, in_short
 from clipper.report.run_page import percent
-from clipper.report.table_text import figure, markdown_table, overview, papers, results_text, section
+from clipper.report.table_text import figure, markdown_table, numbers, overview, papers, results_text, section
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts
 
 _BLOCK = re.compile(
@@ -206,6 +206,20 @@ def _against_the_paper(sources: Sources) -> str:
     return markdown_table(["", "paper, best", "here, best", "by", ""], rows) + "\n" + footnote(shown)
 
 
+def _tasks(name: str) -> Callable[[Sources], str]:
+    """A block of those tasks of a table that were run."""
+
+    def made(sources: Sources) -> str:
+        table, entries = sources.tables[name]
+        by_column = {c.name: [e for e in entries if e.place.column == c] for c in table.columns}
+        run = {column: own for column, own in by_column.items() if any(entry.records for entry in own)}
+        parts = [f"**{column}**\n\n{numbers(table, own)}" for column, own in run.items()]
+        note = footnote([entry for own in run.values() for entry in own])
+        return "\n".join([*parts, f"{note} [Intervals, and every seed](results/{name}.md)."])
+
+    return made
+
+
 def _joint(sources: Sources) -> str:
     return wide(sources.entries("joint"))
 
@@ -304,5 +318,7 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
     "confounds": _confounds,
     "zoo": _zoo,
     "ablation": _ablation,
+    "clips": _tasks("mugen"),
+    "scenes": _tasks("vqar"),
 }
 """What blocks there are, by name."""

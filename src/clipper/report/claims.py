@@ -251,7 +251,7 @@ def verdict(entries: Sequence[Entry]) -> list[str]:
     for column in columns:
         for objective, other in _QUESTIONS:
             ours, theirs = found.get((column, objective)), found.get((column, other))
-            if ours and theirs and (gains := paired(ours, theirs)):
+            if ours and theirs and len(gains := paired(ours, theirs)) > 1:
                 said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences

@@ -226,7 +226,19 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 def task(table: Table, entries: Sequence[Entry]) -> str:
     """One task of a table: a number in each cell; deviations, intervals and seeds to be unfolded."""
-    shown = [entry for entry in entries if entry.records or entry.published or entry.place.row.source == ""]
+    seeds = [
+        [entry.place.row.name, NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
+        for entry in entries
+        for measure in table.measures
+        if entry.values(measure)
+    ]
+    lookup = markdown_table(["row", "measure", "mean ± deviation", "95 % interval", "seeds", "by seed"], seeds)
+    return f"{numbers(table, entries)}\n{_details('Intervals, and every seed', lookup)}"
+
+
+def numbers(table: Table, entries: Sequence[Entry]) -> str:
+    """One task of a table: its rows by its measures, ours and the paper's."""
+    shown = [entry for entry in entries if entry.published or not entry.place.row.source]
     paper = [measure for measure in table.measures if any(measure in entry.published for entry in shown)]
     heads = ["row", *(text for m in table.measures for text in (NAMES[m], f"{NAMES[m]} (paper)")[: 1 + (m in paper)])]
     rows = [
@@ -240,14 +252,7 @@ def task(table: Table, entries: Sequence[Entry]) -> str:
         ]
         for entry in shown
     ]
-    seeds = [
-        [entry.place.row.name, NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
-        for entry in shown
-        for measure in table.measures
-        if entry.values(measure)
-    ]
-    lookup = markdown_table(["row", "measure", "mean ± deviation", "95 % interval", "seeds", "by seed"], seeds)
-    return f"{markdown_table(heads, rows)}\n{_details('Intervals, and every seed', lookup)}"
+    return markdown_table(heads, rows)
 
 
 def _spread(entry: Entry, measure: Measure) -> list[str]:
