@@ -365,6 +365,8 @@ def test_fresh_runs_take_the_place_of_old_ones_and_stale_ones_are_marked(tmp_pat
     ledger.add(replace(made, probe={"draws": digest("draws")}))
     ledger.add(replace(made, config=replace(place, seed=100).config.as_dict(), probe={"draws": digest("draws")}))
     assert (entry().mark, entry().seeds) == ("", [100, 101])
+    ledger.add(replace(fresh(replace(place, seed=102).config, 0.5), versions=versions()))
+    assert (entry().mark, entry().seeds) == ("", [100, 101])  # a stale run is not mixed with results
     assert next(record.probe for record in ledger.history(replace(place, seed=100).config)) == {"draws": "0"}
 
 
@@ -402,3 +404,8 @@ def test_accuracy_gains_are_counted_apart_from_shares() -> None:
         in_short(claims_of([*gains, *kept])) == "Of the paper's 2 shares kept, 1 are less here, 1 are within 3 points."
     )
     assert in_short(claims_of(gains)) == "Of the paper's 1 accuracy gains, 1 reproduce."
+
+
+def test_a_table_may_be_run_on_the_next_hundred_of_seeds() -> None:
+    seeds = {cell.seed for cell in Selection(seeds=3, first_seed=200).of(SUM_TABLE).cells()}
+    assert seeds == {200, 201, 202}

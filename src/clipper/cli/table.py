@@ -42,6 +42,12 @@ def table(
     variant: Annotated[list[str] | None, typer.Option(help="Only none, frozen, trainable, exact, …; twice.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Only columns with this in their name; twice.")] = None,
     seeds: Annotated[int | None, counted("Runs for each place of the table.")] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**19, help="The first of their seeds; default 100. 200 once 100 to 199 were looked at."
+        ),
+    ] = None,
     epochs: Annotated[int | None, counted("Epochs of each run; the paper has 50.")] = None,
     samples: Annotated[int | None, counted("Samples of each run instead of the column's.")] = None,
     encoder: Annotated[
@@ -64,7 +70,7 @@ def table(
     Finished runs are kept in the folder's records and not run again without --again: a table that was interrupted goes
     on when the same command is given again, and several commands may fill one table.
     """
-    selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
+    selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick, first_seed)
     require("matplotlib", extra="report")
     ledger = opened(out)
     chosen = selection.of(table_shown(name, ledger) if show else table_named(name, data_root))

@@ -28,6 +28,7 @@ class Selection:
         samples: of each run.
         encoder: the frozen encoder of the rows "frozen".
         quick: a smaller grid on the embedded digits, where the task allows it.
+        first_seed: the first seed of every row, if not the table's own.
 
     Examples:
         >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
@@ -44,6 +45,7 @@ class Selection:
     samples: int | None = None
     encoder: str | None = None
     quick: bool = False
+    first_seed: int | None = None
 
     def of(self, table: Table) -> Table:
         """The table that is left.
@@ -68,6 +70,7 @@ class Selection:
         return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds, more=more)
 
     def _row(self, row: Row) -> Row:
+        row = row if self.first_seed is None else replace(row, first_seed=self.first_seed)
         small = self.quick and row.changes.get("network", ANY_IMAGES) != ANY_IMAGES
         if small:  # which does not fit the small images
             row = replace(row, engine="small network")

@@ -75,9 +75,8 @@ class Entry:
     @cached_property
     def mark(self) -> str:
         """`OLD` or `STALE` if a record is; empty for a result, and where nothing was run."""
-        if any(record.config["seed"] < FRESH or not record.probe for record in self.records):
-            return OLD
-        return STALE if any(changed_parts(record) for record in self.records) else ""
+        marks = {mark_of(record) for record in self.records}
+        return OLD if OLD in marks else STALE if STALE in marks else ""
 
     @property
     def seeds(self) -> list[int]:
@@ -127,6 +126,13 @@ class Entry:
             "interval": [low, high] if several else None,
             "values": values,
         }
+
+
+def mark_of(record: Record) -> str:
+    """`OLD` or `STALE` if a run is no result; else empty."""
+    if record.config["seed"] < FRESH or not record.probe:
+        return OLD
+    return STALE if changed_parts(record) else ""
 
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
@@ -195,16 +201,11 @@ def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder:
-            fresh = record.config["seed"] >= FRESH
-            groups[json.dumps({**record.config, "seed": 0, "fresh": fresh}, sort_keys=True)].append(record)
+            groups[json.dumps({**record.config, "seed": mark_of(record)}, sort_keys=True)].append(record)
     if not groups:
         return ()
-
-    def rank(group: list[Record]) -> tuple[bool, bool, int, int]:
-        mark = Entry(place, tuple(group)).mark
-        return mark != OLD, mark != STALE, len(group), group[0].config["epochs"]
-
-    best = max(groups.values(), key=rank)
+    order = (OLD, STALE, "")  # the worst first
+    best = max(groups.values(), key=lambda each: (order.index(mark_of(each[0])), len(each), each[0].config["epochs"]))
     return tuple(sorted(best, key=lambda record: record.config["seed"]))
 
 
