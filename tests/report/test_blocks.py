@@ -48,6 +48,7 @@ def test_the_pages_with_figures_have_blocks():
     assert {f"docs/results/{name}.md" for name in tables} <= set(names), "clipper results writes them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_says_what_the_records_say(page, sources):
     text = page.read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -92,7 +93,7 @@ class RunConfig:
     """The folder with the data sets: where the run finds things, not how it ends, so no record holds it."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints()
         for entry in fields(self):
             hint, value, limits = hints[entry.name], getattr(self, entry.name), entry.metadata
             if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
@@ -150,6 +151,12 @@ class RunConfig:
         if version == 1 and given.get("k") == 1:
             given["k"] = None
         return cls(**given)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """The types of the fields, which take longer to work out than to check."""
+    return get_type_hints(RunConfig)
 
 
 def config_of(record: Record) -> RunConfig:

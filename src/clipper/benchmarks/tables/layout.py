@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -109,7 +109,7 @@ class Place:
     column: Column
     seed: int = 0
 
-    @property
+    @cached_property
     def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
         options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
