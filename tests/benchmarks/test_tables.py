@@ -400,10 +400,8 @@ def test_what_the_paper_prints_twice_is_one_claim(tmp_path: Path) -> None:
 def test_accuracy_gains_are_counted_apart_from_shares() -> None:
     gains = entries_with([17.0, 16.0, 18.0, 17.5])
     kept = [replace(gains[1], published={"retained": (80.0, 1.0), "gold": (95.0, 1.0)})]
-    assert (
-        in_short(claims_of([*gains, *kept])) == "Of the paper's 2 shares kept, 1 are less here, 1 are within 3 points."
-    )
-    assert in_short(claims_of(gains)) == "Of the paper's 1 accuracy gains, 1 reproduce."
+    assert in_short(claims_of([*gains, *kept])) == "Of the paper's 2 shares kept, 1 is less here, 1 is within 3 points."
+    assert in_short(claims_of(gains)) == "Of the paper's 1 accuracy gains, 1 reproduces."
 
 
 def test_a_table_may_be_run_on_the_next_hundred_of_seeds() -> None:

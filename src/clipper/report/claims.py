@@ -205,13 +205,21 @@ def distinct(claims: Sequence[Claim]) -> list[Claim]:
     ]
 
 
+def _said(verdict: str, count: int) -> str:
+    """A verdict on so many claims, as the end of a sentence."""
+    said = _SAID.get(verdict, verdict)
+    verb, _, rest = said.partition(" ")
+    one = {"are": "is", "have": "has", "make": "makes", "reproduce": "reproduces"}
+    return f"{one[verb]} {rest}".strip() if count == 1 and verb in one else said
+
+
 def in_short(claims: Sequence[Claim]) -> str:
     """How many of the paper's claims came out how: gains first, and apart from shares.
 
     Examples:
         >>> gains = [Claim("a over b", "+9.0", "+8.0", "reproduces"), Claim("c over b", "+9.0", "–", "not run")]
-        >>> in_short([*gains, Claim("kept: a", "79", "80", "within 3 points", "share kept")])
-        'Of the paper\'s 2 accuracy gains, 1 reproduce, 1 are not run. Of its 1 shares kept, 1 are within 3 points.'
+        >>> print(in_short([*gains, Claim("kept: a", "79", "80", "within 3 points", "share kept")]))
+        Of the paper's 2 accuracy gains, 1 reproduces, 1 is not run. Of its 1 shares kept, 1 is within 3 points.
     """
     sentences: list[str] = []
     for kind in KINDS:
@@ -222,7 +230,7 @@ def in_short(claims: Sequence[Claim]) -> str:
             counts = Counter(OLD_ALONE if claim.verdict.startswith(OLD_RUNS) else claim.verdict for claim in own)
             last = {OLD_ALONE: 1, NOT_RUN: 2}
             ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
-            said = ", ".join(f"{count} {_SAID.get(verdict, verdict)}" for verdict, count in ordered)
+            said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
             whose = "the paper's" if not sentences else "its"
             sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}, {said}.")
     return " ".join(sentences)

@@ -226,12 +226,10 @@ def _confound(title: str, variant: str, **changes: Any) -> Row:
 
 _POOL: dict[str, Any] = {"encoder": "outlines", "when": "once"}
 _LINEAR: dict[str, Any] = {
-    "network": "LinearOnOutlines",
-    "restarts": 8,
-    "lr": 1e-2,
-    "epochs": 200,
-    "evaluate_every": 100,
-}
+    "network": "LinearOnOutlines", "restarts": 8, "batch": 16, "lr": 1e-2, "weight_decay": 1.0, "epochs": 100,
+    "evaluate_every": 50,
+}  # fmt: skip
+"""Settled on seeds 0 and 1 of SUM-3: many small steps, and much decay, or 100 samples are learned by heart."""
 CONFOUNDS_TABLE = Table(
     "confounds",
     "From the paper's pruning to joint inference, one change at a time",
