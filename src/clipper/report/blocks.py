@@ -233,7 +233,8 @@ def _zoo(sources: Sources) -> str:
     rows = sources.rows("zoo.jsonl")
     if not rows:
         return "Not run."
-    rows = [row for row in rows if row["seed"] // 100 == max(row["seed"] for row in rows) // 100]
+    newest = max(row["seed"] for row in rows) // 100
+    rows = [row for row in rows if row["seed"] // 100 == newest]
     lines = {line["line"]: line for line in summarise(rows)}
     cells = [
         _zoo_line(lines[name], [row for row in rows if row["line"] == name]) for name in ZOO_LINES if name in lines

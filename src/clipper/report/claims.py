@@ -25,7 +25,7 @@ class Claim(NamedTuple):
         what: the claim.
         paper: the paper's number.
         ours: the number here, with its interval and seeds.
-        verdict: whether it reproduces; `NOT_RUN`, or one that begins with `OLD_RUNS`, where there is no result yet.
+        verdict: whether it reproduces; `NOT_RUN`, or one with a mark before `NO_RESULTS`, where there is no result yet.
         kind: what sort of claim it is, one of `KINDS`.
         same: what two claims share that are one, printed in two tables.
     """
@@ -61,7 +61,7 @@ _PLURAL = {
 _SAID = {
     "reproduces": "reproduce",
     "not run": "are not run",
-    "old runs": "have old runs alone",
+    "marked": "have old or stale runs alone",
     "too few seeds": "have too few seeds",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
@@ -72,8 +72,9 @@ _SAID = {
     **{verdict: f"are {verdict} here" for verdict in ("smaller", "larger")},
 }
 """Verdicts on several claims."""
-OLD_ALONE = "old runs"
-NOT_RUN, OLD_RUNS, FEW = "not run", "old runs: ", "too few seeds"
+NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
+NO_RESULTS = " runs: "
+"""What stands between the mark of runs that are no results and a verdict by them."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
@@ -118,7 +119,8 @@ def _how(entry: Entry) -> str:
 
 
 def _marked(verdict: str, *entries: Entry) -> str:
-    return f"{OLD_RUNS}{verdict}" if any(entry.mark for entry in entries) else verdict
+    mark = next((entry.mark for entry in entries if entry.mark), "")
+    return f"{mark}{NO_RESULTS}{verdict}" if mark else verdict
 
 
 def _encoder(entry: Entry) -> str:
@@ -200,9 +202,10 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
 
 def distinct(claims: Sequence[Claim]) -> list[Claim]:
     """Every claim once: what the paper prints in two tables is one."""
-    return list({(claim.kind, *claim.same) if claim.same else claim: claim for claim in reversed(claims)}.values())[
-        ::-1
-    ]
+    first: dict[Any, Claim] = {}
+    for claim in claims:
+        first.setdefault((claim.kind, *(claim.same or claim)), claim)
+    return list(first.values())
 
 
 def _said(verdict: str, count: int) -> str:
@@ -227,8 +230,8 @@ def in_short(claims: Sequence[Claim]) -> str:
         if kind in _GAINS.values():  # what the paper calls one: more than a point
             own = [claim for claim in own if float(claim.paper) > 1]
         if own:
-            counts = Counter(OLD_ALONE if claim.verdict.startswith(OLD_RUNS) else claim.verdict for claim in own)
-            last = {OLD_ALONE: 1, NOT_RUN: 2}
+            counts = Counter(MARKED if NO_RESULTS in claim.verdict else claim.verdict for claim in own)
+            last = {MARKED: 1, NOT_RUN: 2}
             ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
             said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
             whose = "the paper's" if not sentences else "its"

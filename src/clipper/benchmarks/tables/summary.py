@@ -52,7 +52,8 @@ OLD, STALE = "old", "stale"
 """Marks of figures that are no results: of seeds that settings were chosen on, or of a method that has changed."""
 MARKS = {
     OLD: f"seeds below {FRESH}, which settings were chosen on, or runs that do not say by which method they were made",
-    STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now",
+    STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now "
+    "(`clipper table NAME --first-seed 200` runs it anew on the next hundred of seeds)",
 }
 
 
