@@ -9,6 +9,7 @@ from typing import Any
 
 from clipper.benchmarks.config import AUTO, RunConfig
 from clipper.benchmarks.registry import benchmark_named
+from clipper.errors import InputError
 from clipper.training import Record
 
 _LIKE = (
@@ -63,5 +64,8 @@ def _kind(config: Mapping[str, Any], names: Iterable[str]) -> str:
 
 def _network(config: Mapping[str, Any]) -> str:
     """The network that is trained, whether it was asked for by name or not."""
-    fitting = benchmark_named(config["rule"]).data.get(config["data"], ())
+    try:
+        fitting = benchmark_named(config["rule"]).data.get(config["data"], ())
+    except InputError:  # a benchmark of somebody's own, which is not here
+        fitting = ()
     return fitting[0] if config["network"] == AUTO and fitting else str(config["network"])

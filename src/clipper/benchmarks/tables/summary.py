@@ -168,13 +168,13 @@ def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
 
 
 def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
-    """An interval without what no figure of the measure can be: shares lie in 0 to 100, times are positive.
+    """An interval without what no figure of the measure can be: shares lie in 0 to 100, and nothing is negative.
 
     Examples:
         >>> bounded("accuracy", 97.5, 101.2), bounded("seconds", -0.1, 101.2)
         ((97.5, 100.0), (0.0, 101.2))
     """
-    return max(low, 0.0), high if "seconds" in measure else min(high, 100.0)
+    return max(low, 0.0), min(high, 100.0) if "%" in NAMES.get(measure, "") else high
 
 
 def deviations(entry: Entry) -> str:
