@@ -48,7 +48,7 @@ def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
         one = "1 seed" if len(values) == 1 else ""
         marked = f"{mean} *{entry.mark}*" if entry.mark else mean
         return marked if briefly else _noted(marked, one, peculiarity(entry))
-    if entry.records or entry.place.row.source or measure != "accuracy":
+    if entry.records or entry.place.row.source or briefly:
         return NOTHING
     return f"not run{cost(entry.hours)}"
 
@@ -201,12 +201,18 @@ def total(entries: Sequence[Entry]) -> float | None:
 
 
 def section(table: Table, entries: Sequence[Entry], level: int = 2) -> str:
-    """One table: task by task what was run of it, what is missing, and the claims; `level`: of its headings."""
+    """One table: task by task what was run of it, here or by others, what is missing, and the claims.
+
+    Args:
+        table: the table.
+        entries: what came out at its places.
+        level: of the headings.
+    """
     parts = ["".join(f"- **{variant}** here: {text}\n" for variant, text in table.notes.items()), f"{table.remark}\n"]
     missing = []
     for column in table.columns:
         own = [entry for entry in entries if entry.place.column == column]
-        if any(entry.records for entry in own):
+        if any(entry.records or entry.published for entry in own):
             parts.append(f"{'#' * level} {column.name}\n\n{task(table, own)}")
         else:
             missing.append(f"{column.name}{cost(total([entry for entry in own if not entry.place.row.source]))}")
@@ -232,6 +238,8 @@ def task(table: Table, entries: Sequence[Entry]) -> str:
         for measure in table.measures
         if entry.values(measure)
     ]
+    if not seeds:
+        return numbers(table, entries)
     lookup = markdown_table(["row", "measure", "mean ± deviation", "95 % interval", "seeds", "by seed"], seeds)
     return f"{numbers(table, entries)}\n{_details('Intervals, and every seed', lookup)}"
 
@@ -240,7 +248,8 @@ def numbers(table: Table, entries: Sequence[Entry]) -> str:
     """One task of a table: its rows by its measures, ours and the paper's."""
     shown = [entry for entry in entries if entry.published or not entry.place.row.source]
     paper = [measure for measure in table.measures if any(measure in entry.published for entry in shown)]
-    heads = ["row", *(text for m in table.measures for text in (NAMES[m], f"{NAMES[m]} (paper)")[: 1 + (m in paper)])]
+    pairs = {m: (NAMES[m], f"{NAMES[m]} (published)") for m in table.measures}
+    heads = ["row", *(text for m in table.measures for text in pairs[m][: 1 + (m in paper)])]
     rows = [
         [
             entry.place.row.name,
