@@ -78,7 +78,7 @@ def test_lines_of_the_first_format_are_read_as_they_are(tmp_path):
         document = json.loads(line)
         assert [figures.loss for figures in record.epochs] == document["epochs"]["loss"]
         assert record.config["seed"] == document["config"]["seed"]
-    assert len(Ledger(ROOT / "results" / "records.jsonl")) == 816
+    assert len(Ledger(ROOT / "results" / "records.jsonl")) >= 816
 
 
 def test_damaged_lines_of_the_first_format_raise_nothing_raw(tmp_path):
@@ -148,7 +148,7 @@ def test_a_line_that_was_cut_off_is_told(clippers: Clippers, lines, tmp_path):
 def test_records_are_shown_without_their_data(clippers: Clippers, tmp_path):
     (tmp_path / "records.jsonl").write_bytes((ROOT / "results" / "records.jsonl").read_bytes())
     nowhere = {"CLIPPER_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path / "none")}
-    ran = clippers.run("table", "hwf", "--show", "--json", "-o", tmp_path, HOME=str(tmp_path / "none"), **nowhere)
+    ran = clippers.run("table", "scale", "--show", "--json", "-o", tmp_path, HOME=str(tmp_path / "none"), **nowhere)
     assert ran.code == 0, ran.err
     assert any(entry["seeds"] for entry in json.loads(ran.out)["entries"])
 

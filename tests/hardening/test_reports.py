@@ -86,9 +86,9 @@ def test_recorded_tables_are_shown_where_no_data_set_is(records: Path, clippers:
     root = tmp_path / "<script>alert(1)<"  # a path that looks like a script stays a path
     root.mkdir()
     bare = BARE | {"XDG_CACHE_HOME": str(root)}
-    ended = clippers.run("table", "hwf", "--show", "--out", records, "--data-root", root, **bare)
+    ended = clippers.run("table", "scale", "--show", "--out", records, "--data-root", root, **bare)
     assert ended.code == 0, ended.err
-    page = (records / "hwf.html").read_text(encoding="utf-8")
+    page = (records / "scale.html").read_text(encoding="utf-8")
     assert str(root) not in page  # the page is made of the records alone
     assert "<script>alert(1)" not in page
     assert page.count("<svg") >= 2

@@ -30,7 +30,7 @@ def test_every_objective_sees_the_same_seeds(demo):
         "none", "paper", "exact", "random", "em", "joint", "gold",
     ]  # fmt: skip
     for entry in entries:
-        assert [record.config["seed"] for record in entry.records] == [10, 11]
+        assert [record.config["seed"] for record in entry.records] == [100, 101]
 
 
 def test_the_random_control_keeps_as_much_as_exact_on_a_frozen_encoder():

@@ -47,7 +47,7 @@ def test_ours_and_the_papers_stand_side_by_side_in_every_form(written):
     page, markdown = (files.paths[form].read_text(encoding="utf-8") for form in ("page", "Markdown"))
     for name, ours, paper in rows:
         assert f"| {name} | {ours} | {paper} |" in markdown
-        assert f"<td>{name}</td><td><div>{ours.partition(' [')[0]}</div>" in page
+        assert f'<td>{name}</td><td><div><span title="{ours}">{ours.partition(" ±")[0]}</span></div>' in page
         assert f"paper {paper}" in page
 
 

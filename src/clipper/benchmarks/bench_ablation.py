@@ -143,10 +143,11 @@ def run_ablation(
     jobs = [Job(line, seed, data_root, name) for name in names for seed in seeds for line in lines]
     rows = run_zoo(jobs, file, workers=workers, progress=progress)
     each = len(rows) // max(1, len(names))
-    return [_summary(name, rows[i * each : (i + 1) * each]) for i, name in enumerate(names)]
+    return [summary_of(name, rows[i * each : (i + 1) * each]) for i, name in enumerate(names)]
 
 
-def _summary(name: str, rows: Sequence[Row]) -> Row:
+def summary_of(name: str, rows: Sequence[Row]) -> Row:
+    """What the pools of a change say together, in one row."""
     whole = [row for row in rows if row["error"] is None]
     sound = [row for row in whole if row["line"] not in TROUBLED]
     believed = ("joint", "ambiguous")

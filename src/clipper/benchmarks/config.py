@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -20,7 +21,7 @@ AUTO = "auto"
 _VERSION = 2
 """Of what `as_dict` gives. Without a version, k = 1 stood for the objective's default: one neighbour, or eight."""
 
-_LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay"}
+_LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts"}
 """Fields that the first records do not have."""
 
 
@@ -44,6 +45,11 @@ class RunConfig:
     slots: int = option(3, "Images per sample: 3 for SUM-3; frames of the longest clip.", most=10_000)
     samples: int = option(100, "Samples to learn from.", flags=("--samples", "-n"))
     per_sample: int = option(0, "Candidates drawn at random for each sample before training; 0 for all.", least=0)
+    draws: Literal["fixed", "gold", "fresh", "own"] = option(
+        "fixed",
+        "Which candidates are drawn: the same all along; these, gold among them; uniform ones anew for each step; "
+        "anew from the classifier's own distribution.",
+    )
     data: str = option(AUTO, "The data set; auto for the benchmark's first. The digits are embedded.")
     names: int = option(50, "With the rule vqar: how many names the objects have, the most frequent ones.")
     network: str = option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
@@ -80,13 +86,14 @@ class RunConfig:
         "none", "affine: each image is turned, shifted and scaled a little, at random, whenever it is learned from."
     )
     entropy: float = option(0.0, "Weight of the entropy of the posterior over the candidates.")
+    restarts: int = option(1, "Train so often from other first weights; the lowest training loss counts.")
     seed: int = option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)
     evaluate_every: int = option(1, "Epochs between two measurements; the last epoch is always measured.")
     data_root: str | Path | None = field(default=None, compare=False, repr=False)
     """The folder with the data sets: where the run finds things, not how it ends, so no record holds it."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints()
         for entry in fields(self):
             hint, value, limits = hints[entry.name], getattr(self, entry.name), entry.metadata
             if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
@@ -109,6 +116,10 @@ class RunConfig:
                 f"expected a constant schedule and no augmentation with several passes, got {self.schedule} and "
                 f"{self.augment}"
             )
+        if self.draws != "fixed" and not self.per_sample:
+            raise InputError(f"expected per_sample, the number of candidates to draw, with draws={self.draws!r}, got 0")
+        if self.restarts > 1 and self.passes > 1:
+            raise InputError(f"expected one pass with {self.restarts} restarts, got {self.passes}")
         if self.data == AUTO:
             from clipper.benchmarks.registry import benchmark_named
 
@@ -140,6 +151,12 @@ class RunConfig:
         if version == 1 and given.get("k") == 1:
             given["k"] = None
         return cls(**given)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """The types of the fields, which take longer to work out than to check."""
+    return get_type_hints(RunConfig)
 
 
 def config_of(record: Record) -> RunConfig:

@@ -25,8 +25,14 @@ from clipper.training import Samples
 
 MOST_SLOTS = 1_000
 """Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
-DIGITS = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("MnistCnn", "LeNet"), "cifar10": ("CifarResNet18",)}
+DIGITS = {
+    "digits": ("DigitsMlp", "DigitsCnn", "LinearOnOutlines"),
+    "mnist": ("MnistCnn", "LeNet", "LinearOnOutlines"),
+    "cifar10": ("CifarResNet18",),
+}
 """The data sets of ten classes, with the networks that fit each."""
+HELD = ("fixed", "gold")
+"""The draws that are made once, before training."""
 _TOGETHER = 256
 """Samples whose candidates are held in full while some of them are drawn."""
 _MOST_OUTPUTS = 100_000
@@ -44,8 +50,13 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
     network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
     some = config.per_sample or None
+    samples = draw(
+        images, rule, config.samples, config.slots, config.seed, per_sample=some if config.draws in HELD else None
+    )
+    if config.draws == "gold" and isinstance(samples.candidates, Candidates) and samples.gold is not None:
+        samples = replace(samples, candidates=with_gold(samples.candidates, samples.gold))
     return Benchmark(
-        draw(images, rule, config.samples, config.slots, config.seed, per_sample=some),
+        samples,
         network(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
@@ -53,6 +64,20 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
         rule=rule.value,
         label_names=images.label_names,
     )
+
+
+def with_gold(candidates: Candidates, gold: Tensor) -> Candidates:
+    """The same candidates; where `gold (n, m)` is not among a sample's, it takes the place of the first.
+
+    Examples:
+        >>> drawn = Candidates.from_lists([[(0, 2), (1, 1)], [(3, 0)]], classes=4)
+        >>> with_gold(drawn, torch.tensor([[1, 1], [2, 1]])).labels.tolist()
+        [[0, 2], [1, 1], [2, 1]]
+    """
+    missing = (~candidates.contains(gold)).nonzero()[:, 0]
+    labels = candidates.labels.clone()
+    labels[candidates.offsets[:-1][missing]] = gold[missing].to(labels.dtype)
+    return Candidates.from_tensors(labels, candidates.sample, candidates.classes)
 
 
 def on_digits(config: RunConfig) -> RunConfig:

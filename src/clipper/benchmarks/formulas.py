@@ -31,6 +31,10 @@ def build(config: RunConfig) -> Benchmark:
     """Published formulas of at most M symbols, and their exact value."""
     if config.samples > 10_000:
         raise InputError(f"expected at most 10,000 samples, all published formulas, got {config.samples:,}")
+    if config.draws != "fixed":
+        raise InputError(
+            f"expected fixed draws of the published formulas, got {config.draws!r}; the rule hwf has others"
+        )
     distinct, root = config.data == "distinct", config.data_root
     train = published_formulas(
         "train", config.slots, config.samples, config.seed, per_sample=config.per_sample or None, root=root,

@@ -55,7 +55,7 @@ def domains(slots: int, symbols: int = 12) -> list[range]:
 HWF_RULE = Rule("hwf", value, domains, HWF)
 
 
-@register("hwf", data={"hwf": ("HwfCnn",)})
+@register("hwf", data={"hwf": ("HwfCnn", "LinearOnOutlines")})
 def build(config: RunConfig) -> Benchmark:
     """Formulas of M symbols, and their value."""
     return image_benchmark(config, HWF_RULE)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import InputError
+from clipper.proximity import Outlines
 from clipper.proximity.backbones.resnet import resnet18
 
 
@@ -161,6 +162,26 @@ class SymbolCnn(Classifier):
             nn.ReLU(),
         )
         super().__init__(features, nn.Sequential(nn.Dropout(0.5), nn.Linear(128, symbols)), (1, 45, 45), 0.5)
+
+
+class LinearOnOutlines(nn.Module):
+    """A linear layer on an image's outlines, which are not learned: what `joint` sees, without what it infers.
+
+    Examples:
+        >>> log_probs, embedding = LinearOnOutlines()(torch.rand(5, 1, 28, 28))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 392]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.outlines = Outlines()
+        self.head = nn.Linear(self.outlines.directions * self.outlines.cells**2, classes)
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """`(instances, channels, side, side)` to log-probabilities `(instances, c)` and outlines `(instances, d)`."""
+        outlines = self.outlines(inputs)
+        return self.head(outlines).log_softmax(-1), outlines
 
 
 class CifarResNet18(Classifier):

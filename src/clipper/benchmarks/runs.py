@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
 from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.drawing import HELD
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.benchmarks.settings import DRAWS, ENGINES, clip_of, settings_of
 from clipper.candidates import Candidates
@@ -24,9 +25,22 @@ from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.pruning.objectives import POOLED
-from clipper.training import Augmented, Callback, Inspector, RandomAffine, Record, Samples, train, train_iterated
+from clipper.training import (
+    Augmented,
+    Callback,
+    Draws,
+    History,
+    Inspector,
+    RandomAffine,
+    Record,
+    Samples,
+    train,
+    train_iterated,
+)
 from clipper.training.checkpoint import check_whole
 from clipper.training.environment import commit, load
+from clipper.training.metrics import DRAWN
+from clipper.training.samples import mixed
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -77,32 +91,12 @@ def run(
         check_whole(checkpoint)
     code, before = commit(), load()
     benchmark = benchmark_named(config.rule)(config)
-    network = benchmark.network
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
-    samples = learned_samples(config, benchmark)
-    engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
-    options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
-    options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
-    options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
-    looked_at = inspection is not None or checkpoint is not None  # of a finished run, a page may be asked for later
-    if looked_at and config.objective != "gold":
-        options["inspect"] = Inspector(
-            max(16, min(100, _PICTURES // samples.candidates.slots)),
-            names=benchmark.label_names,
-            slot=benchmark.slot,
-            targets=benchmark.target_names,
-            pictures=benchmark.pictures,
-        )
-    if config.passes > 1 and embeddings is not None:
-        make = partial(optimiser_of, config)
-        history = train_iterated(
-            network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
-        )[-1].history
-    else:
-        options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
-        options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
-        options |= {"scheduler": scheduler_of(config, len(samples))}
-        history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
+    options: dict[str, Any] = {"watch": watch, "callbacks": callbacks}
+    if config.restarts == 1:
+        options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
+        history = _trained(config, benchmark, looked_at=inspection is not None, **options)
+    else:  # which are short, and keep no checkpoint
+        history = _best_of_restarts(config, benchmark, options)
     seen = history.inspection
     if inspection is not None and seen is not None:
         make_folder(Path(inspection).parent)
@@ -114,6 +108,75 @@ def run(
         commit=code,
         load={**load(), **({"before": before["average"]} if before else {})},
     )
+
+
+def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str, Any]) -> History:
+    """Train from several first weights, and keep the run whose last epoch has the lowest training loss: no gold label,
+    and no held-out one, has a say in it."""
+    found = []
+    for number in range(config.restarts):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mixed(config.seed, number))
+            for module in benchmark.network.modules():
+                if hasattr(module, "reset_parameters"):
+                    module.reset_parameters()  # type: ignore[operator]
+        found.append(_trained(config, benchmark, **options))
+    return min(found, key=lambda history: history[-1].loss)
+
+
+def _trained(
+    config: RunConfig,
+    benchmark: Benchmark,
+    *,
+    checkpoint: str | Path | None = None,
+    checkpoint_steps: int | None = None,
+    watch: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
+    looked_at: bool = False,
+) -> History:
+    """Train the benchmark's network; `looked_at`: collect what the pruning inspector shows."""
+    network = benchmark.network
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
+    samples = learned_samples(config, benchmark)
+    engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
+    options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
+    options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
+    looked_at = looked_at or checkpoint is not None  # of a finished run, a page may be asked for later
+    if looked_at and config.objective != "gold":
+        options["inspect"] = Inspector(
+            max(16, min(100, _PICTURES // samples.candidates.slots)),
+            names=benchmark.label_names,
+            slot=benchmark.slot,
+            targets=benchmark.target_names,
+            pictures=benchmark.pictures,
+        )
+    if config.passes > 1 and embeddings is not None:
+        make = partial(optimiser_of, config)
+        return train_iterated(
+            network, samples, engine, embeddings, passes=config.passes, clip=clip, make_optimiser=make, **options
+        )[-1].history
+    options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
+    options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
+    options |= {"scheduler": scheduler_of(config, len(samples)), "draws": draws_of(config)}
+    history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
+    if not config.per_sample or options["draws"] is not None or config.objective == "gold" or samples.gold is None:
+        return history
+    return _with_share(history, samples.candidates.contains(samples.gold))
+
+
+def draws_of(config: RunConfig) -> Draws | None:
+    """The draws that are made anew for every step; None where there are none, or they were made before."""
+    if not config.per_sample or config.draws in HELD or config.objective == "gold":
+        return None
+    return Draws(config.per_sample, own=config.draws == "own")
+
+
+def _with_share(history: History, drawn: Tensor) -> History:
+    """The history, with the share of the samples whose gold labels are among the draws, `(n,)` bool, in every epoch."""
+    share = {DRAWN: float(drawn.double().mean())}
+    epochs = [replace(metrics, scores={**metrics.scores, **share}) for metrics in history]
+    return History(epochs, history.config, history.inspection)
 
 
 def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:

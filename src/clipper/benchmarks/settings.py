@@ -58,6 +58,8 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     """
     values = config.as_dict()
     del values["version"]
+    if not config.per_sample:
+        del values["draws"]
     values["engine_options"] = {**_defaults(config.engine), **config.engine_options}
     clip = clip_of(config)
     if clip is None:

@@ -1,4 +1,4 @@
-"""`clipper results`: one document of all that the records hold."""
+"""`clipper results`: the blocks of pages that are made of what the records hold."""
 
 from __future__ import annotations
 
@@ -13,19 +13,48 @@ from clipper.cli.options import writable
 from clipper.cli.table import opened
 from clipper.errors import FileError
 from clipper.files import written_whole
-from clipper.report.table_text import results_document
+from clipper.report.blocks import Sources, block, has_blocks, pages_of_tables, refreshed
 
 
 def results(
     records: Annotated[Path, typer.Option(help="Folder with the records that `clipper table` wrote.")] = Path(
         "results"
     ),
-    to: Annotated[Path, typer.Option(help="The document to write, in Markdown.")] = Path("docs/results.md"),
+    to: Annotated[
+        list[Path] | None,
+        typer.Option(help="A page, in Markdown; may come twice. Default: README.md and the pages in docs with blocks."),
+    ] = None,
 ) -> None:
-    """Write a document of all tables that were run, and of which of the paper's claims reproduce."""
+    """Make anew what pages say of recorded runs: all tables as far as they were run, and which claims reproduce.
+
+    Figures stand in blocks, from <!-- clipper results: NAME --> to <!-- end of NAME -->; the rest of a page is left
+    alone. A page that is not there, or has no block, becomes a document of all tables. Without --to, every table has a
+    page of its own in docs/results, too.
+    """
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
-    ledger = opened(records)
-    with writable(to), written_whole(to, replace=True) as temporary:
-        temporary.write_text(results_document(ledger), encoding="utf-8")
-    output.print(f"{len(ledger):,} runs: {to}", soft_wrap=True)
+    ledger, sources = opened(records), Sources(records)
+    found = {page: text for page in to or _pages() if has_blocks(text := _text(page))}
+    pages = dict.fromkeys(to or [], f"# Results\n\n{block('results')}\n") | found
+    if not pages:
+        raise FileError("no page here has a block of results; `clipper results --to FILE.md` writes one")
+    if to is None:
+        pages |= {Path("docs/results") / name: text for name, text in pages_of_tables(sources).items()}
+    with writable(*pages):
+        for page, text in pages.items():
+            made = refreshed(text, sources)
+            with written_whole(page, replace=True) as temporary:
+                temporary.write_text(made, encoding="utf-8")
+    output.print(f"{len(ledger):,} runs: {', '.join(map(str, pages))}", soft_wrap=True)
+
+
+def _pages() -> list[Path]:
+    """The pages of a checkout."""
+    return [Path("README.md"), *sorted(Path("docs").glob("**/*.md"))]
+
+
+def _text(page: Path) -> str:
+    try:
+        return page.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return ""

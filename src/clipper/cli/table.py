@@ -46,6 +46,12 @@ def table(
         list[str] | None, typer.Option(help="Only columns whose name contains this; repeat for several.")
     ] = None,
     seeds: Annotated[int | None, counted("Runs for each cell of the table.")] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**19, help="The first of their seeds; default 100. 200 once 100 to 199 were looked at."
+        ),
+    ] = None,
     epochs: Annotated[int | None, counted("Epochs of each run; the paper has 50.")] = None,
     samples: Annotated[int | None, counted("Samples of each run; default: the column's own.")] = None,
     encoder: Annotated[
@@ -68,7 +74,7 @@ def table(
     them). So the same command continues an interrupted table, and several
     commands can fill one table.
     """
-    selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
+    selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick, first_seed)
     require("matplotlib", extra="report")
     ledger = opened(out)
     chosen = selection.of(table_shown(name, ledger) if show else table_named(name, data_root))

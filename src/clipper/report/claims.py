@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables import Entry, deviations
 from clipper.benchmarks.tables.layout import Measure
+from clipper.benchmarks.tables.summary import NAMES
 
 CLOSE = 3.0
 """Points within which a share that was kept counts as the paper's."""
+NOTHING = "–"
+"""Stands where there is no figure."""
 
 
 class Claim(NamedTuple):
@@ -21,46 +25,102 @@ class Claim(NamedTuple):
         what: the claim.
         paper: the paper's number.
         ours: the number here, with its interval and seeds.
-        verdict: whether it reproduces.
+        verdict: whether it reproduces; `NOT_RUN`, or one with a mark before `NO_RESULTS`, where there is no result yet.
+        kind: what sort of claim it is, one of `KINDS`.
+        same: what two claims share that are one, printed in two tables.
     """
 
     what: str
     paper: str
     ours: str
     verdict: str
+    kind: str = "accuracy gain"
+    same: tuple[Any, ...] = ()
 
 
 CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]
+KINDS = {
+    "accuracy gain": ("accuracy",),
+    "retrieval gain": ("vtr3", "tvr3"),
+    "name or relation gain": ("name", "rel"),
+    "share kept": ("retained", "gold"),
+    "overhead": ("pruning_share",),
+    "difference between encoders": ("accuracy",),
+    "rank of ABLSim": ("accuracy",),
+}
+"""The sorts of claims, and the measures that they are about."""
+_PLURAL = {
+    "accuracy gain": "accuracy gains",
+    "retrieval gain": "gains in retrieval",
+    "name or relation gain": "gains in names or relations",
+    "share kept": "shares kept",
+    "overhead": "shares of the time",
+    "difference between encoders": "comparisons of encoders",
+    "rank of ABLSim": "comparisons with ABLSim",
+}
+_SAID = {
+    "reproduces": "reproduce",
+    "not run": "are not run",
+    "marked": "have old or stale runs alone",
+    "too few seeds": "have too few seeds",
+    "no difference, there or here": "make no difference, there or here",
+    "a difference only here": "make a difference only here",
+    **{
+        verdict: f"are {verdict}"
+        for verdict in ("undecided", "not seen", "the opposite", "within 3 points", "more here", "less here")
+    },
+    **{verdict: f"are {verdict} here" for verdict in ("smaller", "larger")},
+}
+"""Verdicts on several claims."""
+NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
+NO_RESULTS = " runs: "
+"""What stands between the mark of runs that are no results and a verdict by them."""
+_GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
-def claims_of(table: Table, entries: Sequence[Entry]) -> list[Claim]:
-    """Gains over the same engine without pruning; where shares are in the table, those too."""
-    found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
-    claims = []
-    for entry in entries:
-        row = entry.place.row
-        base = found.get((row.engine, entry.place.column.name))
-        if base is None or base is entry:
-            continue
-        claims += _gain(entry, base)
-        claims += [
-            claim for measure in ("retained", "gold") if measure in table.measures for claim in _kept(entry, measure)
-        ]
-    return claims
+def claims_of(entries: Sequence[Entry]) -> list[Claim]:
+    """Everything the paper's figures claim: gains over the same engine without pruning, shares kept, and more."""
+    found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries if not entry.place.row.source}
+    claims: list[Claim] = []
+    for entry in found.values():
+        column, row = entry.place.column.name, entry.place.row
+        base = found.get((row.engine, column))
+        if base is not None and base is not entry:
+            claims += [claim for measure, kind in _GAINS.items() for claim in _gain(entry, base, measure, kind)]
+        for kind in ("share kept", "overhead"):
+            claims += [claim for measure in KINDS[kind] for claim in _near(entry, measure, kind)]
+        if row.engine == "abl-sim":
+            others = [found[engine, column] for engine in ("dolphin", "scallop") if (engine, column) in found]
+            claims += [claim for other in others for claim in _gain(entry, other, "accuracy", "rank of ABLSim")]
+    return claims + _encoders(list(found.values()))
 
 
-def _gain(entry: Entry, base: Entry) -> list[Claim]:
+def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]:
     """What the pruning adds to the engine, seed for seed."""
-    paper, without = entry.published.get("accuracy"), base.published.get("accuracy")
-    pairs = _paired(entry, base)
-    if paper is None or without is None or len(pairs) < 2 or deviations(entry) != deviations(base) + _encoder(entry):
+    paper, without = entry.published.get(measure), base.published.get(measure)
+    if paper is None or without is None:
         return []
     published = paper[0] - without[0]
-    low, high = interval(pairs)
-    mean = statistics.mean(pairs)
-    what = f"{entry.place.row.name} over {base.place.row.name}, {entry.place.column.name}"
-    ours = f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)"
-    return [Claim(what, f"{published:+.1f}", ours, verdict_of(published, low, high))]
+    said = "" if measure == "accuracy" else f" ({NAMES[measure].partition(',')[0].partition(' %')[0]})"
+    what = f"{entry.place.row.name} over {base.place.row.name}{said}, {entry.place.column.name}"
+    pairs = paired(entry, base, measure)
+    ours, verdict = NOTHING, NOT_RUN
+    if pairs and deviations(entry) == deviations(base) + _encoder(entry):
+        low, high = interval(pairs)
+        several = f" [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)" if len(pairs) > 1 else " (1 seed)"
+        ours = f"{statistics.mean(pairs):+.1f}{several}{_how(entry)}"
+        verdict = _marked(verdict_of(published, low, high) if len(pairs) > 1 else FEW, entry, base)
+    same = entry.place.row.engine, *paper, *without
+    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same)]
+
+
+def _how(entry: Entry) -> str:
+    return f", {deviations(entry)}" if deviations(entry) else ""
+
+
+def _marked(verdict: str, *entries: Entry) -> str:
+    mark = next((entry.mark for entry in entries if entry.mark), "")
+    return f"{mark}{NO_RESULTS}{verdict}" if mark else verdict
 
 
 def _encoder(entry: Entry) -> str:
@@ -85,21 +145,98 @@ def verdict_of(published: float, low: float, high: float) -> str:
     return "not seen" if low <= 0 <= high else "the opposite"
 
 
-def _paired(entry: Entry, base: Entry) -> list[float]:
-    ours = {record.config["seed"]: record.last.accuracy for record in entry.records}
-    theirs = {record.config["seed"]: record.last.accuracy for record in base.records}
-    return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
+def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[float]:
+    """The differences in a measure, seed for seed."""
+    if any(len(each.values(measure)) != len(each.records) for each in (entry, base)):
+        return []  # some were not measured
+    ours, theirs = (dict(zip(each.seeds, each.values(measure), strict=True)) for each in (entry, base))
+    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
-def _kept(entry: Entry, measure: Measure) -> list[Claim]:
+def _near(entry: Entry, measure: Measure, kind: str) -> list[Claim]:
+    """A share of the paper's, and ours."""
     paper, values = entry.published.get(measure), entry.values(measure)
-    if paper is None or not values:
+    if paper is None:
         return []
-    mean = statistics.mean(values)
-    what = {"retained": "candidates kept", "gold": "gold kept"}[measure]
-    verdict = f"{'within' if abs(mean - paper[0]) <= CLOSE else 'not within'} {CLOSE:g} points"
-    name = f"{what} by {entry.place.row.name}, {entry.place.column.name}"
-    return [Claim(name, f"{paper[0]:.1f}", f"{mean:.1f} ({len(values)} seeds)", verdict)]
+    what = {"retained": "candidates kept", "gold": "gold kept", "pruning_share": "pruning, share of the time"}[measure]
+    name = f"{what}: {entry.place.row.name}, {entry.place.column.name}"
+    same = measure, entry.place.row.engine, *paper
+    if not values:
+        return [Claim(name, f"{paper[0]:.1f}", NOTHING, NOT_RUN, kind, same)]
+    verdict = _marked(_nearness(statistics.mean(values) - paper[0]), entry)
+    return [Claim(name, f"{paper[0]:.1f}", _mean(values), verdict, kind, same)]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{statistics.mean(values):.1f} ({len(values)} seed{'s' if len(values) > 1 else ''})"
+
+
+def _nearness(difference: float) -> str:
+    if abs(difference) <= CLOSE:
+        return f"within {CLOSE:g} points"
+    return f"{'more' if difference > 0 else 'less'} here"
+
+
+def _encoders(entries: Sequence[Entry]) -> list[Claim]:
+    """How much the accuracy depends on the encoder, where the paper compares several."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        if entry.place.row.changes.get("objective") == "paper":
+            groups.setdefault((entry.place.row.engine, entry.place.column.name), []).append(entry)
+    claims = []
+    for (engine, column), own in groups.items():
+        papers = [entry.published["accuracy"][0] for entry in own if {"accuracy", "retained"} <= set(entry.published)]
+        run = [entry for entry in own if entry.records]
+        if len(papers) < 3:
+            continue
+        widest = max(papers) - min(papers)
+        ours, said = NOTHING, NOT_RUN
+        if len(run) > 1:
+            means = [statistics.mean(entry.values("accuracy")) for entry in run]
+            ours = f"{max(means) - min(means):.1f} ({', '.join(entry.place.row.variant for entry in run)})"
+            said = _marked(_nearness(max(means) - min(means) - widest), *run)
+        what = f"largest difference between encoders: {engine}, {column}"
+        claims.append(Claim(what, f"{widest:.1f}", ours, said, "difference between encoders"))
+    return claims
+
+
+def distinct(claims: Sequence[Claim]) -> list[Claim]:
+    """Every claim once: what the paper prints in two tables is one."""
+    first: dict[Any, Claim] = {}
+    for claim in claims:
+        first.setdefault((claim.kind, *(claim.same or claim)), claim)
+    return list(first.values())
+
+
+def _said(verdict: str, count: int) -> str:
+    """A verdict on so many claims, as the end of a sentence."""
+    said = _SAID.get(verdict, verdict)
+    verb, _, rest = said.partition(" ")
+    one = {"are": "is", "have": "has", "make": "makes", "reproduce": "reproduces"}
+    return f"{one[verb]} {rest}".strip() if count == 1 and verb in one else said
+
+
+def in_short(claims: Sequence[Claim]) -> str:
+    """How many of the paper's claims came out how: gains first, and apart from shares.
+
+    Examples:
+        >>> gains = [Claim("a over b", "+9.0", "+8.0", "reproduces"), Claim("c over b", "+9.0", "–", "not run")]
+        >>> print(in_short([*gains, Claim("kept: a", "79", "80", "within 3 points", "share kept")]))
+        Of the paper's 2 accuracy gains, 1 reproduces, 1 is not run. Of its 1 shares kept, 1 is within 3 points.
+    """
+    sentences: list[str] = []
+    for kind in KINDS:
+        own = [claim for claim in distinct(claims) if claim.kind == kind]
+        if kind in _GAINS.values():  # what the paper calls one: more than a point
+            own = [claim for claim in own if float(claim.paper) > 1]
+        if own:
+            counts = Counter(MARKED if NO_RESULTS in claim.verdict else claim.verdict for claim in own)
+            last = {MARKED: 1, NOT_RUN: 2}
+            ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
+            said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
+            whose = "the paper's" if not sentences else "its"
+            sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}, {said}.")
+    return " ".join(sentences)
 
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "training on gold labels", "em": "EM"}
@@ -125,7 +262,7 @@ def verdict(entries: Sequence[Entry]) -> list[str]:
     for column in columns:
         for objective, other in _QUESTIONS:
             ours, theirs = found.get((column, objective)), found.get((column, other))
-            if ours and theirs and (gains := _paired(ours, theirs)):
+            if ours and theirs and len(gains := paired(ours, theirs)) > 1:
                 said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences

@@ -11,18 +11,19 @@ from typing import Any
 from clipper.benchmarks.tables import Entry, Table, deviations
 from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
-from clipper.report.claims import CLAIM_COLUMNS, claims_of, verdict
+from clipper.report.claims import CLAIM_COLUMNS, NOTHING, claims_of, verdict
 from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
 from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
-from clipper.report.table_text import NOTHING, markdown, ours, papers
+from clipper.report.table_text import digits_of, markdown, ours, papers, peculiarity
 from clipper.training.inspection import Inspection
 
 FEWEST = 3
 """Measurements that make a curve."""
 _LEAD = (
-    "Accuracy is the last epoch's on held-out data: mean ± deviation over the seeds, [95 % interval of the mean] "
-    "(seeds). A seed means the same samples and first weights in every row. No setting was chosen by looking at it."
+    "Accuracy is the last epoch's on held-out data: the mean over the seeds. Rest on it for its deviation, the 95 % "
+    "interval of the mean, and the number of seeds; every seed is below. A seed means the same samples and first "
+    "weights in every row."
 )
 
 
@@ -100,7 +101,7 @@ def write_table_page(
         results=results_table(table, entries),
         meanings=_meanings(table, entries),
         claim_columns=CLAIM_COLUMNS,
-        claims=claims_of(table, entries),
+        claims=[claim[: len(CLAIM_COLUMNS)] for claim in claims_of(entries)],
         sentences=[] if table.published else verdict(entries),
         columns=[figures for column in table.columns if (figures := _figures(column.name, entries))],
         kept=kept_figure(pruned) if pruned else None,
@@ -131,7 +132,7 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
         at = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
         cells = {row.name: [_cell(at.get((row.name, column)), measure) for column in done] for row in table.rows}
         rows = [(name, own) for name, own in cells.items() if any(own)]
-    nothing = [{"text": NOTHING, "kind": ""}]
+    nothing = [{"text": NOTHING, "kind": "", "title": ""}]
     return {
         "heads": ["", *(head.replace("-", "\N{NON-BREAKING HYPHEN}") for head in heads)],  # no line ends within SUM-3
         "rows": [(name, [cell or nothing for cell in own]) for name, own in rows],
@@ -140,15 +141,20 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
-    """The lines of a cell: ours, its interval and seeds, the paper's; none where neither we nor the paper have any."""
+    """The lines of a cell: our mean, what is peculiar about it, the paper's; none where nobody has any.
+
+    The deviation, the interval and the number of seeds appear where the mouse rests on the mean.
+    """
     if entry is None:
         return []
-    lines = list(zip(ours(entry, measure), ("", "ours"), strict=False))
-    if lines and deviations(entry):
-        lines.append((deviations(entry), "ours"))
+    values, lines = entry.values(measure), []
+    if values:
+        mean = f"{sum(values) / len(values):.{digits_of(measure)}f}"
+        lines.append({"text": mean, "kind": "", "title": " ".join(ours(entry, measure))})
+        lines += [{"text": note, "kind": "ours"} for note in (entry.mark, peculiarity(entry)) if note]
     if entry.published.get(measure) is not None:
-        lines.append((f"paper {papers(entry, measure)}", "paper"))
-    return [{"text": text, "kind": kind} for text, kind in lines]
+        lines.append({"text": f"paper {papers(entry, measure)}", "kind": "paper"})
+    return lines
 
 
 def _meanings(table: Table, entries: Sequence[Entry]) -> dict[str, str]:

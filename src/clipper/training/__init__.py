@@ -8,13 +8,14 @@ from clipper.training.loop import Callback, History, Progress, train
 from clipper.training.metrics import EpochMetrics, Evaluator, accuracy
 from clipper.training.record import Record
 from clipper.training.samples import Samples, pad_collate
-from clipper.training.schedule import MemoryBank, PruningSchedule
+from clipper.training.schedule import Draws, MemoryBank, PruningSchedule
 from clipper.training.tensorboard import tensorboard
 
 __all__ = [
     "Augmented",
     "Callback",
     "Classifiers",
+    "Draws",
     "Encoders",
     "EpochMetrics",
     "Evaluator",

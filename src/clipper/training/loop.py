@@ -29,7 +29,7 @@ from clipper.training.inspection import Inspection, Inspector
 from clipper.training.metrics import EpochMetrics, HeldOut, RunningMetrics, checked_held_out, measured
 from clipper.training.record import Record
 from clipper.training.samples import BatchLoader, Samples, mixed, samples_of
-from clipper.training.schedule import PruningSchedule, check_neighbours
+from clipper.training.schedule import Draws, PruningSchedule, check_neighbours
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -137,6 +137,7 @@ def train(
     embeddings: Tensor | None = None,
     once: bool = False,
     bank: int = 0,
+    draws: Draws | None = None,
     optimiser: torch.optim.Optimizer | None = None,
     scheduler: LRScheduler | MakeScheduler | None = None,
     autocast: torch.dtype | None = None,
@@ -176,6 +177,7 @@ def train(
         embeddings: a frozen encoder's output for all samples, `(n, m, d)`.
         once: prune the whole pool once before training; needs a frozen encoder.
         bank: look for neighbours also among the most recent embeddings of this many samples.
+        draws: learn from some candidates of each sample, drawn anew for every batch before it is pruned.
         optimiser: AdamW with a learning rate of 1e-3 by default.
         scheduler: a learning rate scheduler of `torch.optim.lr_scheduler`, or a function from the optimiser to one. It
             is stepped after every epoch, `OneCycleLR` and `CyclicLR` after every batch. `ReduceLROnPlateau` gets the
@@ -244,7 +246,7 @@ def train(
         loader = BatchLoader(samples, options.workers)
         if clip is not None and clip.encoder is not None and embeddings is None:
             embeddings = _embedded(clip.encoder, loader)
-        schedule = PruningSchedule(samples, clip, embeddings, once, bank, options.seed, inspector, ranks)
+        schedule = PruningSchedule(samples, clip, embeddings, once, bank, options.seed, inspector, ranks, draws)
         trainer = Trainer(classifier, samples, engine, schedule, optimiser, rate, loader, options, ranks)
         with own_randomness(classifier, mixed(options.seed, ranks.rank) if ranks.rank else options.seed):
             trainer.run()
@@ -425,7 +427,9 @@ class Trainer:
         stop_if_broken(log_probs, ids, epoch, "log-probability")
         if embedding is not None and self.options.autocast is not None:
             embedding = embedding.float()
-        before, kept = self.schedule.of_batch(self.step, None if embedding is None else embedding[:own])
+        before, kept = self.schedule.of_batch(
+            self.step, None if embedding is None else embedding[:own], log_probs[:own]
+        )
         if not own:
             before = kept = self.samples.candidates.batch(ids)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
@@ -450,6 +454,8 @@ class Trainer:
         counted = RunningMetrics(gold=None if gold is None else 0)
         if own:
             counted.count(losses, before, kept, gold)
+            if gold is not None and self.schedule.draws is not None:
+                counted.drawn = int(before.contains(gold).sum())
         self.tally.add(self.ranks.summed(counted.sums))
 
     def end_epoch(self) -> Progress:

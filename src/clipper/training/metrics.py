@@ -88,6 +88,11 @@ class EpochMetrics:
             real_number(score, name)
 
 
+DRAWN = "drawn"
+"""The score of an epoch that is no evaluator's: the share of the samples whose gold labels are among the draws."""
+_SUMS = ("samples", "loss", "candidates", "kept", "gold", "drawn")
+
+
 @dataclass
 class RunningMetrics:
     """The sums behind the metrics of the epoch under way."""
@@ -97,6 +102,8 @@ class RunningMetrics:
     candidates: float = 0
     kept: float = 0
     gold: int | None = None
+    drawn: int | None = None
+    """Samples whose gold labels are among the candidates that were drawn, where some are."""
     seconds: float = 0.0
     pruning_seconds: float = 0.0
 
@@ -123,7 +130,7 @@ class RunningMetrics:
     @property
     def sums(self) -> dict[str, float]:
         """What was counted, by name; times are no such sums."""
-        counted = {name: getattr(self, name) for name in ("samples", "loss", "candidates", "kept", "gold")}
+        counted = {name: getattr(self, name) for name in _SUMS}
         return {name: value for name, value in counted.items() if value is not None}
 
     def add(self, sums: Mapping[str, float]) -> None:
@@ -134,6 +141,8 @@ class RunningMetrics:
     def metrics(self, epoch: int, measured: Mapping[str, float] | None = None) -> EpochMetrics:
         """The metrics so far, and what was `measured` on the held-out set."""
         samples, scores = max(1, self.samples), dict(measured or {})
+        if self.drawn is not None:
+            scores[DRAWN] = self.drawn / samples
         return EpochMetrics(
             epoch=epoch,
             loss=self.loss / samples,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import MOST, whole_number, widened
-from clipper.candidates import CandidateSet
+from clipper.arguments import MOST, whole_number, widened, yes_or_no
+from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool, ProximityGraph
 from clipper.pruning import Clipper, Posterior, Pruning, infer
@@ -27,6 +27,35 @@ MOST_INSTANCES = 4096
 """The largest pool whose distances are kept in a table; a larger table would leave the processor's caches."""
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Some candidates of each sample, drawn anew for every batch, where all are too many to learn from.
+
+    Attributes:
+        per_sample: how many are drawn.
+        own: draw from the classifier's own distribution over the candidates, and keep each one once; else uniformly.
+
+    Raises:
+        InputError: the number is not positive.
+
+    Examples:
+        >>> candidates = Candidates.from_rule(sum, targets=[8, 2], slots=2, classes=10)
+        >>> Draws(2)(candidates, torch.zeros(2, 2, 10).log_softmax(-1), seed=0).counts
+        [2, 2]
+    """
+
+    per_sample: int
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number(self.per_sample, "per_sample")
+        yes_or_no(self.own, "own")
+
+    def __call__(self, candidates: CandidateSet, log_probs: Tensor, seed: int) -> Candidates:
+        """Those of a batch whose classifier says `log_probs (n, m, c)`."""
+        return candidates.draw(self.per_sample, seed, log_probs.detach() if self.own else None)
+
+
 class PruningSchedule:
     """Prunes the candidates of each batch, and measures the time that pruning takes.
 
@@ -39,6 +68,7 @@ class PruningSchedule:
         seed: seed of the random control.
         inspector: collects what the first epoch's pruning did, if that is wanted.
         ranks: the processes that share each batch, each with all of `samples`.
+        draws: what is drawn of each batch's candidates before they are pruned; None for all of them.
 
     Raises:
         InputError: if these options do not fit together.
@@ -54,9 +84,12 @@ class PruningSchedule:
         seed: int,
         inspector: Inspector | None = None,
         ranks: Ranks | None = None,
+        draws: Draws | None = None,
     ) -> None:
         _check(samples, clip, embeddings, once, bank)
-        self.ranks = Ranks() if ranks is None else ranks
+        self.ranks, self.draws = Ranks() if ranks is None else ranks, draws
+        if draws is not None and (once or bank or self.ranks.size > 1):
+            raise InputError("candidates that are drawn anew are pruned batch by batch: drop once, bank and group")
         self.clip = replace(clip, encoder=None) if clip else None
         self.embeddings, self.inspector = embeddings, inspector
         self.bank = MemoryBank(bank) if bank else None
@@ -70,7 +103,7 @@ class PruningSchedule:
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
             _ = self._all.support, self._all.kind, self._all.plain  # each batch then takes its share of them
-            if embeddings is not None and not bank:
+            if embeddings is not None and not bank and draws is None:
                 self._prepare(self.clip, embeddings, once)
             self.seconds += time.perf_counter() - start
 
@@ -109,20 +142,25 @@ class PruningSchedule:
         """
         self._batches, self._seed, self._group = batches, seed, None
 
-    def of_batch(self, step: int, embedding: Tensor | None) -> tuple[CandidateSet, CandidateSet]:
+    def of_batch(
+        self, step: int, embedding: Tensor | None, log_probs: Tensor | None = None
+    ) -> tuple[CandidateSet, CandidateSet]:
         """The candidates of this rank's share of a batch of the epoch, before and after pruning.
 
         Args:
             step: which batch, counted from 0.
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
+            log_probs: what the classifier says, `(n, m, c)`; used if candidates are drawn.
 
         Returns:
-            Two sets of the share's samples: the candidates before and after pruning.
+            Two sets of the share's samples: the candidates, or those drawn of them, before and after pruning.
 
         Raises:
             InputError: the classifier gave no embedding, and the run prunes by it.
         """
-        before = self._all.select(self.ranks.share(self._batches[step]))
+        before: CandidateSet = self._all.select(self.ranks.share(self._batches[step]))
+        if self.draws is not None and log_probs is not None:
+            before = self.draws(before, log_probs, mixed(self._seed, step))
         start = time.perf_counter()
         kept = self._kept(step, before, embedding)
         if self.clip is not None:
@@ -195,14 +233,16 @@ class PruningSchedule:
 
     def identity(self) -> dict[str, Any]:
         """How this prunes, as text that a checkpoint can compare."""
+        drawn = {} if self.draws is None else {"draws": str(self.draws)}
         if self.clip is None:
-            return {"pruning": "none"}
+            return {"pruning": "none", **drawn}
         bank = self.bank.size if self.bank else 0
         encoder = "trainable" if self.embeddings is None else f"frozen {fingerprint(self.embeddings)}"
         how = options_of(self.clip) | {"objective": self.clip.objective, "solver": self.clip.solver}
         if self.clip.objective not in POOLED:
             del how["mass"]
-        return {**how, "pruning": "once" if self._once is not None else "batch", "bank": bank, "encoder": encoder}
+        when = "once" if self._once is not None else "batch"
+        return {**how, "pruning": when, "bank": bank, "encoder": encoder, **drawn}
 
     def notes(self, batch: int) -> list[str]:
         """Sentences about what the inspector shows."""

@@ -22,7 +22,7 @@ def _recorded(folder: Path, vtr: float) -> Ledger:
     table = SMALL.of(table_named("mugen"))
     ledger = Ledger(folder / "records.jsonl")
     for cell in table.cells():
-        scores = {"vtr3": vtr + 0.01 * cell.seed, "tvr3": 0.5, "vtr10": 0.25, "tvr10": 0.125}
+        scores = {"vtr3": vtr + 0.01 * (cell.seed - 100), "tvr3": 0.5, "vtr10": 0.25, "tvr10": 0.125}
         ledger.add(Record(cell.config, [EpochMetrics(1, 2.0, 0.75, 0.3, 0.9, 1.0, 0.1, scores)], {}))
     return Ledger(folder / "records.jsonl")
 

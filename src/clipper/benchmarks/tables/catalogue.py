@@ -19,6 +19,8 @@ EXACT_LOSS = Row(
 )
 """Semantic loss over all candidates, however many. A long sum says little, so many small steps; small ones in length,
 too, or a label may die out early and never come back (docs/lattices.md)."""
+EXACT_CEILING = replace(CEILING, changes={**EXACT_LOSS.changes, "objective": "gold"}, title="gold labels, small steps")
+"""The ceiling of the exact loss: the same batches and steps."""
 PER_SAMPLE = 100
 """Candidates drawn for each sample of a long task; the paper draws some, too, and does not say how many."""
 _DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
@@ -59,6 +61,18 @@ SUM_TABLE = Table(
         _sums(3, "cifar10", "all", 16_666),
         _sums(4, "cifar10", "all", 12_500),
     ),
+    more={  # where ten seeds decide nothing
+        **{
+            (row.name, column.name): 40
+            for row in rows_of(["dolphin"], ["none", "frozen", "trainable", "exact", "random"])
+            for column in (_SUM_3, _SUM_4)
+        },
+        **{(row.name, _SUM_3.name): 20 for row in rows_of(["scallop"], ["none", "frozen", "trainable", "exact"])},
+    },
+    remark="Scallop has all proofs on SUM-3 with 100 samples; elsewhere the best ones, as many as the cell says: all "
+    "those of SUM-4 cannot be compiled. ISED draws 100 label tuples from the classifier. The paper prunes the tuples "
+    "that were drawn; here all candidates of a sample are pruned, and drawn tuples that are not among the survivors "
+    "count for nothing. Frozen encoders are MobileNetV2 where the paper has ResNet-18.",
 )
 
 
@@ -70,12 +84,14 @@ def _long(data: str, images: int, rule: str, slots: int) -> Column:
 SCALE_TABLE = Table(
     "scale",
     "Table 2: accuracy on long SUM-M and MAX-M",
-    (*rows_of(["dolphin"]), EXACT_LOSS, CEILING),
+    (*rows_of(["dolphin"]), *rows_of(["abl-sim"], ["none"]), EXACT_LOSS, CEILING, EXACT_CEILING),
     (
         *(_long("mnist", 60_000, rule, slots) for rule in ("sum", "max") for slots in (30, 40)),
         *(_long("cifar10", 50_000, rule, slots) for rule in ("sum", "max") for slots in (15, 30)),
     ),
     seeds=3,
+    remark="In the paper ABLSim ran out of time on all of these. Dolphin and ABLSim learn from 100 candidates of each "
+    "sample, drawn once: gold is hardly ever among them. The table of draws has other readings of the paper.",
 )
 
 
@@ -92,6 +108,7 @@ HWF_TABLE = Table(
         EXACT_LOSS,
         Row("semantic", "joint", {"engine": "semantic", **VARIANTS["joint"], "per_sample": 0}),  # needs all candidates
         CEILING,
+        EXACT_CEILING,
     ),
     # As many as HWF has of length 7; the paper does not say how many it uses.
     tuple(_formulas(f"HWF-{slots}", slots, 6_000, **_SAMPLED) for slots in (7, 15)),
@@ -106,6 +123,14 @@ def _clips(samples: int) -> Column:
     return Column(f"n={samples}", base, {"scallop": {"k": 3}})
 
 
+def _clips_as_published(samples: int) -> Column:
+    """The paper's three clips per step, its learning rate and its epochs."""
+    column = _clips(samples)
+    return replace(
+        column, name=f"as published, {samples} clips", base=replace(column.base, batch=3, lr=1e-4, epochs=50)
+    )
+
+
 def _clip_rows(engine: str) -> list[Row]:
     joint = Row(engine, "joint", {"engine": engine, **VARIANTS["joint"], "encoder": "middle"})
     return [*rows_of([engine], ["none", "trainable", "exact", "random"]), joint]
@@ -116,7 +141,7 @@ MUGEN_TABLE = Table(
     "mugen",
     "Table 4: aligning drawn clips with texts (MUGEN)",
     (*_clip_rows("semantic"), *_clip_rows("dolphin"), *_clip_rows("scallop"), CEILING),
-    (_clips(500), _clips(250)),
+    (_clips(500), _clips(250), _clips_as_published(500), _clips_as_published(250)),
     ("accuracy", "vtr3", "tvr3", "vtr10", "tvr10", "retained", "gold"),
     seeds=3,
 )
@@ -152,7 +177,7 @@ VQAR_TABLE = Table(
     remark="The paper's figures are one run each, on VQAR's own scenes, and say nothing of generated ones.",
 )
 # The paper's two encoders, and those whose weights come with a package, or that need none.
-_ENCODERS = ("resnet18", "resnet152", "mobilenet-v2", "efficientnet-lite0", "pixels")
+_ENCODERS = ("resnet18", "resnet152", "mobilenet-v2", "efficientnet-lite0", "pixels", "outlines")
 
 
 def _encoder_rows(engine: str) -> list[Row]:
@@ -193,8 +218,92 @@ JOINT_TABLE = Table(
     ),
     absent=frozenset({("semantic + joint", _LONGEST.name), ("semantic + shuffled", _LONGEST.name)}),  # too large
 )
-BENCHMARK_SEED = 100
-"""The first seed of the field's benchmarks: settings were chosen on seeds 0 to 19."""
+
+
+def _confound(title: str, variant: str, **changes: Any) -> Row:
+    return Row("semantic", variant, {"engine": "semantic", "objective": variant, **changes}, title=title)
+
+
+_POOL: dict[str, Any] = {"encoder": "outlines", "when": "once"}
+_LINEAR: dict[str, Any] = {
+    "network": "LinearOnOutlines", "restarts": 8, "batch": 16, "lr": 1e-2, "epochs": 100, "evaluate_every": 50,
+}  # fmt: skip
+"""Settled on seeds 0 and 1 of SUM-3; 100 samples are learned by heart without much decay, 1,000 hardly."""
+CONFOUNDS_TABLE = Table(
+    "confounds",
+    "From the paper's pruning to joint inference, one change at a time",
+    (
+        _confound("all candidates", "none"),
+        _confound("paper: own layer, batch, k=1", "paper", encoder="trainable"),
+        *(
+            _confound(f"{objective}: outlines, pool, k={k}", objective, **_POOL, k=k)
+            for objective in ("paper", "exact")
+            for k in (1, 8)
+        ),
+        _confound("linear layer on outlines, best of 8", "none", **_LINEAR),
+        _confound("the same, weight decay 1", "none", **_LINEAR, weight_decay=1.0),
+        _confound("EM: outlines, pool, k=8", "em", encoder="outlines"),
+        _confound("joint: outlines, pool, k=8", "joint", encoder="outlines"),
+        CEILING,
+    ),
+    (JOINT_TABLE.columns[0], *JOINT_TABLE.columns[2:6]),
+    notes={
+        "paper": "the printed program: by the classifier's own layer in each batch, or by outlines in the pool, once",
+        "exact": "the stated problem, likewise",
+        "none": "all candidates; a linear layer learns from them, too: of eight starts the lowest training loss counts",
+    },
+    remark="All rows learn by the semantic loss, on the same samples.",
+)
+_READINGS = {"with gold": "gold", "fixed": "fixed", "fresh": "fresh", "own": "own"}
+_DRAWN = ("none", "frozen", "trainable")
+
+
+def _ten_epochs(column: Column) -> Column:
+    return replace(column, base=replace(column.base, epochs=10, evaluate_every=5))
+
+
+DRAWS_TABLE = Table(
+    "draws",
+    'Tables 2 and 3 by four readings of "randomly sampling the pre-images"',
+    (
+        *(
+            Row(reading, variant, {"engine": "dolphin", "draws": draws, **VARIANTS[variant]})
+            for reading, draws in _READINGS.items()
+            for variant in _DRAWN
+        ),
+        CEILING,
+        *(Row("paper", variant, {}, source="the paper's Tables 2 and 3") for variant in _DRAWN),
+    ),
+    tuple(map(_ten_epochs, (*SCALE_TABLE.columns[:4], *HWF_TABLE.columns))),
+    ("accuracy", "retained", "gold", "drawn"),
+    seeds=1,
+    more={
+        (row, SCALE_TABLE.columns[0].name): 3
+        for row in ("gold labels", *(Row(reading, variant, {}).name for reading in _READINGS for variant in _DRAWN))
+    },
+    notes={
+        "with gold": "100 candidates of each sample, drawn once, gold among them: what a learner cannot know",
+        "fixed": "100 candidates of each sample, drawn once",
+        "fresh": "100 candidates, drawn anew for each step",
+        "own": "100 draws from the classifier's own distribution over the candidates, anew for each step",
+    },
+    remark='All learn by Dolphin\'s loss, ten epochs. The paper trains by "randomly sampling the pre-images", and says '
+    "elsewhere that by construction each sample includes the gold one. Its figures stand below; no reading could be "
+    "found so far that gives them.",
+)
+NEIGHBOURS_TABLE = Table(
+    "neighbours",
+    "How many neighbours: MNIST SUM-3, n=100",
+    tuple(
+        Row("dolphin", objective, {"engine": "dolphin", "objective": objective, "k": k}, title=f"{objective}, k={k}")
+        for objective in ("paper", "exact")
+        for k in (1, 2, 3, 5, 8)
+    ),
+    (replace(_SUM_3, options={}),),
+    ("accuracy", "retained", "gold"),
+    notes={"paper": "the printed program, by the classifier's own layer", "exact": "the stated problem, likewise"},
+)
+BENCHMARK_SEED = FRESH
 _ADD_EPOCHS = {"LeNet": {"epochs": 40, "lr": 3e-3}, "MnistCnn": {"epochs": 10, "lr": 1e-3}}
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
@@ -277,7 +386,7 @@ DEMO_TABLE = Table(
     "100 receipts of three handwritten digits, of which only the total is known",
     (
         *(
-            Row("semantic", variant, {"engine": "semantic", **VARIANTS[variant]}, FRESH, title)
+            Row("semantic", variant, {"engine": "semantic", **VARIANTS[variant]}, title=title)
             for variant, title in (
                 ("none", "all candidates"),
                 ("trainable", "paper"),
@@ -287,15 +396,16 @@ DEMO_TABLE = Table(
                 ("joint", "joint"),
             )
         ),
-        replace(CEILING, first_seed=FRESH),
+        CEILING,
     ),
     (Column("100 receipts of three digits", RunConfig()),),
     ("accuracy", "retained", "gold"),
     notes={"joint": "the whole pool decides before training, neighbours by the directions of outlines"},
 )
 _PAPER = (SUM_TABLE, SCALE_TABLE, HWF_TABLE, MUGEN_TABLE, VQAR_TABLE, ABLATION_TABLE, JOINT_TABLE)
+_DOUBTS = (CONFOUNDS_TABLE, DRAWS_TABLE, NEIGHBOURS_TABLE)
 _FIELD = (ADDITION_TABLE, FORMULAS_TABLE)
-TABLES = {table.name: table for table in (*_PAPER, *_FIELD, DEMO_TABLE)}
+TABLES = {table.name: table for table in (*_PAPER, *_DOUBTS, *_FIELD, DEMO_TABLE)}
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -17,8 +17,8 @@ FROZEN = "mobilenet-v2"
 """The pretrained encoder of the rows "frozen"; the paper's ResNet-18 where a user has its weights."""
 ENTROPY = 0.1
 """The weight of the entropy in the rows "entropy"."""
-FRESH = 10
-"""The first seed of the rows "joint": nothing was settled on these."""
+FRESH = 100
+"""The first seed of every figure for readers: settings are chosen while looking at seeds 0 to 19."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
     "frozen": {"objective": "paper", "encoder": FROZEN},
@@ -35,16 +35,16 @@ USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuff
 """Those that every engine is tried with."""
 MEANING = {
     "none": "all candidates",
-    "frozen": "the printed program, neighbours by a pretrained encoder",
+    "frozen": "the printed program, neighbours by a pretrained encoder (MobileNetV2; the paper has ResNet-18)",
     "trainable": "the printed program, neighbours by the classifier's own layer",
     "exact": "the stated problem, neighbours by the classifier's own layer",
     "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
     "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
     "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
-    "frames' middle); of images on seeds from 10 on, because it was settled while looking at seeds 0 to 9 (joint.md)",
+    "frames' middle)",
     "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
     "em": "as joint, but by expectation-maximisation over neighbours' averages",
-    "gold": "the ceiling: trained on the gold labels of the same images",
+    "gold": "the ceiling: trained on the gold labels of the same images, same seeds, optimiser and epochs",
 }
 
 
@@ -56,7 +56,7 @@ class Row:
         engine: an engine's name, or "gold labels" for the ceiling.
         variant: what is done to the candidates, one of `VARIANTS` or of the table's own `notes`.
         changes: the fields of the run's configuration that make it so.
-        first_seed: the first of its seeds: not 0 where something was settled while looking at those.
+        first_seed: the first of its seeds.
         title: what to call it, if not by engine and variant.
         source: where its figures were published, if they are somebody else's: nothing is run.
     """
@@ -64,7 +64,7 @@ class Row:
     engine: str
     variant: str
     changes: Mapping[str, Any]
-    first_seed: int = 0
+    first_seed: int = FRESH
     title: str = ""
     source: str = ""
 
@@ -83,11 +83,7 @@ def rows_of(engines: Sequence[str], variants: Sequence[str] = USUAL) -> list[Row
         >>> [row.name for row in rows_of(["dolphin"], ["none", "exact"])]
         ['dolphin', 'dolphin + exact']
     """
-    return [
-        Row(engine, variant, {"engine": engine, **VARIANTS[variant]}, FRESH if variant == "joint" else 0)
-        for engine in engines
-        for variant in variants
-    ]
+    return [Row(engine, variant, {"engine": engine, **VARIANTS[variant]}) for engine in engines for variant in variants]
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ class Place:
     column: Column
     seed: int = 0
 
-    @property
+    @cached_property
     def config(self) -> RunConfig:
         """Everything that decides how the run ends."""
         options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
@@ -131,6 +127,7 @@ class Table:
         columns: tasks.
         measures: what is shown of each place.
         seeds: runs for each place.
+        more: by the names of a row and a column, runs where they are not as many as elsewhere.
         absent: names of rows and columns that do not meet.
         notes: what variants mean here, where it is not what they mean elsewhere.
         remark: what a reader should know of the paper's figures.
@@ -142,6 +139,7 @@ class Table:
     columns: tuple[Column, ...]
     measures: tuple[Measure, ...] = ("accuracy",)
     seeds: int = 10
+    more: Mapping[tuple[str, str], int] = field(default_factory=dict)
     absent: frozenset[tuple[str, str]] = frozenset()
     notes: Mapping[str, str] = field(default_factory=dict)
     remark: str = ""
@@ -158,6 +156,10 @@ class Table:
                 if (row.name, column.name) not in self.absent:
                     yield Place(row, column)
 
+    def runs_at(self, place: Place) -> int:
+        """How many seeds the table asks for at a place; none of somebody else's row."""
+        return 0 if place.row.source else self.more.get((place.row.name, place.column.name), self.seeds)
+
     def inspected(self) -> list[Place]:
         """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
         own = [place for place in self.places() if not place.row.source]
@@ -169,9 +171,9 @@ class Table:
     def cells(self) -> Iterator[Place]:
         """All runs: seed by seed, so that every row of a column has some seeds before any has all."""
         for column in self.columns:
-            places = [place for place in self.places() if place.column == column and not place.row.source]
-            for i in range(self.seeds):
-                yield from (replace(place, seed=place.row.first_seed + i) for place in places)
+            runs = [(place, self.runs_at(place)) for place in self.places() if place.column == column]
+            for i in range(max((number for _, number in runs), default=0)):
+                yield from (replace(place, seed=place.row.first_seed + i) for place, number in runs if i < number)
 
 
 @cache

@@ -11,6 +11,8 @@ from clipper.errors import InputError
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
+ANY_IMAGES = "LinearOnOutlines"
+"""The network that takes images of any size."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Selection:
         samples: of each run.
         encoder: the frozen encoder of the rows "frozen".
         quick: a smaller grid on the embedded digits, where the task allows it.
+        first_seed: the first seed of every row, if not the table's own.
 
     Examples:
         >>> from clipper.benchmarks.tables.catalogue import SUM_TABLE
@@ -42,6 +45,7 @@ class Selection:
     samples: int | None = None
     encoder: str | None = None
     quick: bool = False
+    first_seed: int | None = None
 
     def of(self, table: Table) -> Table:
         """The table that is left.
@@ -62,12 +66,15 @@ class Selection:
             rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
-        return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds)
+        more = {} if self.seeds or self.quick else table.more
+        return replace(table, rows=tuple(rows), columns=tuple(columns), seeds=seeds, more=more)
 
     def _row(self, row: Row) -> Row:
-        if self.quick and "network" in row.changes:  # which does not fit the small images
+        row = row if self.first_seed is None else replace(row, first_seed=self.first_seed)
+        small = self.quick and row.changes.get("network", ANY_IMAGES) != ANY_IMAGES
+        if small:  # which does not fit the small images
             row = replace(row, engine="small network")
-        dropped = {"epochs" if self.epochs or self.quick else "", "network" if self.quick else ""}
+        dropped = {"epochs" if self.epochs or self.quick else "", "network" if small else ""}
         row = replace(row, changes={name: value for name, value in row.changes.items() if name not in dropped})
         if row.variant != "frozen" or not (self.encoder or self.quick):
             return row

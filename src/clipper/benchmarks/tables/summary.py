@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from clipper.benchmarks.config import config_of
+from clipper.benchmarks.probe import changed_parts
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables.layout import Measure, Place, Table
+from clipper.benchmarks.tables.costs import Costs
+from clipper.benchmarks.tables.layout import FRESH, Measure, Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.training import Record
 
@@ -25,6 +28,7 @@ SCORES = {
     "sums": "sums, %",
     "formulas": "formulas, %",
     "likeliest": "most probable sums, %",
+    "drawn": "gold among the draws, %",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {
@@ -44,8 +48,13 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "pruning_share": lambda record: 100 * record.pruning_share,
 }
 """What a run without pruning has no figure for; the others are measured on held-out data."""
-MANY = 1_000
-"""Samples from which on a column may be filled with fewer: what takes a day elsewhere is shown with what was run."""
+OLD, STALE = "old", "stale"
+"""Marks of figures that are no results: of seeds that settings were chosen on, or of a method that has changed."""
+MARKS = {
+    OLD: f"seeds below {FRESH}, which settings were chosen on, or runs that do not say by which method they were made",
+    STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now "
+    "(`clipper table NAME --first-seed 200` runs it anew on the next hundred of seeds)",
+}
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,24 @@ class Entry:
         place: a row and a column.
         records: one for each seed that is finished, in their order.
         published: the paper's mean and deviation of each measure.
+        hours: core-hours that the runs which are missing would take, as far as the records tell.
     """
 
     place: Place
     records: tuple[Record, ...]
     published: dict[Measure, tuple[float, float]] = field(default_factory=dict)
+    hours: float | None = None
+
+    @cached_property
+    def mark(self) -> str:
+        """`OLD` or `STALE` if a record is; empty for a result, and where nothing was run."""
+        marks = {mark_of(record) for record in self.records}
+        return OLD if OLD in marks else STALE if STALE in marks else ""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those of the records."""
+        return [record.config["seed"] for record in self.records]
 
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
@@ -83,8 +105,9 @@ class Entry:
         return {
             "row": self.place.row.name,
             "column": self.place.column.name,
-            "seeds": [record.config["seed"] for record in self.records],
+            "seeds": self.seeds,
             "commits": [record.commit for record in self.records],
+            "mark": self.mark,
             "settings": dict(self.records[0].settings) if self.records else {},
             "measures": {measure: self._figures(measure) for measure in measures},
             "config": config,
@@ -95,7 +118,7 @@ class Entry:
         figures: dict[str, Any] = {"paper": None if paper is None else {"mean": paper[0], "deviation": paper[1]}}
         if not values:
             return {**figures, "mean": None}
-        low, high = interval(values)
+        low, high = bounded(measure, *interval(values))
         several = len(values) > 1
         return {
             **figures,
@@ -104,6 +127,13 @@ class Entry:
             "interval": [low, high] if several else None,
             "values": values,
         }
+
+
+def mark_of(record: Record) -> str:
+    """`OLD` or `STALE` if a run is no result; else empty."""
+    if record.config["seed"] < FRESH or not record.probe:
+        return OLD
+    return STALE if changed_parts(record) else ""
 
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
@@ -116,27 +146,35 @@ def summarise(table: Table, ledger: Ledger) -> list[Entry]:
 
 
 def gather(table: Table, ledger: Ledger) -> list[Entry]:
-    """All places of the table, each with the runs that come nearest to it: most seeds first, then most epochs.
+    """All places of the table, each with the runs that come nearest to it: results first, most seeds, most epochs.
 
-    Runs of other lengths count, of other numbers of samples where the table has many, and of any frozen encoder in
-    the rows "frozen"; `deviations` says in what they differ.
+    Runs of other lengths count, and of any frozen encoder in the rows "frozen"; `deviations` says in what they differ.
+    Runs of other numbers of samples never do. Each place says what the runs that are missing would cost.
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
         by_task[_essence(record.config)].append(record)
-    sizes = {column.base.samples for column in table.columns}
-    return [
-        _entry(
-            table,
-            place,
-            () if place.row.source else _nearest(place, by_task[_essence(place.config.as_dict())], sizes),
-        )
-        for place in table.places()
-    ]
+    costs, entries = Costs(ledger.records()), []
+    for place in table.places():
+        near = () if place.row.source else _nearest(place, by_task[_essence(place.config.as_dict())])
+        entry = _entry(table, place, near)
+        missing = table.runs_at(place) - (0 if entry.mark else len(near))
+        entries.append(replace(entry, hours=costs.hours(place.config, max(0, missing))))
+    return entries
 
 
 def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
     return Entry(place, tuple(records), table.published.get((place.row.name, place.column.name), {}))
+
+
+def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
+    """An interval without what no figure of the measure can be: shares lie in 0 to 100, and nothing is negative.
+
+    Examples:
+        >>> bounded("accuracy", 97.5, 101.2), bounded("seconds", -0.1, 101.2)
+        ((97.5, 100.0), (0.0, 101.2))
+    """
+    return max(low, 0.0), min(high, 100.0) if "%" in NAMES.get(measure, "") else high
 
 
 def deviations(entry: Entry) -> str:
@@ -155,31 +193,26 @@ def deviations(entry: Entry) -> str:
         return ""
     asked, done = entry.place.config, config_of(entry.records[0])
     parts = [f"{done.epochs} epochs"] if done.epochs != asked.epochs else []
-    parts += [f"n={done.samples:,}"] if done.samples != asked.samples else []
     parts += [done.encoder] if done.encoder != asked.encoder else []
     return ", ".join(parts)
 
 
-def _nearest(place: Place, records: Iterable[Record], sizes: Container[int]) -> tuple[Record, ...]:
-    """The best group of runs for a place; runs with the `sizes` of another column belong there."""
+def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
+    """The best group of runs for a place."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        samples, asked = record.config["samples"], place.config.samples
-        here = samples == asked or (samples < asked and samples not in sizes)
-        here = here and record.config["seed"] >= place.row.first_seed
-        if here and (place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder):
-            groups[json.dumps({**record.config, "seed": 0}, sort_keys=True)].append(record)
+        if place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder:
+            groups[json.dumps({**record.config, "seed": mark_of(record)}, sort_keys=True)].append(record)
     if not groups:
         return ()
-    best = max(groups.values(), key=lambda group: (len(group), group[0].config["epochs"]))
+    order = (OLD, STALE, "")  # the worst first
+    best = max(groups.values(), key=lambda each: (order.index(mark_of(each[0])), len(each), each[0].config["epochs"]))
     return tuple(sorted(best, key=lambda record: record.config["seed"]))
 
 
 def _essence(config: Mapping[str, Any]) -> str:
     """What two runs must share to stand at one place; frozen encoders are told apart later."""
     loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config["encoder"] == "trainable"}
-    if config["samples"] >= MANY:
-        loose["samples"] = MANY
     return json.dumps({**config, **loose}, sort_keys=True)
 
 

@@ -1,0 +1,71 @@
+"""What runs cost: the time of runs that are to come, from the time that runs like them took."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.registry import benchmark_named
+from clipper.errors import InputError
+from clipper.training import Record
+
+_LIKE = (
+    ("rule", "slots", "data", "network", "engine", "engine_options", "objective", "encoder", "batch", "per_sample"),
+    ("rule", "slots", "data", "network", "engine", "objective", "per_sample"),
+    ("rule", "slots", "data", "network", "engine"),
+    ("rule", "slots", "data", "network"),
+    ("slots", "data", "network"),
+    ("data", "network"),
+)
+"""What two runs have in common that take about as long for each image in each epoch: the nearest first."""
+
+
+class Costs:
+    """Estimates from finished runs: the median time of those most like it, for each image in each epoch.
+
+    Args:
+        records: the finished runs.
+
+    Examples:
+        >>> from clipper.training import EpochMetrics
+        >>> epochs = [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 36.0, 0.02)]
+        >>> costs = Costs([Record(RunConfig(epochs=1), epochs)])
+        >>> costs.hours(RunConfig(epochs=50), 2), costs.hours(RunConfig(rule="hwf"), 2)
+        (1.0, None)
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._found: dict[str, list[float]] = defaultdict(list)
+        for record in records:
+            seconds = statistics.mean(metrics.seconds for metrics in record.epochs)
+            for names in _LIKE:
+                self._found[_kind(record.config, names)].append(seconds / _images(record.config))
+
+    def hours(self, config: RunConfig, runs: int) -> float | None:
+        """Core-hours of so many runs; None if there is no run to judge by."""
+        values = config.as_dict()
+        for names in _LIKE:
+            if found := self._found.get(_kind(values, names)):
+                seconds = statistics.median(found) * _images(values) * config.epochs * config.restarts
+                return runs * seconds / 3600
+        return 0.0 if not runs else None
+
+
+def _images(config: Mapping[str, Any]) -> int:
+    return int(config["samples"]) * int(config["slots"])
+
+
+def _kind(config: Mapping[str, Any], names: Iterable[str]) -> str:
+    return repr([_network(config) if name == "network" else config[name] for name in names])
+
+
+def _network(config: Mapping[str, Any]) -> str:
+    """The network that is trained, whether it was asked for by name or not."""
+    try:
+        fitting = benchmark_named(config["rule"]).data.get(config["data"], ())
+    except InputError:  # a benchmark of somebody's own, which is not here
+        fitting = ()
+    return fitting[0] if config["network"] == AUTO and fitting else str(config["network"])

@@ -1,0 +1,325 @@
+"""Blocks: the parts of Markdown pages that are made of recorded runs, between two comments, and made anew on request.
+
+A block begins with `<!-- clipper results: NAME -->` and ends with `<!-- end of NAME -->`. What is between them is not
+to be edited: `clipper results` replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from clipper.benchmarks.bench_ablation import changes, summary_of
+from clipper.benchmarks.bench_zoo import read_rows
+from clipper.benchmarks.probe import changed
+from clipper.benchmarks.tables import Entry, Ledger, Table, gather, tables_of
+from clipper.benchmarks.tables.ledger import RECORDS
+from clipper.benchmarks.tables.summary import MARKS
+from clipper.benchmarks.zoo_summary import Row, promises, summarise
+from clipper.errors import InputError
+from clipper.report.claims import NOTHING, claims_of, in_short
+from clipper.report.run_page import percent
+from clipper.report.table_text import figure, markdown_table, numbers, overview, papers, results_text, section
+from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts
+
+_BLOCK = re.compile(
+    r"(?m)^<!-- clipper results: (?P<name>[\w-]+) -->\n(?:.*?\n)??<!-- end of (?P=name) -->$", re.DOTALL
+)
+OF_TABLE = "table-"
+"""What the name of a block begins with that holds a single table; the rest is the table's name."""
+_README_ROWS = {
+    "semantic": "all candidates (semantic loss)",
+    "semantic + trainable": "the paper's pruning, run here",
+    "semantic + random": "as many discarded at random",
+    "semantic + joint": "[joint inference](docs/joint.md) over the pool",
+    "gold labels": "gold labels of the same images",
+}
+_LONG = {
+    "MNIST SUM-30": ("scale", "MNIST SUM-30"),
+    "MNIST SUM-40": ("scale", "MNIST SUM-40"),
+    "MNIST MAX-30": ("scale", "MNIST MAX-30"),
+    "MNIST MAX-40": ("scale", "MNIST MAX-40"),
+    "HWF-7": ("joint", "HWF-7, n=1,000"),
+    "HWF-15": ("joint", "HWF-15, n=1,000"),
+}
+"""The paper's hardest tasks, by the table and the column of our runs; how many formulas it has, it does not say."""
+ZOO_LINES = (
+    "sum-3/digits/100", "sum-4/digits/100", "sum-3/mnist/100", "sum-3/mnist/1000", "sum-3/gaussians/100",
+    "sum-3-mod-10/digits/100", "product-3-mod-10/digits/100", "luhn-3/digits/100", "xor-3/cancer/100",
+    "difference/digits/100", "difference/digits/100/known-1", "sum-3-is-0-mod-10/digits/100", "max-3/digits/100",
+    "less/digits/100", "equal/digits/100", "sum-3/digits/20", "sum-3/digits/100/wrong-10", "sum-3/digits/100/shuffled",
+    "sum-3/noise/100/one-target", "sum-3/digits/100/backgrounds",
+)  # fmt: skip
+"""The lines of the zoo that a page shows."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What blocks are made of: a folder with the records of all tables, of the zoo and of its ablation."""
+
+    folder: Path
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The runs of all tables."""
+        return Ledger(self.folder / RECORDS)
+
+    @cached_property
+    def tables(self) -> dict[str, tuple[Table, list[Entry]]]:
+        """Each table, and what the records have of it, by name."""
+        return {table.name: (table, gather(table, self.ledger)) for table in tables_of(self.ledger)}
+
+    def entries(self, name: str) -> list[Entry]:
+        """What the records have of a table."""
+        return self.tables[name][1]
+
+    def rows(self, name: str) -> list[Row]:
+        """The rows of a file of the zoo."""
+        return list(read_rows(self.folder / name).values())
+
+
+def refreshed(page: str, sources: Sources) -> str:
+    """A page with all its blocks made anew.
+
+    Args:
+        page: the text, in Markdown.
+        sources: what the blocks are made of.
+
+    Raises:
+        InputError: a block has a name that nobody knows, or no end.
+    """
+    begun = page.count("<!-- clipper results: ")
+    if len(list(_BLOCK.finditer(page))) != begun:
+        raise InputError("expected every block to end with its comment, <!-- end of NAME -->, got one that does not")
+
+    def made(found: re.Match[str]) -> str:
+        name, table = found["name"], found["name"].removeprefix(OF_TABLE)
+        if name != table and table in sources.tables:
+            return block(name, section(*sources.tables[table]))
+        if name not in BLOCKS:
+            known = ", ".join([*BLOCKS, *(f"{OF_TABLE}{each}" for each in sources.tables)])
+            raise InputError(f"expected one of the blocks {known}, got {name!r}")
+        return block(name, BLOCKS[name](sources))
+
+    return _BLOCK.sub(made, page)
+
+
+def block(name: str, text: str = "") -> str:
+    """A block with its comments.
+
+    Examples:
+        >>> print(block("zoo", "| line |"))
+        <!-- clipper results: zoo -->
+        | line |
+        <!-- end of zoo -->
+    """
+    return f"<!-- clipper results: {name} -->\n{text.strip()}\n<!-- end of {name} -->"
+
+
+def pages_of_tables(sources: Sources) -> dict[str, str]:
+    """A page for each table, without its block's contents, by the name of its file."""
+    return {
+        f"{table.name}.md": f"# {table.title}\n\n{block(f'{OF_TABLE}{table.name}')}\n"
+        for table, _ in sources.tables.values()
+    }
+
+
+def has_blocks(page: str) -> bool:
+    """Whether there is anything to make anew."""
+    return _BLOCK.search(page) is not None
+
+
+def wide(entries: Sequence[Entry], names: Mapping[str, str] | None = None, columns: Sequence[str] = ()) -> str:
+    """Rows by tasks, the accuracy in each cell; below, what the marks and the numbers of seeds mean."""
+    tasks = list(columns) or list(dict.fromkeys(entry.place.column.name for entry in entries))
+    rows = dict(names or {entry.place.row.name: entry.place.row.name for entry in entries})
+    at = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
+    shown = [at[row, task] for row in rows for task in tasks if (row, task) in at]
+    cells = [
+        [title, *(figure(at[row, task], "accuracy") if (row, task) in at else NOTHING for task in tasks)]
+        for row, title in rows.items()
+    ]
+    return markdown_table(["", *tasks], cells) + "\n" + footnote(shown)
+
+
+def footnote(entries: Sequence[Entry]) -> str:
+    """Of which seeds and commits the figures are, and what the marks among them mean."""
+    results = [entry for entry in entries if entry.records and not entry.mark]
+    parts = []
+    if results:
+        seeds = sorted({seed for entry in results for seed in entry.seeds})
+        counts = sorted({len(entry.records) for entry in results})
+        commits = sorted({record.commit for entry in results for record in entry.records})
+        number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        parts.append(f"Means over {number} seeds ({seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}).")
+    parts += [f"*{mark}*: {MARKS[mark]}." for mark in MARKS if any(entry.mark == mark for entry in entries)]
+    if any(not entry.records and not entry.place.row.source for entry in entries):
+        parts.append("Not run: in brackets core-hours, judged by runs like it.")
+    return " ".join(parts)
+
+
+def _readme(sources: Sources) -> str:
+    entries, tasks = sources.entries("sum"), ["MNIST SUM-3, n=100", "MNIST SUM-4, n=100"]
+    claims = [claim for _, own in sources.tables.values() for claim in claims_of(own)]
+    gains = [claim for claim in claims if claim.kind == "accuracy gain"]
+    return "\n".join(
+        [
+            "100 samples of MNIST digits of which only the sum is known, the paper's network, accuracy after the last "
+            "epoch in %:\n",
+            wide(entries, _README_ROWS, tasks),
+            "\nLonger tasks, the paper's best figure beside our best:\n",
+            _against_the_paper(sources),
+            f"\n{in_short(gains)} [Every seed of every figure, and claim by claim](docs/results.md).",
+        ]
+    )
+
+
+def _against_the_paper(sources: Sources) -> str:
+    """The paper's best and ours, where we are behind, too."""
+    rows, shown = [], []
+    for task, (name, column) in _LONG.items():
+        published = sources.entries("scale" if name == "scale" else "hwf")
+        theirs = [e for e in published if e.place.column.name == task and "accuracy" in e.published]
+        best = max(theirs, key=lambda entry: entry.published["accuracy"][0])
+        own = [e for e in sources.entries(name) if e.place.column.name == column]
+        own = [e for e in own if e.records and e.place.config.objective != "gold"]
+        if not own:
+            rows.append([task, papers(best, "accuracy"), "not run", "", ""])
+            continue
+        ours = max(own, key=lambda entry: (not entry.mark, statistics.mean(entry.values("accuracy"))))
+        behind = statistics.mean(ours.values("accuracy")) < best.published["accuracy"][0]
+        shown.append(ours)
+        rows.append(
+            [
+                column,
+                papers(best, "accuracy"),
+                figure(ours, "accuracy"),
+                ours.place.row.name,
+                "behind" if behind else "ahead",
+            ]
+        )
+    return markdown_table(["", "paper, best", "here, best", "by", ""], rows) + "\n" + footnote(shown)
+
+
+def _tasks(name: str) -> Callable[[Sources], str]:
+    """A block of those tasks of a table that were run."""
+
+    def made(sources: Sources) -> str:
+        table, entries = sources.tables[name]
+        by_column = {c.name: [e for e in entries if e.place.column == c] for c in table.columns}
+        run = {column: own for column, own in by_column.items() if any(entry.records for entry in own)}
+        parts = [f"**{column}**\n\n{numbers(table, own)}" for column, own in run.items()]
+        note = footnote([entry for own in run.values() for entry in own])
+        return "\n".join([*parts, f"{note} [Intervals, and every seed](results/{name}.md)."])
+
+    return made
+
+
+def _joint(sources: Sources) -> str:
+    return wide(sources.entries("joint"))
+
+
+def _confounds(sources: Sources) -> str:
+    return wide(sources.entries("confounds"))
+
+
+def _zoo(sources: Sources) -> str:
+    """The newest hundred of seeds: its promises, and the figures of some lines."""
+    rows = sources.rows("zoo.jsonl")
+    if not rows:
+        return "Not run."
+    newest = max(row["seed"] for row in rows) // 100
+    rows = [row for row in rows if row["seed"] // 100 == newest]
+    lines = {line["line"]: line for line in summarise(rows)}
+    cells = [
+        _zoo_line(lines[name], [row for row in rows if row["line"] == name]) for name in ZOO_LINES if name in lines
+    ]
+    heads = [
+        "line", "verdicts", "labels right", "by the best naming", "gold kept (lowest)", "candidates kept",
+        "EM: labels right",
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"{len(rows):,} pools, {_made(rows)}.\n",
+            markdown_table(PROMISE_COLUMNS, [promise_cells(promise) for promise in promises(rows)]),
+            f"Means over the pools of a line; {len(cells)} of {len(lines)} lines:\n",
+            markdown_table(heads, cells),
+        ]
+    )
+
+
+def _zoo_line(line: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    named = [row["best_naming_right"] for row in rows if row.get("best_naming_right") is not None]
+    em = line["em"] or {"labels_right": None}
+    return [
+        line["line"],
+        verdicts(line),
+        percent(line["labels_right"]),
+        percent(statistics.fmean(named) if named else None),
+        f"{percent(line['gold_kept'])} ({percent(line['gold_kept_lowest'])})",
+        percent(line["candidates_kept"]),
+        percent(em["labels_right"]),
+    ]
+
+
+def _made(rows: Sequence[Row]) -> str:
+    """Of which seeds and commits rows are, and whether the method has changed since."""
+    seeds, commits = sorted({row["seed"] for row in rows}), sorted({str(row["commit"]) for row in rows})
+    parts = [f"seeds {seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}"]
+    if not all(row.get("probe") for row in rows):
+        parts.append("*old*: the rows do not say by which method they were made")
+    elif any(changed(row["probe"], row["versions"]) for row in rows):
+        parts.append(f"*stale*: {MARKS['stale']}")
+    return "; ".join(parts)
+
+
+def _ablation(sources: Sources) -> str:
+    by_change: dict[str, list[Row]] = {}
+    rows = sources.rows("ablation.jsonl")
+    if not rows:
+        return "Not run."
+    for row in rows:
+        by_change.setdefault(row["settings"]["change"], []).append(row)
+    found = [summary_of(name, by_change[name]) for name in changes() if name in by_change]
+    cells = [
+        [
+            each["change"],
+            str(each["settled"]),
+            percent(each["best_naming_right"]),
+            f"{percent(each['gold_kept'])} ({percent(each['gold_kept_lowest'])})",
+            percent(each["candidates_kept"]),
+            percent(each["accuracy_gap"]),
+        ]
+        for each in found
+    ]
+    pools, believed = found[0]["pools"], sum(each["troubled_believed"] for each in found)
+    heads = [
+        "change", f"settled, of {pools}", "right by the best naming", "gold kept (lowest)", "candidates kept",
+        "gap of expected accuracy",
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"{len(rows):,} pools, {_made(rows)}. Development seeds: they say what matters to the method, and are no "
+            f"results. Pools without an answer that were believed, under all changes: {believed}.\n",
+            markdown_table(heads, cells),
+        ]
+    )
+
+
+BLOCKS: dict[str, Callable[[Sources], str]] = {
+    "results": lambda sources: results_text(len(sources.ledger), list(sources.tables.values())),
+    "overview": lambda sources: overview(len(sources.ledger), list(sources.tables.values())),
+    "readme": _readme,
+    "joint": _joint,
+    "confounds": _confounds,
+    "zoo": _zoo,
+    "ablation": _ablation,
+    "clips": _tasks("mugen"),
+    "scenes": _tasks("vqar"),
+}
+"""What blocks there are, by name."""

@@ -1,0 +1,107 @@
+"""Blocks: the figures on the pages are those of the records, and what is no result is marked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clipper.benchmarks.probe import COMPARABLE
+from clipper.benchmarks.tables import Ledger, tables_of
+from clipper.benchmarks.tables.catalogue import SUM_TABLE
+from clipper.benchmarks.tables.ledger import RECORDS
+from clipper.errors import InputError
+from clipper.report.blocks import Sources, block, has_blocks, refreshed
+from clipper.training import EpochMetrics, Record
+from clipper.training.environment import versions
+
+ROOT = Path(__file__).parents[2]
+PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if has_blocks(page.read_text())]
+GONE = (
+    "ten seeds each;",
+    "claims that were put to the test",
+    "seeds that nothing was settled on",
+    "which nothing was settled on",
+    "every run, every seed",
+)
+"""What pages said once, and was not so."""
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    if not (ROOT / "results" / RECORDS).exists():
+        pytest.skip("the records are not here")
+    found = Sources(ROOT / "results")
+    fresh = [record for record in found.ledger.records() if record.probe]
+    here = versions()
+    if any(record.versions.get(name) != here[name] for record in fresh for name in COMPARABLE):
+        pytest.skip("the records were made with other packages, so that nobody can tell which are stale")
+    return found
+
+
+def test_the_pages_with_figures_have_blocks():
+    names = [str(page.relative_to(ROOT)) for page in PAGES]
+    assert {"README.md", "docs/results.md", "docs/joint.md"} <= set(names)
+    tables = {table.name for table in tables_of(Ledger("no-such-folder/records.jsonl"))}
+    assert {f"docs/results/{name}.md" for name in tables} <= set(names), "clipper results writes them"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_what_the_records_say(page, sources):
+    text = page.read_text(encoding="utf-8")
+    assert refreshed(text, sources) == text, "clipper results makes it anew"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda page: page.name)
+def test_no_page_says_what_was_not_so(page):
+    text = page.read_text(encoding="utf-8").lower()
+    assert not [phrase for phrase in GONE if phrase in text]
+
+
+def recorded(folder: Path, seed: int, samples: int = 100) -> Sources:
+    place = next(SUM_TABLE.places())
+    config = replace(place, seed=seed).config
+    ledger = Ledger(folder / RECORDS)
+    for number in range(2):
+        epochs = [EpochMetrics(1, 2.5, 0.98 + 0.02 * number, 1.0, 1.0, 3.6, 0.0)]
+        made = Record(replace(config, seed=seed + number, samples=samples, epochs=50), epochs, {"torch": "2"})
+        ledger.add(replace(made, probe={"training": "0"}))
+    return Sources(folder)
+
+
+def test_a_block_is_replaced_and_the_rest_of_the_page_is_left_alone(tmp_path):
+    page = f"# Mine\n\nbefore\n\n{block('joint', 'old figures')}\n\nafter <!-- a comment -->\n"
+    made = refreshed(page, recorded(tmp_path, 100))
+    assert "old figures" not in made
+    assert made.startswith("# Mine\n\nbefore\n\n<!-- clipper results: joint -->\n|")
+    assert made.endswith("<!-- end of joint -->\n\nafter <!-- a comment -->\n")
+    assert refreshed(made, recorded(tmp_path, 100)) == made
+
+
+def test_runs_on_development_seeds_are_marked_in_every_cell(tmp_path):
+    text = refreshed(block("table-sum"), recorded(tmp_path / "old", 0))
+    assert "| semantic | 99.0 *old* |" in text
+    assert "| semantic | 99.0 |" in refreshed(block("table-sum"), recorded(tmp_path / "new", 100))
+
+
+def test_what_is_not_run_says_what_it_costs_and_intervals_stay_within_100(tmp_path):
+    text = refreshed(block("table-sum"), recorded(tmp_path, 100))
+    assert "| semantic + frozen | not run (0.5 h) | – |" in text  # ten runs of 50 epochs of 3.6 s
+    assert "| semantic | accuracy, % | 99.0 ± 1.4 | 86.3 to 100.0 | 100 to 101 | 98.0, 100.0 |" in text
+
+
+def test_every_interval_on_the_pages_lies_within_0_and_100():
+    found = re.findall(r"\| ([-\d.]+) to ([-\d.]+) \|", "".join(page.read_text() for page in PAGES))
+    assert len(found) > 50
+    assert all(0 <= float(low) <= float(high) <= 100 for low, high in found)
+
+
+def test_a_block_that_nobody_knows_or_that_has_no_end_is_refused(tmp_path):
+    with pytest.raises(InputError, match="one of the blocks results"):
+        refreshed(block("nonsense"), Sources(tmp_path))
+    with pytest.raises(InputError, match="end with its comment"):
+        refreshed("<!-- clipper results: zoo -->\nno end\n", Sources(tmp_path))
+    assert "Not run." in refreshed(block("zoo"), Sources(tmp_path))
