@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import Json, with_options_of, writable
+from clipper.cli.options import Address, Engine, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
+from clipper.executors import executor_named
 from clipper.labelling.files import LabelJob, LabelPool
 from clipper.labelling.label import VERDICTS, Labels, write_labels
 from clipper.report.label_page import write_label_page
@@ -25,13 +26,17 @@ def label(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the labels go: .csv, .parquet or .arrow.")],
     report: Annotated[Path | None, typer.Option(help="Write a page there, PATH.html, to look at the labels.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Write over an older file of labels.")] = False,
+    engine: Engine = "single",
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
     **options: Any,
 ) -> None:
     """Label every image of samples of which only a total, a check digit or another rule's result is known.
 
     The table has a column for each slot, with the name of an image or a row of the embeddings, and a column target.
-    Columns known_SLOT may hold labels that are known. Ctrl-C keeps the images that are encoded.
+    Columns known_SLOT may hold labels that are known. Ctrl-C keeps the images that are encoded. Other --engines encode
+    images and search neighbours in several processes; the labels are found by this one.
     """
     if vectors is not None and options["embeddings"] is not None:
         raise InputError("expected embeddings once, as the second file or as --embeddings, got both")
@@ -41,14 +46,18 @@ def label(
         raise InputError(f"expected --report to end in .html, got {report}")
     if out.exists() and not replace:
         raise FileError(f"{out} exists and is not written over; choose another name, or pass --replace")
-    with writable(out, *([report] if report else [])), progress_bars() as bars:
+    with (
+        writable(out, *([report] if report else [])),
+        executor_named(engine, workers, address) as executor,
+        progress_bars() as bars,
+    ):
         pool = LabelPool.read(job)
         try:
-            embeddings = pool.embeddings(bars)
+            embeddings = pool.embeddings(bars, executor)
         except KeyboardInterrupt:
             errors.print("interrupted; the same command goes on with the images that are encoded", soft_wrap=True)
             raise
-        labels = pool.labels(embeddings, bars)
+        labels = pool.labels(embeddings, bars, executor=executor)
         found = labels.to_arrow()
         write_labels(found, out, replace=replace)
         if report is not None:

@@ -14,6 +14,7 @@ import typer
 
 from clipper.arguments import MOST
 from clipper.errors import ClipperError, FileError
+from clipper.executors import EngineName
 
 LAST_SEED = 2**62
 """Seeds are 64-bit numbers, and some are counted on from."""
@@ -25,6 +26,14 @@ def counted(text: str, *flags: str, most: int = MOST) -> Any:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Engine = Annotated[
+    EngineName,
+    typer.Option("--engine", "--executor", help="Who works: this process, several of this machine, or a Ray cluster."),
+]
+Workers = Annotated[int | None, counted("With --engine: processes at most, of one thread each; default one per core.")]
+Address = Annotated[
+    str | None, typer.Option(help="HOST:PORT of a Ray cluster; by default one is started that this machine alone sees.")
+]
 DataRoot = Annotated[
     Path | None,
     typer.Option("--data-root", exists=True, file_okay=False, help="Folder with the data sets; default $CLIPPER_DATA."),

@@ -8,13 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import Json
+from clipper.cli.options import Address, Engine, Json, Workers
 from clipper.errors import InputError
+from clipper.executors import executor_named
 from clipper.pruning.streaming import PruneJob, prune_files
 
 
 def prune(
-    candidates: Annotated[Path, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused).")],
+    candidates: Annotated[Path, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused); or a folder.")],
     embeddings: Annotated[Path, typer.Argument(help=".npy (n, m, d), or Parquet with a list column 'embedding'.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the surviving candidates go (Parquet).")],
     objective: Annotated[
@@ -37,6 +38,9 @@ def prune(
         Path | None, typer.Option(help="Folder of a saved index: used if there is one, else built and kept there.")
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
+    engine: Engine = "single",
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
 ) -> None:
     """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
@@ -48,8 +52,8 @@ def prune(
         candidates, embeddings, out, objective, solver, k or None, radius, mutual, share, metric, batch, classes,
         search=search, index=index,
     )  # fmt: skip
-    with progress_bars() as report:
-        summary = prune_files(job, report)
+    with executor_named(engine, workers, address) as executor, progress_bars() as report:
+        summary = prune_files(job, report, executor)
     if json:
         print_json({"output": str(out), **summary.as_dict()})
         return

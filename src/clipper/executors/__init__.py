@@ -10,14 +10,16 @@ from clipper.errors import InputError
 from clipper.executors.base import Executor, WorkerDiedError, in_order
 from clipper.executors.processes import LocalProcesses, run_jobs
 
-__all__ = ["EngineName", "Executor", "LocalProcesses", "WorkerDiedError", "in_order", "opened", "run_jobs"]
+__all__ = ["EngineName", "Executor", "LocalProcesses", "WorkerDiedError", "executor_named", "in_order", "run_jobs"]
 
 EngineName = Literal["single", "processes", "ray"]
 """This process alone, several of this machine, or a Ray cluster."""
 
 
 @contextmanager
-def opened(engine: EngineName, workers: int | None = None, address: str | None = None) -> Iterator[Executor | None]:
+def executor_named(
+    engine: EngineName, workers: int | None = None, address: str | None = None
+) -> Iterator[Executor | None]:
     """The executor of a name, closed when the block ends; None for this process alone.
 
     Args:

@@ -16,8 +16,12 @@ from clipper.executors.base import Job, Outcome, WorkerDiedError
 LOOPBACK = "127.0.0.1"
 """The address that other machines do not reach."""
 _LOCAL = ("127.", "localhost", "[::1]")
-_STARTED = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Ray takes the first for "one machine, loopback address", on every system; without it, it listens on all of them."""
+_SETTINGS = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on every system: one machine, and its loopback address alone
+    "RAY_USAGE_STATS_ENABLED": "0",  # tells nobody that it runs
+    "RAY_worker_niceness": "0",  # the workers do the work: on a busy machine, they would get no time
+}
+"""Of a cluster that is started here."""
 
 
 class RayCluster:
@@ -43,7 +47,7 @@ class RayCluster:
             MissingExtraError: Ray is not installed.
         """
         if address is None or address.startswith(_LOCAL):
-            for name, value in _STARTED.items():  # Ray reads them when it is imported
+            for name, value in _SETTINGS.items():  # Ray reads them when it is imported
                 os.environ.setdefault(name, value)
         self._ray: Any = require("ray", extra="ray")
         self._mine = not self._ray.is_initialized()
@@ -54,6 +58,11 @@ class RayCluster:
         self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_do)  # who submits a job knows whether to repeat it
 
     def _start(self, workers: int | None) -> None:
+        if self._ray.util.get_node_ip_address() != LOOPBACK:  # it goes by other settings
+            raise InputError(
+                "Ray would listen on all addresses of this machine, because it was imported before Clipper could tell "
+                'it otherwise; set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0" first, or start it yourself with ray.init()'
+            )
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # import what this imports
         try:
@@ -66,12 +75,6 @@ class RayCluster:
                 del os.environ["PYTHONPATH"]
             else:
                 os.environ["PYTHONPATH"] = before
-        if self._ray.util.get_node_ip_address() != LOOPBACK:  # it was imported before, and goes by other settings
-            self._ray.shutdown()
-            raise InputError(
-                "Ray would listen on all addresses of this machine, because it was imported before Clipper could tell "
-                'it otherwise; start it yourself, or set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0" first'
-            )
 
     def _connect(self, address: str) -> None:
         try:

@@ -146,13 +146,15 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
         raise InputError(f"expected an output that ends in .parquet, because it is Parquet, got {job.output.name!r}")
     if job.batch is not None and job.batch < 1:
         raise InputError(f"expected a batch of at least one sample, got {job.batch}")
+    if job.batch is not None and executor is not None:
+        raise InputError("workers search an index of the whole pool, a batch is a part of it: leave out one of them")
     try:
         with ExitStack() as stack:
             # opened first: a name that is taken should not cost a search
             temporary = stack.enter_context(written_whole(job.output))
             split = None
             if executor is not None:
-                scratch = stack.enter_context(_scratch(job.output))
+                scratch = stack.enter_context(scratch_folder(job.output))
                 split = _Split(executor, shards(job.candidates, job.classes), Path(scratch))
             support, kind = _first_pass(job, report, split)
             graph = _graph(job, kind, report, split)
@@ -177,7 +179,7 @@ class _Split:
     scratch: Path
 
 
-def _scratch(output: Path) -> TemporaryDirectory[str]:
+def scratch_folder(output: Path) -> TemporaryDirectory[str]:
     """What the processes share, beside the output, because they see that; on another disk it might not be."""
     return TemporaryDirectory(prefix=f".{output.name}.", suffix=".shared", dir=output.absolute().parent)
 
@@ -239,8 +241,7 @@ def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) ->
 def _index_search(job: PruneJob, kind: Tensor, split: _Split | None) -> NeighbourSearch:
     """The search by the index in a folder, by several processes if the job is split."""
     if job.batch is not None:
-        whose = "the index" if split is None else "the workers, which search an index,"
-        raise InputError(f"an index is of the whole pool, a batch of a part of it: leave out {whose} or the batch")
+        raise InputError("an index is of the whole pool, a batch of a part of it: leave out the index or the batch")
     if job.index is not None and int(kind.max()) > 0:
         raise InputError("an index holds instances of one kind of label, the candidates have several; leave it out")
     if not (job.search is None or isinstance(job.search, str)):
