@@ -31,7 +31,7 @@ def prune(
     metric: Annotated[Literal["l2", "cosine"], typer.Option(help="How to measure nearness.")] = "l2",
     batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
     search: Annotated[
-        Literal["auto", "exact", "ivf", "hnsw", "faiss"],
+        Literal["auto", "exact", "ivf", "hnsw", "nn-descent", "faiss"],
         typer.Option(help="How to find neighbours: by size, or by name; faiss is another name for ivf."),
     ] = "auto",
     index: Annotated[

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from clipper.proximity.neighbours import (
 )
 from clipper.proximity.ties import lengths
 
-Method = Literal["auto", "exact", "ivf", "hnsw"]
+Method = Literal["auto", "exact", "ivf", "hnsw", "nn-descent"]
 METHODS: tuple[str, ...] = get_args(Method)
 NAMES = (*METHODS, "faiss")
 """What `search=` takes by name; "faiss" is an older name of "ivf"."""
@@ -81,7 +81,7 @@ class Index:
 
     Attributes:
         vectors: the pool, `(instances, d)`, and the group of each instance.
-        method: "exact", "ivf" or "hnsw".
+        method: "exact", "ivf", "hnsw" or "nn-descent".
         reason: why this method.
         effort: how thoroughly to look: cells of an inverted file, or candidates of a graph; 0 if exact.
         structure: what the method keeps beside the vectors; None if exact.
@@ -323,7 +323,8 @@ def build(
     Args:
         pool: `(instances, d)`; or `(n, m, d)`, where instances of one sample are never each other's neighbours. For
             the cosine, vectors of length one.
-        method: "auto", "exact", "ivf" (FAISS, an inverted file) or "hnsw" (FAISS, a navigable graph).
+        method: "auto", "exact", "ivf" (FAISS, an inverted file), "hnsw" (FAISS, a navigable graph) or "nn-descent"
+            (FAISS, a graph of neighbours' neighbours).
         k: how many neighbours searches will ask for, about.
         recall: which share of them should be found.
         group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default, the
@@ -563,9 +564,9 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def _faiss_method(name: str) -> FaissMethod:
-    if name not in ("ivf", "hnsw"):
+    if name not in get_args(FaissMethod):
         raise ValueError(f"its method, {name!r}, is not known")
-    return "ivf" if name == "ivf" else "hnsw"
+    return cast(FaissMethod, name)
 
 
 def _check_folder(folder: Path) -> None:
