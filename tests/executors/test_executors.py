@@ -143,6 +143,22 @@ def test_labels_are_those_of_one_process(executor: Executor, tmp_path: Path) -> 
     assert torch.equal(one.posterior.marginals, several.posterior.marginals)
 
 
+def test_labels_of_a_folder_of_shards_are_those_of_one_file(tmp_path: Path) -> None:
+    images, gold = digits(6, 2)
+    whole = Candidates.from_rule(sum, gold.sum(1), slots=2, classes=10)
+    vectors = images.flatten(2).float().flatten(0, 1)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "vectors").mkdir()
+    for number, (first, last) in enumerate([(0, 4), (4, 6)]):
+        write_shard(whole, first, last, tmp_path / "parts" / f"{number}.parquet")
+        np.save(tmp_path / "vectors" / f"{number}.npy", vectors[2 * first : 2 * last].numpy())
+    whole.write(tmp_path / "whole.parquet")
+    np.save(tmp_path / "whole.npy", vectors.numpy())
+    one = label_files(LabelJob(tmp_path / "whole.parquet", tmp_path / "one.csv", tmp_path / "whole.npy"))
+    parts = label_files(LabelJob(tmp_path / "parts", tmp_path / "parts.csv", tmp_path / "vectors"))
+    assert torch.equal(one.posterior.marginals, parts.posterior.marginals)
+
+
 def test_cells_of_a_table_run_on_an_executor(executor: Executor, tmp_path: Path) -> None:
     tiny = Selection(engines=("semantic",), variants=("none",), columns=("SUM-3, n=100",), quick=True, epochs=1)
     table, ledger = replace(tiny, seeds=1).of(SUM_TABLE), Ledger(tmp_path / "records.jsonl")

@@ -145,12 +145,14 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
     summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.k, search=job.search), report)
     seconds = time.perf_counter() - start
     searched = moments["pruning"][0] - moments["reading candidates"][-1]
+    begun, answered, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
     (found,) = summary.searches
     return {
         "candidates": summary.candidates,
         "kept": summary.kept,
         "seconds": seconds,
         "search_seconds": searched,
+        "index_seconds": 0.0 if found.method == "exact" else answered - begun,
         "method": found.method,
         "reason": found.reason,
         "recall": found.recall,

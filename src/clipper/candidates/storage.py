@@ -78,11 +78,12 @@ def write_candidates(candidates: Candidates, path: str | Path) -> None:
 
 def read_candidates(path: str | Path, classes: Classes | None = None) -> Candidates:
     """Read a Parquet file of candidates, or a folder of them."""
-    tables = []
-    for part in parquet_files(path):
-        with open_parquet(part) as file, _damage_named(part):
-            tables.append(file.read())
-    return from_arrow(pa.concat_tables(tables, promote_options="permissive"), classes)
+    if os.path.isdir(as_path(path)):
+        first, pieces = zip(*stream(path, classes), strict=True)
+        sample = torch.cat([piece.sample + start for start, piece in zip(first, pieces, strict=True)])
+        return Candidates.from_tensors(torch.cat([each.labels for each in pieces]), sample, sizes_of(pieces[0].kinds))
+    with open_parquet(path) as file, _damage_named(path):
+        return from_arrow(file.read(), classes)
 
 
 def parquet_files(path: str | Path) -> list[Path]:
