@@ -37,14 +37,14 @@ def here(job: object) -> tuple[str, int]:
 
 
 class Sabotaged:
-    """An executor that kills the worker of every fourth job when the work is done, before its result is told."""
+    """An executor that kills the worker of some jobs when the work is done, before its result is told."""
 
-    def __init__(self, executor: Executor) -> None:
-        self.executor, self.workers, self.submitted = executor, executor.workers, 0
+    def __init__(self, executor: Executor, every: int) -> None:
+        self.executor, self.workers, self.submitted, self.every = executor, executor.workers, 0, every
 
     def submit(self, work: Callable[[Any], Any], job: object) -> Any:
         self.submitted += 1
-        return self.executor.submit(partial(_kill_after, work) if self.submitted % 4 == 0 else work, job)
+        return self.executor.submit(partial(_kill_after, work) if self.submitted % self.every == 0 else work, job)
 
     def finished(self, tasks: Sequence[Any], seconds: float | None = None) -> list[Any]:
         return self.executor.finished(tasks, seconds)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -66,7 +69,7 @@ def test_results_come_in_the_order_of_the_jobs(executor: Executor) -> None:
 
 
 def test_a_job_whose_worker_is_killed_is_done_again(executor: Executor) -> None:
-    sabotaged = jobs.Sabotaged(executor)
+    sabotaged = jobs.Sabotaged(executor, every=4)
     assert list(in_order(sabotaged, jobs.slow_square, range(5))) == [0, 1, 4, 9, 16]
     assert sabotaged.submitted == 6
 
@@ -110,7 +113,7 @@ def test_the_file_of_survivors_is_that_of_one_process_though_workers_die(
     files: tuple[Path, Path], options: dict, executor: Executor, tmp_path: Path
 ) -> None:
     one = prune_files(PruneJob(*files, tmp_path / "one.parquet", **options))
-    sabotaged = jobs.Sabotaged(executor) if options == {"k": 2} else executor
+    sabotaged = jobs.Sabotaged(executor, every=7) if options == {"k": 2} else executor
     several = prune_files(PruneJob(*files, tmp_path / "several.parquet", **options), executor=sabotaged)
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "several.parquet").read_bytes()
     assert one.as_dict() == several.as_dict()
@@ -119,7 +122,7 @@ def test_the_file_of_survivors_is_that_of_one_process_though_workers_die(
         "candidates", "embeddings.npy", "one.parquet", "several.parquet"
     ]  # fmt: skip
     if options == {"k": 2}:
-        assert sabotaged.submitted == 9  # three shards twice and a search, of which two were begun again
+        assert sabotaged.submitted == 15  # six shards twice and a search, of which two were begun again
 
 
 def test_neighbours_are_found_in_parts_as_in_one_process(executor: Executor, tmp_path: Path) -> None:
@@ -164,6 +167,35 @@ def test_cells_of_a_table_run_on_an_executor(executor: Executor, tmp_path: Path)
     table, ledger = replace(tiny, seeds=1).of(SUM_TABLE), Ledger(tmp_path / "records.jsonl")
     assert run_cells(table.cells(), ledger, executor=executor) == []
     assert len(ledger) == 1
+
+
+def test_a_job_carries_its_own_edges_and_no_others(files: tuple[Path, Path], tmp_path: Path) -> None:
+    class Here:
+        """Does jobs in this process, and notes their size."""
+
+        workers = 1
+
+        def __init__(self) -> None:
+            self.sizes: dict[str, list[int]] = {}
+
+        def submit(self, work: Callable[[Any], Any], job: object) -> Any:
+            self.sizes.setdefault(work.__name__, []).append(len(pickle.dumps(job)))
+            return partial(work, job)
+
+        def finished(self, tasks: Sequence[Any], seconds: float | None = None) -> list[Any]:
+            del seconds
+            return list(tasks)
+
+        def result(self, task: Any) -> Any:
+            return task()
+
+        def close(self) -> None: ...
+
+    here = Here()
+    prune_files(PruneJob(*files, tmp_path / "kept.parquet", k=30), executor=here)
+    reading, searching, (large, _, small, *_) = here.sizes.values()  # the last sample of a file is a shard of its own
+    assert max(reading + searching) < 2_000
+    assert small < large / 5
 
 
 def test_batches_and_workers_exclude_one_another(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +55,11 @@ class LocalProcesses:
 
     def submit(self, work: Callable[[Job], Any], job: Job) -> _Worker:
         """As in `Executor`."""
-        worker = self._idle.pop() if self._idle else _Worker.start()
+        alive = [worker for worker in self._idle if worker.process.is_alive()]
+        worker = alive.pop() if alive else _Worker.start()
+        self._idle = alive
         self._busy.append(worker)
-        worker.answers.send((work, job))
+        worker.answers.send_bytes(pickle.dumps((work, job)))  # not `send`: torch would open a file for every tensor
         return worker
 
     def finished(self, tasks: Sequence[_Worker], seconds: float | None = None) -> list[_Worker]:
@@ -68,7 +71,7 @@ class LocalProcesses:
         """As in `Executor`."""
         self._busy.remove(task)
         try:
-            outcome: Outcome = task.answers.recv()
+            outcome: Outcome = pickle.loads(task.answers.recv_bytes())
         except (EOFError, OSError) as error:
             task.process.join()
             raise WorkerDiedError(
@@ -127,4 +130,4 @@ def _work(answers: Connection) -> None:
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
     while True:
-        answers.send(Outcome.of(*answers.recv()))
+        answers.send_bytes(pickle.dumps(Outcome.of(*pickle.loads(answers.recv_bytes()))))

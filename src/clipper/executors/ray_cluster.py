@@ -51,9 +51,11 @@ class RayCluster:
                 os.environ.setdefault(name, value)
         self._ray: Any = require("ray", extra="ray")
         self._mine = not self._ray.is_initialized()
-        if self._mine:
-            self._start(workers) if address is None else self._connect(address)
-        cores = int(self._ray.cluster_resources().get("CPU", 1))
+        if address is not None:
+            self._connect(address)
+        elif self._mine:
+            self._start(workers)
+        cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self.workers = min(workers or cores, cores)
         self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_do)  # who submits a job knows whether to repeat it
 

@@ -260,12 +260,6 @@ def _second_pass(
     report: Report,
     split: _Split | None,
 ) -> Summary:
-    def edges_of(first: int, samples: int) -> tuple[ProximityGraph, Tensor]:
-        """The edges that leave some samples, and the support of each one's target, by which targets are numbered."""
-        local = graph.leaving(first * slots, (first + samples) * slots)
-        targets, number = torch.unique(local.target, return_inverse=True)
-        return replace(local, target=number), support[targets]
-
     found: Iterator[tuple[pa.Table, Summary]]
     if split is None:
         found = (
@@ -273,9 +267,7 @@ def _second_pass(
             for first, piece in stream(job.candidates, job.classes)
         )
     else:
-        rest = replace(job, search=None)  # which may be of any size
-        jobs = ((shard, *edges_of(shard.first, shard.samples), rest) for shard in split.shards)
-        found = in_order(split.executor, _pruned_in, jobs)
+        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.shards, support, graph, slots))
     summary = Summary()
     writer: pq.ParquetWriter | None = None
     try:
@@ -290,7 +282,23 @@ def _second_pass(
     return summary
 
 
-def _pruned_in(job: tuple[Shard, ProximityGraph, Tensor, PruneJob]) -> tuple[pa.Table, Summary]:
+_PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
+"""A shard, the edges that leave it, the support of what these reach, and the options."""
+
+
+def _prune_jobs(
+    job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
+) -> Iterator[_PartOfPruning]:
+    """What a worker needs for each shard, and no more: its edges, their targets numbered anew."""
+    options = replace(job, search=None)  # which may be of any size
+    for shard in parts:
+        local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
+        targets, number = torch.unique(local.target, return_inverse=True)
+        distance = local.distance.clone()  # a view would take all distances with it
+        yield shard, replace(local, target=number, distance=distance), support[targets], options
+
+
+def _pruned_in(job: _PartOfPruning) -> tuple[pa.Table, Summary]:
     shard, graph, support, options = job
     return _pruned(shard.read(options.classes), shard.first, graph, support, options)
 
