@@ -66,8 +66,14 @@ def public() -> dict[str, Any]:
         for name in names_of(module):
             value = getattr(module, name)
             if not any(value is other for other in shown.values()):
-                shown[f"{path}.{name}"] = value
+                shown[path_of(path, name, value)] = value
     return shown
+
+
+def path_of(room: str, name: str, value: Any) -> str:
+    """The path of a name of a room; that of a function with the name of its module leads into the module."""
+    path = f"{room}.{name}"
+    return f"{path}.{name}" if sys.modules.get(path, value) is not value else path
 
 
 def members(value: Any) -> Iterator[tuple[str, Any]]:
@@ -162,7 +168,8 @@ def names_on(markdown: str) -> list[str]:
 def room_page(page: str, path: str) -> str:
     """The Markdown of one page of the reference."""
     module = import_module(path)
-    shown = [f"{path}.{name}" for name in names_of(module) if f"{path}.{name}" in public()]
+    paths = [path_of(path, name, getattr(module, name)) for name in names_of(module)]
+    shown = [each for each in paths if each in public()]
     summary = (module.__doc__ or "").strip()
     blocks = "\n\n".join(f"::: {each}" for each in [*shown, *UNIMPORTED.get(page, ())])
     return f"# {path}\n\n{summary}\n\n{blocks}\n"

@@ -1,8 +1,8 @@
-"""Rules people have: what is known of a sample where nobody knows its labels.
+"""Ready-made rules: what you may know about a sample whose labels you do not know.
 
-Each function gives a `Rule`. `Candidates.from_rule(rule, targets, slots, classes)` and `rule.candidates(…)` turn it and
-the samples' targets into candidates: a list where they are few, else a lattice. Samples may have different numbers of
-slots.
+Each function returns a `Rule`. `Candidates.from_rule(rule, targets, slots, classes)` and `rule.candidates(…)` compute
+the candidates from a rule and the target of each sample: a list if there are few, else a lattice. Samples may have
+different numbers of slots.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def total() -> Rule:
-    """The sum of the labels is known: the total of a receipt.
+    """You know the sum of the labels, such as the total of a receipt.
 
     Examples:
         >>> total().candidates([8, 2], slots=2, classes=10).counts
@@ -43,7 +43,7 @@ def total() -> Rule:
 
 
 def weighted_sum(weights: Sequence[int]) -> Rule:
-    """The sum of the labels is known, each times the weight of its slot.
+    """You know the sum of the labels, each multiplied by the weight of its slot.
 
     Args:
         weights: a whole number for each slot.
@@ -58,11 +58,12 @@ def weighted_sum(weights: Sequence[int]) -> Rule:
 
 
 def checksum(weights: Sequence[int], modulus: int = 10) -> Rule:
-    """The remainder of the weighted sum is known: 0 for most check digits.
+    """You know the remainder of the weighted sum: 0 for most check digits.
 
     Args:
-        weights: a whole number for each slot, the first again after the last: `[3, 7, 1]` for a routing number.
-        modulus: what the sum is divided by.
+        weights: a whole number for each slot; they are repeated if there are more slots: `[3, 7, 1]` for a routing
+            number.
+        modulus: the divisor.
 
     Examples:
         >>> rule = checksum([3, 1, 7, 9], modulus=10)
@@ -75,9 +76,9 @@ def checksum(weights: Sequence[int], modulus: int = 10) -> Rule:
 
 
 def luhn() -> Rule:
-    """Whether the digits pass the Luhn check, as the numbers of payment cards do; the check digit is the last slot.
+    """You know whether the digits pass the Luhn check of payment cards; the check digit is the last slot.
 
-    Targets are True, or False for numbers that fail.
+    Targets are True, or False for numbers that fail the check.
 
     Examples:
         >>> rule = luhn()
@@ -91,10 +92,10 @@ def luhn() -> Rule:
 
 
 def isbn(digits: int = 13) -> Rule:
-    """Whether the digits are those of an ISBN, its check digit among them; targets are True or False.
+    """You know whether the digits are a valid ISBN, check digit included; targets are True or False.
 
     Args:
-        digits: 13 or 10. In an ISBN-10 the last slot may be X, which is label 10: it takes 11 classes.
+        digits: 13 or 10. In an ISBN-10 the last slot may be X, which is label 10, so there are 11 classes.
 
     Examples:
         >>> isbn().value((9, 7, 8, 0, 3, 0, 6, 4, 0, 6, 1, 5, 7)), isbn(10).value((0, 3, 0, 6, 4, 0, 6, 1, 5, 2))
@@ -109,10 +110,10 @@ def isbn(digits: int = 13) -> Rule:
 
 
 def iban() -> Rule:
-    """Whether the characters are those of an IBAN, by its check modulo 97; targets are True or False.
+    """You know whether the characters are a valid IBAN, by its check modulo 97; targets are True or False.
 
     Slots are in the order of the check: the first four characters of the IBAN come last. Labels 0–9 are digits, 10–35
-    the letters A–Z; 10 classes will do where all characters are digits.
+    are the letters A–Z. If all characters are digits, 10 classes are enough.
 
     Examples:
         >>> characters = "WEST12345698765432GB82"  # GB82 WEST 1234 5698 7654 32
@@ -124,7 +125,7 @@ def iban() -> Rule:
 
 
 def largest() -> Rule:
-    """The largest label is known.
+    """You know the largest label.
 
     Examples:
         >>> largest().candidates([1], slots=2, classes=10).labels.tolist()
@@ -134,7 +135,7 @@ def largest() -> Rule:
 
 
 def smallest() -> Rule:
-    """The smallest label is known.
+    """You know the smallest label.
 
     Examples:
         >>> smallest().candidates([8], slots=2, classes=10).labels.tolist()
@@ -144,10 +145,10 @@ def smallest() -> Rule:
 
 
 def count(label: int) -> Rule:
-    """How many slots have a label is known.
+    """You know how many slots have a certain label.
 
     Args:
-        label: which.
+        label: the label to count.
 
     Examples:
         >>> count(1).candidates([2], slots=3, classes=2).labels.tolist()
@@ -158,10 +159,10 @@ def count(label: int) -> Rule:
 
 
 def at_least_one(label: int) -> Rule:
-    """Whether some slot has a label: multiple-instance learning, with True for positive bags, False for negative ones.
+    """You know whether at least one slot has a certain label (multiple-instance learning); True for positive bags.
 
     Args:
-        label: that of positive instances.
+        label: the label of positive instances.
 
     Examples:
         >>> bags = at_least_one(1).candidates([True, False], slots=[2, 3], classes=2)
@@ -173,10 +174,10 @@ def at_least_one(label: int) -> Rule:
 
 
 def exactly_one(label: int) -> Rule:
-    """Whether just one slot has a label; targets are True or False.
+    """You know whether exactly one slot has a certain label; targets are True or False.
 
     Args:
-        label: which.
+        label: the label.
 
     Examples:
         >>> exactly_one(1).candidates([True], slots=3, classes=2).labels.tolist()
@@ -187,10 +188,10 @@ def exactly_one(label: int) -> Rule:
 
 
 def none(label: int) -> Rule:
-    """Whether no slot has a label; targets are True or False.
+    """You know whether no slot has a certain label; targets are True or False.
 
     Args:
-        label: which.
+        label: the label.
 
     Examples:
         >>> none(1).candidates([True, False], slots=2, classes=2).counts
@@ -201,7 +202,7 @@ def none(label: int) -> Rule:
 
 
 def all_different() -> Rule:
-    """Whether no two slots have the same label; targets are True or False.
+    """You know whether all slots have different labels; targets are True or False.
 
     Examples:
         >>> all_different().candidates([True, False], slots=3, classes=3).counts
@@ -212,10 +213,10 @@ def all_different() -> Rule:
 
 
 def ordered(*, strict: bool = False) -> Rule:
-    """Whether the labels ascend from slot to slot; targets are True or False.
+    """You know whether the labels are sorted in ascending order; targets are True or False.
 
     Args:
-        strict: whether each must be larger than the one before: of two slots, whether a < b.
+        strict: whether each label must be larger than the one before: for two slots, whether a < b.
 
     Examples:
         >>> ordered().candidates([True], slots=2, classes=2).labels.tolist()
@@ -229,10 +230,10 @@ def ordered(*, strict: bool = False) -> Rule:
 
 
 def proportions() -> Rule:
-    """How often each label comes in a bag is known, not where: learning from label proportions.
+    """You know how often each label occurs in a sample, but not where (learning from label proportions).
 
-    A target is a number for each label, `[0, 2, 1]`; a share for each, `[0, 0.67, 0.33]`; a mapping from label to
-    number; or the labels themselves, in any order. As many numbers as there are labels are taken for counts.
+    A target is a count for each label, `[0, 2, 1]`; a share for each, `[0, 0.67, 0.33]`; a mapping from labels to
+    counts; or the labels themselves, in any order. A list with as many numbers as there are labels is read as counts.
 
     Examples:
         >>> proportions().candidates([[0, 2, 1, 0]], slots=3, classes=4).labels.tolist()
@@ -244,10 +245,10 @@ def proportions() -> Rule:
 
 
 def partial_labels() -> Rule:
-    """Some labels are known to hold the right one: a set for each slot.
+    """You know a set of labels for each slot, one of which is right.
 
-    A target is a list of sets of labels, one for each slot, or of rows of `c` truth values. Samples of a single slot
-    may have a set or a row as it is.
+    A target is a list with a set of labels for each slot, or with a row of `c` truth values for each slot. If samples
+    have a single slot, a target may be the set or the row itself.
 
     Examples:
         >>> partial_labels().candidates([{1, 3}, {2}], slots=1, classes=10).labels.tolist()
@@ -259,14 +260,14 @@ def partial_labels() -> Rule:
 
 
 def addition(digits: int) -> Rule:
-    """The sum of two numbers of so many digits is known: the digits of both are the slots.
+    """You know the sum of two numbers, whose digits are the slots.
 
-    Slots are in reading order: the first number's digits from left to right, then the second's. A target is the sum, or
-    its digits from left to right. Numbers are added in columns, with the known digits of the sum as `observed` labels
-    (see `Lattice.from_rule`), so a hundred digits have 3,299 states, whatever the sums.
+    Slots are in reading order: the digits of the first number from left to right, then those of the second. A target is
+    the sum, or its digits from left to right. A state machine adds column by column, with the known digits of the sum
+    as `observed` labels (see `Lattice.from_rule`), so a hundred digits need 3,299 states, whatever the sums.
 
     Args:
-        digits: of each of the two numbers; there are twice as many slots.
+        digits: the number of digits of each number; there are twice as many slots.
 
     Examples:
         >>> addition(2).candidates([3], slots=4, classes=10).labels.tolist()
@@ -280,9 +281,9 @@ def addition(digits: int) -> Rule:
 
 
 def transcript() -> Rule:
-    """What a sequence shows is known in order, not when: actions of a clip, letters of a line.
+    """You know the labels of a sequence in order, but not when each begins: actions of a clip, letters of a line.
 
-    A target is a list of labels, neighbours different. Each label lasts for one slot or more; see `Alignments`.
+    A target is a list of labels, no label twice in a row. Each label holds for one slot or more; see `Alignments`.
 
     Examples:
         >>> transcript().candidates([(2, 0)], slots=4, classes=3).labels.tolist()
@@ -349,7 +350,7 @@ class _Proportions(_Numbers):
         if classes == slots and sum(counts) != slots:
             raise InputError(
                 f"expected counts of {classes} labels that add up to {slots} slots, got {shown(given)}; labels cannot "
-                "be told from counts where there are as many: pass collections.Counter(labels)"
+                "be distinguished from counts if there are as many of both: pass collections.Counter(labels)"
             )
         return _bag(list(enumerate(counts)), slots)
 
@@ -667,7 +668,7 @@ _SYNTAX = re.compile(r"([a-z-]+)(?::(-?\d+(?:,-?\d+)*)(?:%(\d+))?)?")
 
 
 def named(text: str) -> Rule:
-    """A rule by its name, with numbers behind a colon: what the command line calls `--rule`.
+    """The rule with this name, numbers after a colon. These are the names that `--rule` takes on the command line.
 
     | text | rule |
     |---|---|
@@ -704,5 +705,5 @@ def named(text: str) -> Rule:
             pass
     every = ", ".join(name + following for name, (following, _) in _BY_NAME.items())
     raise InputError(
-        f"expected a rule by name, with its numbers where it has any, got {shown(text)}; rules are {every}"
+        f"expected the name of a rule, with its numbers if it has any, got {shown(text)}; rules are {every}"
     )

@@ -70,7 +70,7 @@ def test_kinds_and_unused_slots_are_kept() -> None:
 @pytest.mark.parametrize("lists", [[[(0,), (1,)], [(1,)]], [[(0,), (1,)], [(1,), (0,)]], [[(0,), (0,)]]])
 def test_a_candidate_of_two_formulas_is_refused(lists: list[list[Row]]) -> None:
     candidates = Candidates.from_lists(lists, classes=2)
-    with pytest.raises(InputError, match="some candidate comes twice"):
+    with pytest.raises(InputError, match="some candidate occurs twice"):
         Lattice.from_candidates(candidates)
 
 

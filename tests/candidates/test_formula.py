@@ -208,7 +208,7 @@ def test_what_is_wrong_with_a_formula_is_told(tmp_path: Path) -> None:
             read_dimacs(text)
     with pytest.raises(FileError, match="cannot read"):
         read_dimacs(tmp_path / "absent.cnf")
-    with pytest.raises(InputError, match="sample 1: nothing satisfies"):
+    with pytest.raises(InputError, match="sample 1: no labels satisfy"):
         Formula.from_propositions([has_label(0, 0), has_label(0, 0) & ~has_label(0, 0)], slots=1, classes=2)
     with pytest.raises(InputError, match="got slot 2 with label 0"):
         Formula.from_propositions([has_label(2, 0)], slots=2, classes=2)

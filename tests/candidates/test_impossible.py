@@ -198,14 +198,14 @@ def test_losses_refuse_it_in_words_and_take_the_rest(form: str) -> None:
 
 def test_training_refuses_it_in_words() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(4, 10), torch.nn.LogSoftmax(-1))
-    with pytest.raises(InputError, match="nothing satisfies the formula of"):
+    with pytest.raises(InputError, match="no labels satisfy the formula of"):
         train(network, (torch.rand(6, 3, 4), built("listed")), SemanticLoss(), epochs=1)
 
 
 def test_files_and_smallest_lattices_have_no_place_for_it(tmp_path) -> None:  # type: ignore[no-untyped-def]
     kept = built("listed")
     for ask in (kept.to_arrow, lambda: kept.write(tmp_path / "kept.parquet"), lambda: Lattice.from_candidates(kept)):
-        with pytest.raises(InputError, match="nothing satisfies"):
+        with pytest.raises(InputError, match="no labels satisfy"):
             ask()
 
 

@@ -122,7 +122,7 @@ def test_an_order_of_other_steps_is_refused(read_at: list[int]) -> None:
 
 
 def test_an_observation_that_nothing_fits_is_refused_or_kept() -> None:
-    with pytest.raises(InputError, match="sample 0: nothing satisfies what is known"):
+    with pytest.raises(InputError, match="sample 0: no labels satisfy its formula"):
         sums([[9, -1, -1], [2, -1, -1]])
     kept = sums([[9, -1, -1], [2, -1, -1]], impossible="keep")
     assert kept.counts == [0, 5]

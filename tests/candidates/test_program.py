@@ -84,7 +84,7 @@ def test_random_constraints_agree_with_brute_force(clauses: list[list[tuple[bool
     ]
     program = Program(f"{body}.", {"at": range(3)}, ["at(0, _)", "at(1, _)", "at(2, _)"])
     if not expected:
-        with pytest.raises(InputError, match="nothing satisfies"):
+        with pytest.raises(InputError, match="no labels satisfy"):
             program.candidates([sentence])
         return
     candidates = program.candidates([sentence])
@@ -113,8 +113,8 @@ BAD = {
     "an unsafe sentence": (TOTAL, "not digit(X, 3)", r"sample 1, 'not digit\(X, 3\)'.*unsafe"),
     "a sentence that ends early": (TOTAL, "total(4", r"sample 1, 'total\(4': error: syntax error"),
     "an unknown label": (TOTAL, "digit(x1, 12)", r"unknown label: sample 1.*digit\(x1,12\)"),
-    "a misspelt atom": (TOTAL, "totl(3)", r"sample 1.*nothing satisfies.*rule head: totl\(3\)"),
-    "an impossible sentence": (TOTAL, "total(40)", r"sample 1, 'total\(40\)': nothing satisfies"),
+    "a misspelt atom": (TOTAL, "totl(3)", r"sample 1.*no labels satisfy.*rule head: totl\(3\)"),
+    "an impossible sentence": (TOTAL, "total(40)", r"sample 1, 'total\(40\)': no labels satisfy"),
     "a contradictory theory": (f"{TOTAL} :- digit(x1, D).", "total(3)", r"sample 0.*the theory contradicts itself"),
 }
 
@@ -152,7 +152,8 @@ def test_too_many_candidates_pass_the_budget() -> None:
 
 
 def test_slots_must_be_open_label_atoms(tmp_path: Path) -> None:
-    for slots, message in ((["digit(x1)"], "one open argument"), (["sign(x1, _)"], "no label atom"), ([], "no slots"),
+    for slots, message in ((["digit(x1)"], "one open argument"), (["sign(x1, _)"], "not a label atom"),
+                           ([], "no slots"),
                            (["digit(x1, _)"] * 2, "different slots")):  # fmt: skip
         with pytest.raises(InputError, match=message):
             Candidates.from_program(TOTAL, ["total(3)"], DIGITS, slots=slots)

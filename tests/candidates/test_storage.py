@@ -113,7 +113,7 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "half.parquet").write_bytes(content[: len(content) // 2])
     with pytest.raises(ClipperError, match="half-written"):
         Candidates.read(tmp_path / "half.parquet")
-    with pytest.raises(ClipperError, match="not there"):
+    with pytest.raises(ClipperError, match="does not exist"):
         Candidates.read(tmp_path / "none.parquet")
 
 

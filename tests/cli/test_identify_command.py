@@ -125,10 +125,10 @@ def test_what_does_not_go_together_is_refused(mine: Path) -> None:
     sizes = ("--classes", 6, "--slots", 2)
     for arguments, message in (
         ((), "a file of candidates, or --rule"),
-        (("file.parquet", "--rule", "sum"), "not both"),
-        (("file.parquet", "--slots", 2), "with --rule only"),
+        (("file.parquet", "--rule", "sum"), "either a file of candidates"),
+        (("file.parquet", "--slots", 2), "only with --rule"),
         (("--rule", "sum"), "--classes and --slots"),
-        (("--rule", "nope", *sizes), "a rule by name|sum, max, hwf"),
+        (("--rule", "nope", *sizes), "the name of a rule|sum, max, hwf"),
         (("--rule", f"{mine}:other", *sizes), "has no 'other'"),
         (("--rule", f"{mine}:same", *sizes), "to be a function"),
         (("--rule", "nowhere.py:f", *sizes), "cannot be read"),

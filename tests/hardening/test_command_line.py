@@ -124,7 +124,7 @@ def test_an_interrupted_training_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     assert "Traceback" not in err
     assert not out
 
@@ -198,7 +198,7 @@ def test_a_full_disk_and_too_little_memory_are_told_in_words(tmp_path: Path) -> 
         ],
     )
     assert told.count("File too large") == 2
-    assert "more memory than there is" in told
+    assert "not enough memory" in told
 
 
 MISSING = """

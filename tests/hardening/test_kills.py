@@ -258,7 +258,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(nursery, tmp_path):
     assert nursery.end() == 130
     told = nursery.log.read_text()
     assert "Traceback" not in told
-    assert "goes on from" in told
+    assert "continues from" in told
     nursery.run(*TRAIN, "--epochs", 30, "-o", path)
     expected, found = weights(whole.with_suffix(".pt")), weights(path.with_suffix(".pt"))
     assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -154,8 +154,8 @@ def test_what_does_not_fit_is_refused() -> None:
     broken = log_probs.clone()
     broken[0, 0, 0] = torch.nan
     for arguments, options, message in (
-        ((log_probs,), {}, "one of both"),
-        ((log_probs, candidates), {"outputs": candidates}, "one of both"),
+        ((log_probs,), {}, "expected either candidates"),
+        ((log_probs, candidates), {"outputs": candidates}, "expected either candidates"),
         ((log_probs[:1], candidates), {}, "shape"),
         ((broken, candidates), {}, "NaN"),
         ((broken,), {"outputs": candidates}, "NaN"),

@@ -426,8 +426,8 @@ def test_it_says_what_it_found() -> None:
     ("labels", "message"),
     [
         ([[0, 1]], r"\(2, 2\), got \(1, 2\)"),
-        ([[0, 1], [0, 0]], "1 of 2 have labels that are no candidate"),
-        ([[0, 1], [-1, 2]], "no candidate"),
+        ([[0, 1], [0, 0]], "1 of 2 have labels that are not among their candidates"),
+        ([[0, 1], [-1, 2]], "not among their candidates"),
         ([[0.5, 1], [0, 2]], "whole labels"),
     ],
 )

@@ -266,7 +266,7 @@ def test_impossible_targets_are_refused_or_kept_and_not_learned_from(pool: tuple
         ({"learning_rate": 0}, torch.zeros(4, 2, 3), [1] * 4, "learning_rate"),
         ({"weight_decay": -1}, torch.zeros(4, 2, 3), [1] * 4, "weight_decay"),
         ({"classes": 1}, torch.zeros(4, 2, 3), [0] * 4, "classes"),
-        ({"rule": "summe"}, torch.zeros(4, 2, 3), [1] * 4, "a rule by name"),
+        ({"rule": "summe"}, torch.zeros(4, 2, 3), [1] * 4, "the name of a rule"),
         ({"encoder": "outlines"}, torch.zeros(4, 2, 3), [1] * 4, r"Outlines\(\)"),
         ({"network": "cnn"}, torch.zeros(4, 2, 3), [1] * 4, "torch.nn.Module"),
     ],

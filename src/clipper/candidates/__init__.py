@@ -1,4 +1,4 @@
-"""What the labels could be: candidates, one by one or as a lattice, and the rules they come from."""
+"""Candidates: the label combinations that are possible for each sample, listed, as a lattice or as a formula."""
 
 from clipper.candidates.alignment import Alignments
 from clipper.candidates.base import CandidateSet

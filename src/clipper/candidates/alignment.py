@@ -1,10 +1,11 @@
 """Alignments: which frame shows which action, if a clip shows the actions of its text in order.
 
-Texts differ, their lattices do not: a way through a text's places, each for one frame or more. So all clips share one
-small graph of places, and each keeps a row that says which action its places stand for.
+All texts have the same lattice: first the first action of the text, then the second, and so on, each for one frame or
+more. So all clips share one chain of places, and each clip has a row that says which action each place stands for.
 
-A chain is a way through places 0 … a-1 in order, staying at each for one slot or more: two arcs a place instead of a
-table of states, sums in logarithms, since a long clip's probability underflows, and sets of places as bits of a number.
+A path of the chain passes the places 0 … a-1 in order and stays at each for one slot or more. So there are two arcs for
+each place instead of a table of states. Sums are logarithms, because the probability of a long clip underflows. Sets of
+places are bits of a number.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from clipper.errors import InputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alignments(Lattice):
-    """A `Lattice` of clips and their texts; build one with `from_texts`.
+    """A `Lattice` of clips and their texts; build it with `from_texts`.
 
-    The same candidates as those of the state machine `clipper.candidates.rules.alignment`, at the size of real
-    clips: time and memory do not grow with the number of different texts.
+    It has the same candidates as the state machine `clipper.candidates.rules.alignment`, but time and memory do not
+    grow with the number of different texts, so it works for long clips.
 
     Examples:
         >>> clips = Alignments.from_texts([(2, 0), (2, 1, 2)], frames=[4, 128], classes=3)
@@ -69,15 +70,15 @@ class Alignments(Lattice):
 
         Args:
             texts: the actions of each of the `n` clips, in order; neighbouring actions differ.
-            frames: how many each clip has.
-            classes: how many actions there are.
+            frames: the number of frames of each clip.
+            classes: the number of different actions.
             impossible: "refuse" a text with more actions than frames, or "keep" its clip without candidates.
 
         Returns:
             The alignments of all clips.
 
         Raises:
-            InputError: if a clip has fewer frames than actions, or an action comes twice in a row.
+            InputError: if a clip has fewer frames than actions, or an action occurs twice in a row.
         """
         actions = kinds_of(classes)
         if len(actions) > 1:
@@ -110,7 +111,7 @@ class Alignments(Lattice):
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
-        """The tensors that tell this lattice from others."""
+        """The tensors that distinguish this lattice from others."""
         return *super().contents, self.actions
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:

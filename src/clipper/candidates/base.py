@@ -1,6 +1,6 @@
-"""CandidateSet: what the rest of the library asks of a set of candidates, whatever stands behind it.
+"""CandidateSet: the interface of a set of candidates, whatever its form.
 
-This file knows nothing of how a set is stored.
+This file does not depend on how a set is stored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def outside_inference_mode(function: Callable[..., Result]) -> Callable[..., Res
 
 
 class CandidateSet(ABC):
-    """What the labels of each of `n` samples could be.
+    """The possible labels of each of `n` samples.
 
     `Candidates` lists them row by row; `Lattice`, `Alignments` and `Formula` describe sets of any size.
 
@@ -80,7 +80,7 @@ class CandidateSet(ABC):
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
 
     @property
     @abstractmethod
@@ -90,7 +90,7 @@ class CandidateSet(ABC):
     @property
     @abstractmethod
     def counts(self) -> list[int]:
-        """How many candidates each sample has, exactly, however many."""
+        """The exact number of candidates of each sample, as Python integers of any size."""
 
     @property
     @abstractmethod
@@ -100,16 +100,16 @@ class CandidateSet(ABC):
     @property
     @abstractmethod
     def contents(self) -> tuple[Tensor, ...]:
-        """The tensors that tell this set from others, for fingerprints."""
+        """The tensors that distinguish this set from others, for fingerprints."""
 
     @property
     @abstractmethod
     def states(self) -> int:
-        """Numbers that one pass over the set holds for each sample."""
+        """How many numbers one pass over the set needs for each sample."""
 
     @abstractmethod
     def contains(self, gold: Tensor) -> Tensor:
-        """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
+        """Whether the gold labels `(n, m)` of each sample are among its candidates, `(n,)` bool."""
 
     @abstractmethod
     def possible(self) -> Tensor:
@@ -118,10 +118,10 @@ class CandidateSet(ABC):
     @property
     @abstractmethod
     def impossible(self) -> Tensor | None:
-        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none.
+        """The samples that were kept although no labels satisfy their formula, `(n,)` bool; None if there are none.
 
-        They have no candidates: counts of 0, an empty support, a log-probability of -inf. Pruning leaves them alone,
-        `top_k`, `draw` and `to_candidates` give them no rows, and losses refuse them.
+        They have no candidates: a count of 0, an empty support, a log-probability of -inf. Pruning ignores them,
+        `top_k`, `draw` and `to_candidates` return no rows for them, and losses raise an error.
         """
 
     @abstractmethod
@@ -137,14 +137,14 @@ class CandidateSet(ABC):
         """As `entropy`, of an argument that was checked; in any precision."""
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
-        """log Σ_σ Π_j p(σ(j)): how probable it is that the labels satisfy each sample's formula.
+        """log Σ_σ Π_j p(σ(j)): the log-probability that the labels satisfy each sample's formula.
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
 
         Returns:
-            `(n,)`, differentiable; -inf, with zero gradient, where the classifier rules out every candidate. A listed
-            candidate that comes twice counts twice.
+            `(n,)`, differentiable; -inf, with zero gradient, if the classifier rules out every candidate. A listed
+            candidate that occurs twice counts twice.
 
         Raises:
             InputError: if `log_probs` has another shape or device.
@@ -169,16 +169,16 @@ class CandidateSet(ABC):
         """As `output_probabilities`, of arguments that were checked."""
 
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
-        """The set of the given samples: ids in the given order, a mask or a slice; a sample may come twice."""
+        """The set of the given samples: ids in the given order, a mask or a slice; a sample may occur twice."""
         return self.select(known_samples(samples, self))
 
     @abstractmethod
     def select(self, ids: Tensor) -> Self:
-        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
+        """As `batch`, for `ids (b,)` on the set's device; they are not checked."""
 
     @abstractmethod
     def span(self, first: int, last: int) -> Self:
-        """The set of the samples `first` to `last - 1`, without a copy."""
+        """The set of the samples `first` to `last - 1`, as a view."""
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
@@ -261,13 +261,13 @@ class CandidateSet(ABC):
             return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
 
     def output_probabilities(self, log_probs: Tensor, k: int | None = None) -> Tensor:
-        """How probable each sample's formula is under *any* samples' log-probabilities.
+        """The probability of each possible output, for a set with one "sample" for each output.
 
-        For a set with one sample for each output of a program. Not for a restricted set.
+        Not for a restricted set.
 
         Args:
-            log_probs: of any number of samples, `(b, m, c)`.
-            k: add up the `k` most probable candidates of each formula instead of all of them.
+            log_probs: the classifier's output for any number of samples, `(b, m, c)`.
+            k: add up only the `k` most probable candidates of each output.
 
         Returns:
             `(b, n)`, differentiable.
@@ -304,10 +304,10 @@ class CandidateSet(ABC):
         """At most `per_sample` different candidates of each sample, drawn at random.
 
         Args:
-            per_sample: how many.
-            seed: of the draws.
-            log_probs: `(n, m, c)`: draw so many times from the classifier's distribution over the candidates, and
-                keep each candidate once. Without it, draw uniformly and without replacement.
+            per_sample: how many to draw.
+            seed: the seed of the random draws.
+            log_probs: `(n, m, c)`: draw from the classifier's distribution over the candidates, and keep each candidate
+                once. Without it, draw uniformly and without replacement.
 
         Returns:
             The drawn candidates, listed.
@@ -332,10 +332,10 @@ class CandidateSet(ABC):
         return self._rows_of_possible(lambda own, ids: own._drawn(per_sample, generator, logs[ids]))
 
     def to_candidates(self, budget: int | None = None) -> Candidates:
-        """Every candidate as a row, in the order of `Candidates.from_rule`.
+        """List every candidate as a row, in the order of `Candidates.from_rule`.
 
         Args:
-            budget: rows at most; by default so many as take some seconds.
+            budget: the largest number of rows; the default takes some seconds.
 
         Returns:
             The listed set; a listed set returns itself.
@@ -417,9 +417,9 @@ def check_satisfiable(candidates: CandidateSet) -> None:
         ids = candidates.impossible.nonzero()[:, 0].tolist()
         named = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
         raise InputError(
-            f"expected at least one candidate per sample, but nothing satisfies the formula of {len(ids)} of "
-            f"{candidates.samples} (sample {named}), which impossible='keep' let in; drop them: "
-            "possible = candidates.possible(), then candidates.batch(possible), and the same rows of all else"
+            f"expected at least one candidate per sample, but no labels satisfy the formula of {len(ids)} of "
+            f"{candidates.samples} (sample {named}), which impossible='keep' kept; leave them out: "
+            "possible = candidates.possible(), then candidates.batch(possible), and the same rows of log_probs"
         )
 
 
@@ -431,7 +431,7 @@ def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
         raise InputError(
             f"expected at least one candidate per sample, but {len(empty)} of {len(counts)} "
             f"{what} (sample {first}{', …' if len(empty) > 5 else ''}): "
-            "nothing satisfies their formula; correct it or leave these samples out"
+            "no labels satisfy their formula; correct it or leave these samples out"
         )
 
 
@@ -530,7 +530,7 @@ class TemplateSet(CandidateSet):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.template.device
 
     @property
@@ -545,7 +545,7 @@ class TemplateSet(CandidateSet):
 
     @outside_inference_mode
     def select(self, ids: Tensor) -> Self:
-        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
+        """As `batch`, for `ids (b,)` on the set's device; they are not checked."""
         return self._taken(lambda rows: rows.index_select(0, ids))
 
     def span(self, first: int, last: int) -> Self:

@@ -1,4 +1,4 @@
-"""Model-guided candidates: a bounded beam by the classifier's probabilities, for rules too large for a lattice."""
+"""Beam search for candidates that the classifier finds probable, for rules that are too large for a lattice."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ def beam_search(
     domains: Sequence[Sequence[int]] | None = None,
     known: Candidates | None = None,
 ) -> Candidates:
-    """Candidates that the classifier finds likely, by a beam search over prefixes of labels.
+    """Candidates that the classifier finds probable, by a beam search over prefixes of labels.
 
-    What is found is right, but not all there is: pass it as `known` the next time, and it stays.
+    All results are candidates, but some candidates may be missing. Pass the results as `known` the next time, so that
+    they are kept.
 
     Args:
         machine: the rule.
-        targets: what the rule gives for each of the `n` samples.
+        targets: the target of each of the `n` samples.
         slots: how many inputs a sample has; a list for samples of different lengths.
-        classes: how many labels there are, or a mapping from kind to number.
+        classes: the number of labels, or a mapping from each kind of label to its number.
         log_probs: the classifier's output, `(n, m, c)`.
-        width: prefixes of a sample that go on after each slot.
-        ways: of these, how many may have come to the same state.
-        domains: the labels each slot may take, if not all of them.
+        width: how many prefixes of each sample to keep after each slot.
+        ways: how many of these may have reached the same state.
+        domains: the labels that each slot may have; all labels if not given.
         known: candidates found before, or drawn uniformly; they are kept.
 
     Returns:
-        What was found, each candidate once.
+        The candidates that were found, each once.
 
     Raises:
         InputError: if nothing was found for a sample.

@@ -1,6 +1,6 @@
 """Formula: candidate sets of any size, as the models of a compiled propositional formula.
 
-This file knows nothing of embeddings, graphs of neighbours or losses.
+This file does not depend on embeddings, graphs or losses.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SAMPLES = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Formula(TemplateSet):
-    """What the labels of each sample could be: whatever satisfies a formula that was compiled once (extra `circuits`).
+    """The possible labels of each sample: all that satisfy a compiled formula (extra `circuits`).
 
-    Build one with `from_propositions` or `from_cnf`. Nothing is enumerated: probabilities and their gradients, supports
-    and counts come from the circuit, and restricting it to allowed labels compiles nothing anew.
+    Build it with `from_propositions` or `from_cnf`. Candidates are never enumerated: probabilities, gradients, supports
+    and counts are computed on the circuit. Restricting it to allowed labels needs no new compilation.
 
     Examples:
         >>> from clipper.candidates.propositions import has_label
@@ -77,17 +77,18 @@ class Formula(TemplateSet):
         """One proposition for each sample; equal ones are compiled once.
 
         Args:
-            propositions: what the labels of each of the `n` samples satisfy, see `clipper.candidates.has_label`.
+            propositions: the proposition that the labels of each of the `n` samples satisfy, see
+                `clipper.candidates.has_label`.
             slots: how many inputs a sample has; a list for samples of different lengths.
-            classes: how many labels there are, or a mapping from kind to number.
-            domains: the labels each slot may take, if not all of them; needed where slots are of different kinds.
+            classes: the number of labels, or a mapping from each kind of label to its number.
+            domains: the labels that each slot may have; needed if slots have different kinds of label.
             budget: size of the largest diagram to compile.
 
         Returns:
             The formula of all samples.
 
         Raises:
-            InputError: if nothing satisfies a proposition, or it speaks of slots or labels that there are not.
+            InputError: if no labels satisfy a proposition, or it names slots or labels that do not exist.
             BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
@@ -107,7 +108,7 @@ class Formula(TemplateSet):
         missing = (~made.possible()).nonzero()
         if len(missing):
             raise InputError(
-                f"sample {int(missing[0])}: nothing satisfies its formula; correct it, or leave the sample out"
+                f"sample {int(missing[0])}: no labels satisfy its formula; correct it, or leave the sample out"
             )
         return made
 
@@ -128,10 +129,10 @@ class Formula(TemplateSet):
         Args:
             cnf: the clauses.
             samples: how many samples there are, `n`.
-            variables: the slot and label that each variable stands for. By default every variable is a slot of its own
-                with the labels 0, false, and 1, true.
-            slots: how many inputs a sample has, if more than the variables speak of.
-            classes: how many labels there are, or a mapping from kind to number.
+            variables: the slot and label that each variable stands for. By default every variable is a slot with the
+                labels 0 for false and 1 for true.
+            slots: how many inputs a sample has, if more than the variables name.
+            classes: the number of labels, or a mapping from each kind of label to its number.
             domains: the labels each slot may take, if not all of them.
             budget: size of the largest diagram to compile.
 
@@ -139,7 +140,7 @@ class Formula(TemplateSet):
             The formula of all samples.
 
         Raises:
-            InputError: if these are no clauses, or nothing satisfies them.
+            InputError: if these are not clauses, or no labels satisfy them.
             FileError: if the file cannot be read.
             BudgetError: if a diagram is larger than the budget.
 
@@ -175,7 +176,7 @@ class Formula(TemplateSet):
 
     @property
     def impossible(self) -> None:
-        """None: a formula that nothing satisfies is refused when it is compiled."""
+        """None: a formula that no labels satisfy is refused when it is compiled."""
         return
 
     @property
@@ -190,7 +191,7 @@ class Formula(TemplateSet):
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
-        """The tensors that tell these candidates from others."""
+        """The tensors that distinguish these candidates from others."""
         return self.template, self.support, self.log_counts
 
     @cached_property
@@ -205,7 +206,7 @@ class Formula(TemplateSet):
 
     @cached_property
     def counts(self) -> list[int]:
-        """How many candidates each sample has, exactly, however many."""
+        """The exact number of candidates of each sample, as Python integers of any size."""
         with torch.no_grad():
             about = self.compiled.evaluate(widened(self.mask), self.template, "real")
         exact = 2 / torch.finfo(about.dtype).eps  # below this, so are whole numbers

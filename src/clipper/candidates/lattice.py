@@ -1,6 +1,6 @@
-"""Lattice: candidate sets of any size, as ways through the states of a rule instead of a list.
+"""Lattice: candidate sets of any size, as paths through the states of a rule instead of a list.
 
-This file knows nothing of embeddings, graphs of neighbours or losses.
+This file does not depend on embeddings, graphs or losses.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _LARGE = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Lattice(TemplateSet):
-    """What the labels of each sample could be, for rules that read one label after the other.
+    """The possible labels of each sample, for rules that read one label after the other.
 
-    Build one with `from_rule`. Nothing is enumerated: counts, probabilities, the best candidates and random ones are
-    worked out on the layered graph of the rule's states, exactly, for all samples together.
+    Build it with `from_rule`. Candidates are never enumerated: counts, probabilities, the best candidates and random
+    ones are computed exactly on the layered graph of the rule's states, for all samples together.
 
     Examples:
         >>> lattice = Lattice.from_rule(0, lambda total, label: total + label, lambda total: total,
@@ -90,28 +90,28 @@ class Lattice(TemplateSet):
     ) -> Lattice:
         """All label combinations that a state machine maps to each sample's target.
 
-        A machine may read more than a sample shows, such as the digits of a known result. Such labels are **observed**:
-        the machine reads them, all samples still share its states, and they are no slots of the set.
+        A machine may also read labels that you know, such as the digits of a known result. Such labels are
+        **observed**. They are not slots of the set, and all samples still share the states of the machine.
 
         Args:
             start: the state before the first label; any hashable value.
-            step: from a state and a label to the next state, or None where the label cannot follow.
-            accept: from a state to the target of a sample that ends there.
-            targets: what the rule gives for each of the `n` samples.
-            slots: how many labels the machine reads: the inputs of a sample, and what is observed; a list for samples
+            step: from a state and a label to the next state, or None if the label cannot follow.
+            accept: from a final state to the target.
+            targets: the target of each of the `n` samples.
+            slots: how many labels the machine reads: the inputs of a sample and the observed labels; a list for samples
                 of different lengths.
-            classes: how many labels there are, or a mapping from kind to number.
-            domains: the labels that the machine may read at each step, if not all of them.
-            budget: arcs to follow at most; equal states are followed once.
-            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
-            observed: `(n, slots)`: the labels that are known beforehand; -1 where the machine reads an input.
-            read_at: the step, from 0, at which the machine reads each of the inputs; in their order if not given.
+            classes: the number of labels, or a mapping from each kind of label to its number.
+            domains: the labels that the machine may read at each step; all labels if not given.
+            budget: the largest number of arcs; equal states are followed once.
+            impossible: "refuse" a target that no labels satisfy, or "keep" its sample without candidates.
+            observed: `(n, slots)`: the labels that you know; -1 where the machine reads an input.
+            read_at: the step, from 0, at which the machine reads each input; in their order if not given.
 
         Returns:
-            The lattice of all samples. With `observed`, its slots are the inputs alone.
+            The lattice of all samples. With `observed`, its slots are only the inputs.
 
         Raises:
-            InputError: if nothing gives a sample's target, or `step` or `accept` fails.
+            InputError: if no labels give the target of a sample, or `step` or `accept` fails.
             BudgetError: if the machine has more arcs than the budget.
 
         Examples:
@@ -134,13 +134,13 @@ class Lattice(TemplateSet):
     @classmethod
     @outside_inference_mode
     def from_candidates(cls, candidates: Candidates) -> Lattice:
-        """The smallest lattice with the same candidates: beginnings that can be continued alike become one state.
+        """The smallest lattice with the same candidates, for rules without a state machine.
 
-        For rules that nobody wrote as a state machine. Samples may list the same candidates, in the same order, as
-        they do where they have the same target; other samples must not share any. Targets are numbers from 0 on.
+        Partial sequences with the same continuations become one state. Two samples must list the same candidates in the
+        same order, as samples with the same target do, or have no candidate in common. Targets are numbers from 0 on.
 
         Raises:
-            InputError: if a candidate comes twice, in one sample or in samples that differ.
+            InputError: if a candidate occurs twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
@@ -151,13 +151,13 @@ class Lattice(TemplateSet):
         check_satisfiable(candidates)
         used = candidates.first >= 0
         if bool((~used[:, :-1] & used[:, 1:]).any()):
-            raise InputError("expected unused slots after the used ones, got labels behind an unused slot (-1)")
+            raise InputError("expected unused slots after the used ones, got labels after an unused slot (-1)")
         template, firsts = templates_of(candidates)
         graph = condensed(candidates.batch(firsts))
         if graph is None:
             raise InputError(
                 "expected samples that list the same candidates in the same order, or none in common, each once; "
-                "some candidate comes twice. Of a list that was pruned, take the lattice before, and restrict that"
+                "some candidate occurs twice. If the list was pruned, build the lattice before pruning, and restrict it"
             )
         return cls(template, candidates.kinds, graph=graph)
 
@@ -167,7 +167,7 @@ class Lattice(TemplateSet):
             return self
         if impossible == "refuse":
             raise InputError(
-                f"sample {int(emptied.nonzero()[0])}: nothing satisfies what is known of it; correct that, leave the "
+                f"sample {int(emptied.nonzero()[0])}: no labels satisfy its formula; correct it, leave the "
                 "sample out, or keep it without candidates by impossible='keep'"
             )
         templates = self.graph.targets  # each once more, where nothing ends
@@ -181,7 +181,7 @@ class Lattice(TemplateSet):
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
-        """The tensors that tell this lattice from others."""
+        """The tensors that distinguish this lattice from others."""
         layers = [layer.next for layer in self.graph.layers]
         own = (rows for rows in (self.allowed, self.observed) if rows is not None)
         return self.template, *layers, *self.graph.ends, *own
@@ -194,7 +194,7 @@ class Lattice(TemplateSet):
     @cached_property
     @outside_inference_mode
     def impossible(self) -> Tensor | None:
-        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none."""
+        """The samples that were kept although no labels satisfy their formula, `(n,)` bool; None if there are none."""
         if self.graph.complete:
             return None
         missing = ~self.graph.attained[self.template]
@@ -215,12 +215,12 @@ class Lattice(TemplateSet):
 
     @property
     def targets(self) -> list[Hashable]:
-        """What the rule gives for each sample."""
+        """The target of each sample."""
         return [self.graph.targets[i] for i in self.template.tolist()]
 
     @cached_property
     def counts(self) -> list[int]:
-        """How many candidates each sample has, exactly, however many."""
+        """The exact number of candidates of each sample, as Python integers of any size."""
         if self.shared:
             return integers_of(self.graph.counts[self.template])
         return integers_of(self._by_piece(count_ways, each=words_for(self.graph)))
@@ -258,7 +258,7 @@ class Lattice(TemplateSet):
         return self._by_piece(lambda *part: viable(*part)[0][0])
 
     def select(self, ids: Tensor) -> Self:
-        """As `batch`, for `ids (b,)` on the lattice's device that are known to be samples: they are not looked at."""
+        """As `batch`, for `ids (b,)` on the lattice's device; they are not checked."""
         batch = super().select(ids)
         if self.graph.widest < _LARGE or self.graph.ragged:
             return batch

@@ -1,6 +1,6 @@
-"""Program: background knowledge as a logic program, and what it lets samples with sentences be labelled as.
+"""Program: background knowledge as a logic program, and the labels that satisfy a sentence about each sample.
 
-This file knows nothing of networks; clingo runs in a process of its own.
+This file does not depend on networks; clingo runs in a separate process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is known of one sample: a sentence that its labels satisfy, given facts of its own.
+    """What you know about one sample: a sentence that its labels satisfy, and facts and slots of this sample.
 
     Examples:
         >>> Sentence("name(o1, animal), rel(on, o1, O2), not name(O2, dog)", slots=["name(o1, _)", "rel(_, o1, o2)"])
@@ -103,7 +103,7 @@ def readable(text: Any, what: str, *, includes: bool = False) -> str:
     _check_letters(text, what)
     bare = _APART.sub(" ", text)
     if "#include" in bare and not includes:
-        raise InputError(f"{what} includes a file; only a theory that lies in a file itself can, pass it as a Path")
+        raise InputError(f"{what} includes a file; only a theory in a file can do that: pass it as a Path")
     large = next((number for number in _LARGE.findall(bare) if int(number[:20]) > _LARGEST), None)
     if large is not None:
         raise InputError(
@@ -244,7 +244,7 @@ def _check_slots(slots: tuple[str, ...], labels: Labels, sample: int) -> None:
     for text, slot in zip(slots, read, strict=True):
         if slot.kind not in labels:
             raise InputError(
-                f"slot {text!r} of sample {sample} is no label atom: the labels are of {', '.join(map(repr, labels))}; "
+                f"slot {text!r} of sample {sample} is not a label atom: labels are of {', '.join(map(repr, labels))}; "
                 f"add labels={{{slot.kind!r}: […]}} or correct the slot"
             )
     if len(set(read)) < len(read):
@@ -358,7 +358,7 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
             "be drawn uniformly; list all candidates (without per_sample=), or compile a Formula"
         )
     if not frame.get("rows"):
-        why = "the theory contradicts itself" if frame["contradiction"] else "nothing satisfies its sentence"
+        why = "the theory contradicts itself" if frame["contradiction"] else "no labels satisfy its sentence"
         hint = f" (clingo says: {notes})" if notes else ""
         raise InputError(f"{whose}: {why}{hint}; correct it, or leave the sample out")
 
@@ -394,7 +394,7 @@ def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Seque
 class Program:
     """An answer-set program over label atoms such as `name(o1, dog)`.
 
-    Each slot of a sample gets exactly one label; the theory says what follows from the labels, and what cannot be.
+    Each slot of a sample has exactly one label. The theory says what follows from the labels, and what is impossible.
 
     Examples:
         >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
@@ -430,21 +430,21 @@ class Program:
     def candidates(
         self, samples: Sequence[Sentence | str], *, budget: int = BUDGET, per_sample: int | None = None, seed: int = 0
     ) -> Candidates:
-        """The projections on the label atoms of all answer sets in which each sample's sentence holds.
+        """All label combinations under which each sample's sentence holds: answer sets, projected on the label atoms.
 
         Args:
-            samples: a `Sentence` each, or its text where slots and facts are shared.
-            budget: candidates of distinct sentences to list at most.
-            per_sample: draw so many of each sample uniformly, where there are more; every sample of one sentence
-                gets the same ones.
-            seed: of these draws.
+            samples: a `Sentence` for each sample, or its text if all samples have the same slots and facts.
+            budget: the largest number of candidates of distinct sentences to list.
+            per_sample: draw this many candidates of each sample uniformly, if there are more; samples with the same
+                sentence get the same ones.
+            seed: the seed of these draws.
 
         Returns:
             The candidates of all samples.
 
         Raises:
-            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
-            BudgetError: if listing them would pass the budget, or the time limit.
+            InputError: if the theory or a sentence is wrong, or no labels satisfy a sentence.
+            BudgetError: if there are more candidates than the budget, or time runs out.
         """
         budget = whole_number(budget, "budget", least=1)
         wanted = 0 if per_sample is None else whole_number(per_sample, "per_sample", least=1)

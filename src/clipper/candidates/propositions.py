@@ -23,16 +23,16 @@ Clauses = Sequence[Sequence[int]]
 class Proposition:
     """A formula over the labels of a sample; combine it with `&`, `|`, `~` and `>>` (implies).
 
-    Propositions are as deep as they need to be, and may share parts: nothing here calls itself for the parts of a part.
+    Propositions may be nested to any depth, because no function here is recursive, and may share parts.
 
     Attributes:
         kind: "label", or how the parts are combined: "not", "and", "or".
         parts: the propositions that are combined.
-        slot: of the kind "label": which slot.
-        value: of the kind "label": which label it has.
+        slot: if the kind is "label": the slot.
+        value: if the kind is "label": the label of the slot.
 
     Raises:
-        InputError: the kind is unknown, or a part is no proposition.
+        InputError: the kind is unknown, or a part is not a proposition.
 
     Examples:
         >>> dog, on = has_label(0, 3), has_label(1, 7)  # slot 0 has label 3, slot 1 has label 7
@@ -160,7 +160,7 @@ class Proposition:
         return list(dict.fromkeys(order))
 
     def labels(self) -> set[tuple[int, int]]:
-        """The slots and labels that it speaks of."""
+        """The slots and labels that it names."""
         return {(part.slot, part.value) for part in self.steps() if part.kind == "label"}
 
 
@@ -193,12 +193,12 @@ def has_label(slot: int, value: int) -> Proposition:
 
 
 def all_of(parts: Iterable[Proposition]) -> Proposition:
-    """All of these hold; true if there are none."""
+    """The proposition that all of these hold; true if there are none."""
     return Proposition("and", tuple(as_list(parts, "propositions")))
 
 
 def any_of(parts: Iterable[Proposition]) -> Proposition:
-    """One of these holds, at least; false if there are none."""
+    """The proposition that at least one of these holds; false if there are none."""
     return Proposition("or", tuple(as_list(parts, "propositions")))
 
 

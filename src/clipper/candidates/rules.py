@@ -1,6 +1,6 @@
 """What a rule is: a function of labels, a state machine, and the way from targets to candidates.
 
-The rules that people have are in `clipper.rules`; the machines here are those that the library itself builds on.
+The ready-made rules are in `clipper.rules`. The state machines here are those that the library itself uses.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Machine(NamedTuple):
 
     Attributes:
         start: the state before the first label.
-        step: from a state and a label to the next state; None where the label cannot follow.
-        accept: from a state to the target of a sample that ends there; None where none can.
+        step: from a state and a label to the next state; None if the label cannot follow.
+        accept: from a final state to the target; None if no sample can end there.
     """
 
     start: Hashable
@@ -155,14 +155,14 @@ def checked_machine(machine: Any) -> Machine:
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of a sample: the value of this function of its labels.
+    """What you know about a sample: the value of a function of its labels.
 
-    `clipper.rules` has those that people have. `Candidates.from_rule` takes one in place of a function.
+    `clipper.rules` has ready-made rules. `Candidates.from_rule` takes a rule in place of a function.
 
     Attributes:
-        name: what the rule is called.
-        value: from a tuple of labels, one per slot, to the target; arithmetic runs on all combinations at once.
-        domains: from the number of slots to the labels that each slot may take; every label if not given.
+        name: the name of the rule.
+        value: from a tuple of labels, one per slot, to the target; arithmetic is computed for all combinations at once.
+        domains: from the number of slots to the labels that each slot may have; all labels if not given.
         machine: the same rule as a state machine; with it, candidates need not be listed.
         slots: how many slots a sample has; any number if not given.
 
@@ -191,23 +191,23 @@ class Rule:
         budget: int = BUDGET,
         impossible: Impossible = "refuse",
     ) -> CandidateSet:
-        """All label combinations that have each sample's target: listed if they are few, else as a lattice.
+        """All label combinations that give the target of each sample: listed if they are few, else a lattice.
 
         Args:
-            targets: what is known of each of the `n` samples.
+            targets: the target of each of the `n` samples.
             slots: how many inputs a sample has; a list for samples of different lengths.
-            classes: how many labels there are, or a mapping from kind to number.
-            domains: the labels each slot may take, if not all of the rule's.
-            budget: candidates to list at most, those of all samples together; a rule without a state machine tries at
-                most so many label combinations.
-            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
+            classes: the number of labels, or a mapping from each kind of label to its number.
+            domains: the labels that each slot may have; those of the rule if not given.
+            budget: the largest number of candidates to list, of all samples together; for a rule without a state
+                machine, the largest number of label combinations to try.
+            impossible: "refuse" a target that no labels satisfy, or "keep" its sample without candidates.
 
         Returns:
             `Candidates` or a `Lattice`.
 
         Raises:
-            InputError: if a target is none of this rule's, or nothing satisfies it.
-            BudgetError: if the rule has more states than fit, or no state machine and too many combinations.
+            InputError: if the rule cannot have such a target, or no labels satisfy it.
+            BudgetError: if the rule has too many states, or no state machine and too many combinations.
         """
         budget = whole_number(budget, "budget", least=0)
         if self.machine is None:
@@ -237,7 +237,7 @@ class Rule:
         budget: int = ARCS,
         impossible: Impossible = "refuse",
     ) -> Lattice:
-        """As `candidates`, but a lattice however few they are; `budget` counts the arcs to follow.
+        """As `candidates`, but always a lattice; `budget` is the largest number of arcs.
 
         Examples:
             >>> Rule("sum", sum, machine=SUM).lattice([8, 2], slots=2, classes=10)
@@ -247,19 +247,19 @@ class Rule:
         return distinct.batch(place)
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
-        """A sample's target in the form that `value` gives, from one that people have.
+        """Convert a target from the form that users pass to the form that `value` returns.
 
         Args:
             given: what the caller passed for this sample.
-            slots: how many the sample has.
-            classes: how many labels there are.
+            slots: the number of slots of the sample.
+            classes: the number of labels.
         """
         del slots, classes
         target: Hashable = given
         return target
 
     def parse(self, text: str) -> Any:
-        """A target from text, such as the cell of a table: a whole number where it is one, else the text itself."""
+        """A target from text, such as the cell of a table: a whole number if possible, else the text itself."""
         try:
             return int(text)
         except ValueError:

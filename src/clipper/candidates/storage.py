@@ -99,7 +99,7 @@ def parquet_files(path: str | Path) -> list[Path]:
 def open_parquet(path: str | Path) -> pq.ParquetFile:
     """Open a Parquet file, or say what is wrong with it."""
     if not os.path.isfile(as_path(path)):  # which does not fail on a name too long
-        raise FileError(f"{path} is not there, or is no file; expected a Parquet file")
+        raise FileError(f"{path} does not exist, or is not a file; expected a Parquet file")
     with _damage_named(path):
         return pq.ParquetFile(path, page_checksum_verification=True)
 
@@ -236,7 +236,7 @@ def _check_next(sample: int, expected: int) -> None:
     if sample != expected:
         raise InputError(
             f"expected sample {expected} next, got {sample}: sample ids must ascend from 0 without gaps "
-            "(a sample without candidates cannot be learned from: leave it out and number the rest anew)"
+            "(nothing can be learned from a sample without candidates: leave it out and renumber the rest)"
         )
 
 
@@ -247,9 +247,9 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
     stored = (schema.metadata or {}).get(_KEY)
     if stored is None:
         raise InputError(
-            "expected to be told what the labels are, which this table does not say: pass classes= (--classes), how "
-            "many there are, or a mapping from each kind of label to how many it has; tables lose this on their way "
-            "through pandas, polars and Hugging Face data sets"
+            "expected the number of labels, which this table does not store: pass classes= (--classes), the number of "
+            "labels, or a mapping from each kind of label to its number; pandas, polars and Hugging Face data sets "
+            "drop this information"
         )
     try:
         told = json.loads(stored)

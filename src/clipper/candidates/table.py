@@ -1,6 +1,6 @@
 """Candidates: for each sample, the label combinations that satisfy its formula, packed row by row.
 
-This file knows nothing of embeddings, graphs or losses.
+This file does not depend on embeddings, graphs or losses.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _INHERITED = ("plain", "kind", "support_with_unused")
 
 @dataclass(frozen=True, eq=False)
 class Candidates(CandidateSet):
-    """What the labels of each sample could be.
+    """The possible labels of each sample, listed: a row for each candidate.
 
-    Build one with `from_rule`, `from_program`, `from_lists`, `from_tensors` or `read`; these check their input.
+    Build it with `from_rule`, `from_program`, `from_lists`, `from_tensors` or `read`, which check their input.
 
     Examples:
         >>> candidates = Candidates.from_rule(sum, targets=[8, 2, 16], slots=2, classes=10)
@@ -135,21 +135,22 @@ class Candidates(CandidateSet):
         """All label combinations that a rule maps to each sample's target.
 
         Args:
-            rule: any callable on a tuple of labels. Arithmetic runs on all combinations at once, anything else
-                once per combination; samples with the same target share the work. Or one of `clipper.rules`, which
-                list their candidates if these are few, and else give a `Lattice`.
-            targets: what the rule gives for each of the `n` samples.
+            rule: any function from a tuple of labels to the target, or one of `clipper.rules`. A function that only
+                uses arithmetic is called once for all combinations, any other once for each combination. With a rule of
+                `clipper.rules` that has too many candidates to list, the result is a `Lattice`.
+            targets: the target of each of the `n` samples.
             slots: how many inputs a sample has; a list for samples of different lengths.
-            classes: how many labels there are, or a mapping from kind to number.
-            domains: the labels each slot may take, if not all of them.
-            budget: label combinations to try at most; for one of `clipper.rules`, candidates to list at most.
-            impossible: "refuse" a target that nothing satisfies, or "keep" its sample without candidates.
+            classes: the number of labels, or a mapping from each kind of label to its number.
+            domains: the labels that each slot may have; all labels if not given.
+            budget: the largest number of label combinations to try; with a rule of `clipper.rules`, the largest number
+                of candidates to list.
+            impossible: "refuse" a target that no labels satisfy, or "keep" its sample without candidates.
 
         Returns:
             The candidates of all samples, in lexicographic order.
 
         Raises:
-            InputError: if nothing gives a sample's target, or the rule fails.
+            InputError: if no labels give the target of a sample, or the rule fails.
             BudgetError: if there are more combinations than the budget.
         """
         if isinstance(rule, Rule):
@@ -187,20 +188,20 @@ class Candidates(CandidateSet):
 
         Args:
             theory: an answer-set program over label atoms such as `name(o1, dog)`, as text or as the path of a file.
-            samples: a `Sentence` each, or its text where slots and facts are shared.
+            samples: a `Sentence` for each sample, or its text if all samples have the same slots and facts.
             labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`.
-            slots: the slots of samples that bring none of their own, `["digit(x1, _)", "digit(x2, _)"]`.
-            budget: candidates of distinct sentences to list at most.
+            slots: the slots of samples whose `Sentence` has none, `["digit(x1, _)", "digit(x2, _)"]`.
+            budget: the largest number of candidates of distinct sentences to list.
             time_limit: seconds for grounding and solving.
-            per_sample: draw so many candidates of each sample uniformly, where there are more.
-            seed: of these draws.
+            per_sample: draw this many candidates of each sample uniformly, if there are more.
+            seed: the seed of these draws.
 
         Returns:
             The candidates of all samples.
 
         Raises:
-            InputError: if the theory or a sentence is wrong, or nothing satisfies a sentence.
-            BudgetError: if listing them would pass the budget, or the time limit.
+            InputError: if the theory or a sentence is wrong, or no labels satisfy a sentence.
+            BudgetError: if there are more candidates than the budget, or time runs out.
 
         Examples:
             >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
@@ -222,7 +223,7 @@ class Candidates(CandidateSet):
 
         Args:
             samples: a list of label tuples for each sample.
-            classes: how many labels there are, or a mapping from kind to number.
+            classes: the number of labels, or a mapping from each kind of label to its number.
 
         Returns:
             The candidates, in the given order.
@@ -247,7 +248,7 @@ class Candidates(CandidateSet):
         Args:
             labels: `(Ω, m)`, a candidate each; -1 in unused slots.
             sample: `(Ω,)`, the sample of each candidate, ascending from 0 without gaps.
-            classes: how many labels there are, or a mapping from kind to number.
+            classes: the number of labels, or a mapping from each kind of label to its number.
             samples: how many samples there must be, if given.
 
         Returns:
@@ -284,7 +285,7 @@ class Candidates(CandidateSet):
 
         Args:
             path: the file.
-            classes: how many labels there are, if the file does not say.
+            classes: the number of labels, if the file does not say.
 
         Returns:
             The candidates.
@@ -298,7 +299,7 @@ class Candidates(CandidateSet):
         return read_candidates(path, classes)
 
     def write(self, path: str | Path) -> None:
-        """Write a Parquet file, whole or not at all."""
+        """Write a Parquet file. It is never half-written."""
         from clipper.candidates.storage import write_candidates
 
         write_candidates(self, path)
@@ -306,7 +307,7 @@ class Candidates(CandidateSet):
     def to_arrow(self) -> pa.Table:
         """An Arrow table: `sample`, `slot_0` … `slot_{m-1}` (null where unused); kinds in the metadata.
 
-        pandas, polars and Hugging Face datasets take it as it is: `table.to_pandas()`, `polars.from_arrow(table)`,
+        You can pass it to pandas, polars and Hugging Face datasets: `table.to_pandas()`, `polars.from_arrow(table)`,
         `datasets.Dataset(table)`.
         """
         from clipper.candidates.storage import to_arrow
@@ -315,13 +316,13 @@ class Candidates(CandidateSet):
 
     @classmethod
     def from_arrow(cls, table: Any, classes: Classes | None = None) -> Candidates:
-        """The reverse of `to_arrow`.
+        """Read candidates from a table such as `to_arrow` returns.
 
         Args:
             table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample; an Arrow table, or a data frame of
                 pandas, polars or whatever else hands out Arrow's streams.
-            classes: how many labels there are, or a mapping from kind to number, if the metadata do not say; other
-                libraries drop what they say.
+            classes: the number of labels, or a mapping from each kind of label to its number, if the metadata do not
+                say; other libraries drop what they say.
 
         Returns:
             The candidates.
@@ -337,7 +338,7 @@ class Candidates(CandidateSet):
         """A fact for each candidate, as text for a logic program: the sample, then a label for each slot.
 
         Args:
-            predicate: what the facts are called: a lower-case letter, then letters, digits or underscores.
+            predicate: the name of the facts: a lower-case letter, then letters, digits or underscores.
             syntax: "prolog" for Prolog, ProbLog, DeepProbLog and answer-set programs, "scallop" for Scallop.
 
         Returns:
@@ -379,7 +380,7 @@ class Candidates(CandidateSet):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.labels.device
 
     @cached_property
@@ -412,7 +413,7 @@ class Candidates(CandidateSet):
 
     @property
     def contents(self) -> tuple[Tensor, ...]:
-        """The tensors that tell this set from others, for fingerprints."""
+        """The tensors that distinguish this set from others, for fingerprints."""
         return self.labels, self.offsets
 
     @property
@@ -433,7 +434,7 @@ class Candidates(CandidateSet):
     @cached_property
     @outside_inference_mode
     def impossible(self) -> Tensor | None:
-        """The samples that were kept although nothing satisfies their formula, `(n,)` bool; None if there are none."""
+        """The samples that were kept although no labels satisfy their formula, `(n,)` bool; None if there are none."""
         if self.slot_kinds is None or bool(self.possible().all()):
             return None
         return ~self.possible()
@@ -523,7 +524,7 @@ class Candidates(CandidateSet):
 
     @outside_inference_mode
     def select(self, ids: Tensor) -> Candidates:
-        """As `batch`, for `ids (b,)` on the set's device that are known to be samples: they are not looked at."""
+        """As `batch`, for `ids (b,)` on the set's device; they are not checked."""
         start, counts = self.offsets[ids], self.offsets.diff()[ids]
         offsets = offsets_of(counts)
         total = int(offsets[-1])
@@ -542,7 +543,7 @@ class Candidates(CandidateSet):
         return batch
 
     def span(self, first: int, last: int) -> Candidates:
-        """The candidates of the samples `first` to `last - 1`, without a copy."""
+        """The candidates of the samples `first` to `last - 1`, as a view."""
         offsets = self.offsets[first : last + 1]
         begin, end = offsets[[0, -1]].tolist()
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds[first:last]
@@ -703,7 +704,7 @@ def check_sample_ids(sample: Tensor, rows: int) -> None:
         after, missing = int(sample[gaps[0]]), int(sample[gaps[0]] - step[gaps[0]]) + 1
         raise InputError(
             f"expected at least one candidate per sample, but sample {missing} has no candidates: the next sample "
-            f"id is {after}. Nothing satisfies its formula: correct it, or leave it out and number the rest anew"
+            f"id is {after}. No labels satisfy its formula: correct it, or leave it out and renumber the rest"
         )
 
 
@@ -712,7 +713,7 @@ def check_labels(labels: Tensor, sample: Tensor, offsets: Tensor, kinds: tuple[K
     without = (labels[offsets[:-1]] == -1).all(1).nonzero().flatten()
     if len(without):
         raise InputError(
-            f"expected at least one used slot per sample, got labels of -1 alone in sample {int(without[0])}"
+            f"expected at least one used slot per sample, got only labels of -1 in sample {int(without[0])}"
         )
     kind = kind_of_label(labels[offsets[:-1]], kinds)
     for start in range(0, len(labels), _CHUNK):

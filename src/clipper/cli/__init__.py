@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. The only room that prints."""
+"""The command line: parse, call, print. No other module prints."""
 
 from __future__ import annotations
 

@@ -15,20 +15,21 @@ from clipper.cli.console import errors
 from clipper.errors import ClipperError
 
 COMMANDS = {
-    "label": "Label every image of samples of which only a total, a check digit or another rule's result is known.",
-    "review": "Answer a few questions about labels in the browser; each answer is kept, and the labels get better.",
-    "prune": "Discard the candidates in a file that contradict what lies near; no sample loses its last one.",
-    "identify": "Say which labels the formulas can tell apart at all, before anything is trained.",
-    "train": "Train a classifier on samples of which only a function of the labels, such as their sum, is known.",
-    "bench": "Measure speed; every ratio comes from one interleaved run.",
-    "race": "Race Clipper against other frameworks: same data, network and machine, accuracy in equal seconds.",
-    "table": "Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.",
-    "results": "Write a document of all tables as far as they were run, and of which of the paper's claims reproduce.",
-    "demo": "Read digits from 100 receipts of which only the totals are known: label, look, train; two minutes or so.",
-    "data": "List, fetch and verify data sets. Without a command: list which are here, every file checked.",
-    "clips": "Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.",
+    "label": "Label each image, given a fact about each small group of images: a total, a check digit, a count.",
+    "review": "Answer a few questions about doubtful labels in the browser. Your answers improve the other labels.",
+    "prune": "Discard the candidates in a file that contradict nearby instances. Every sample keeps at least one.",
+    "identify": "Say which labels a rule or a file of candidates can tell apart. Needs no images and no training.",
+    "train": "Train a classifier on a benchmark whose samples have a known function of the labels, such as the sum.",
+    "bench": "Measure speed and quality: pruning, losses, joint inference, training, large pools.",
+    "race": "Compare Clipper with other frameworks: same data, network and machine, accuracy after equal times.",
+    "table": "Run one of the paper's tables, or a part of it, and print the paper's figures beside ours.",
+    "results": "Write a document of all tables that were run, and of which of the paper's claims reproduce.",
+    "demo": "Label the digits of 100 receipts from their totals, train on the labels, and write a report; two minutes.",
+    "data": "List, fetch and verify data sets. Without a command: list the data sets on this machine and check them.",
+    "clips": "Draw clips of a game character and texts about its actions, in the file layout of the data set MUGEN.",
 }
-"""The commands and what they are for. Each is what bears its name in a module of its name, imported when it is run."""
+"""The commands and what they are for. Each is a function of its name, in a module of its name, imported when it is run.
+"""
 
 
 class _ImportedWhenRun(TyperGroup):
@@ -56,8 +57,7 @@ def _imported(name: str) -> Any:
 app = typer.Typer(
     name="clipper",
     cls=_ImportedWhenRun,
-    help="Train neural classifiers from logic instead of labels: discard the label combinations that the "
-    "representation space contradicts.",
+    help="Label inputs from facts about small groups of them, such as totals, and train classifiers on the result.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -96,7 +96,7 @@ def run() -> None:
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        _fail("MemoryError", "this needs more memory than there is; ask for fewer samples, slots or a smaller batch")
+        _fail("MemoryError", "there is not enough memory; use fewer samples or slots, or a smaller batch")
 
 
 def _is_out_of_memory(error: Exception) -> bool:

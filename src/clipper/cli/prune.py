@@ -15,35 +15,45 @@ from clipper.pruning.streaming import PruneJob, prune_files
 
 
 def prune(
-    candidates: Annotated[Path, typer.Argument(help="Parquet: sample, slot_0, slot_1, … (null: unused); or a folder.")],
-    embeddings: Annotated[Path, typer.Argument(help=".npy (n, m, d), or Parquet with a list column 'embedding'.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the surviving candidates go (Parquet).")],
+    candidates: Annotated[
+        Path,
+        typer.Argument(help="Parquet, a row per candidate: sample, slot_0, … (null if unused); or a folder of files."),
+    ],
+    embeddings: Annotated[
+        Path, typer.Argument(help=".npy (samples, slots, d), or Parquet with a list column 'embedding'.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the remaining candidates to (Parquet).")],
     objective: Annotated[
-        Literal["exact", "paper"], typer.Option(help="Problem 3.6, or equation (1) as printed.")
+        Literal["exact", "paper"],
+        typer.Option(help="exact: discard as many as possible. paper: equation (1) of the paper as printed."),
     ] = "exact",
     solver: Annotated[
         Literal["closed-form", "highs", "cp-sat"], typer.Option(help="How to find the optimum.")
     ] = "closed-form",
     k: Annotated[int, typer.Option("-k", help="Neighbours per instance; 0 for all within --radius.")] = 1,
-    radius: Annotated[float | None, typer.Option(help="Only neighbours nearer than this.")] = None,
-    mutual: Annotated[bool, typer.Option("--mutual", help="Only neighbours that are each other's.")] = False,
+    radius: Annotated[float | None, typer.Option(help="Only neighbours closer than this.")] = None,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Only pairs that are neighbours in both directions.")
+    ] = False,
     share: Annotated[float | None, typer.Option(help="Only the closest share of the edges, 0.5 for half.")] = None,
-    metric: Annotated[Literal["l2", "cosine"], typer.Option(help="How to measure nearness.")] = "l2",
-    batch: Annotated[int | None, typer.Option(help="Search among this many samples at a time; default all.")] = None,
+    metric: Annotated[Literal["l2", "cosine"], typer.Option(help="The distance between embeddings.")] = "l2",
+    batch: Annotated[
+        int | None, typer.Option(help="Look for neighbours within batches of this many samples; default: all.")
+    ] = None,
     search: Annotated[
         Literal["auto", "exact", "ivf", "hnsw", "nn-descent", "faiss"],
-        typer.Option(help="How to find neighbours: by size, or by name; faiss is another name for ivf."),
+        typer.Option(help="How to find neighbours; auto chooses by the size of the pool, faiss is the same as ivf."),
     ] = "auto",
     index: Annotated[
-        Path | None, typer.Option(help="Folder of a saved index: used if there is one, else built and kept there.")
+        Path | None, typer.Option(help="Folder of a saved index; it is built and saved there if it does not exist.")
     ] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not tell.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not store it.")] = None,
     engine: Engine = "single",
     workers: Workers = None,
     address: Address = None,
     json: Json = False,
 ) -> None:
-    """Discard the candidates in a file that contradict what lies near; no sample loses its last one."""
+    """Discard the candidates in a file that contradict nearby instances. Every sample keeps at least one."""
     if batch is not None and batch < 1:
         raise InputError(f"expected a positive --batch, got {batch}")
     if k < 0:
@@ -67,8 +77,8 @@ def prune(
         ["edges found", f"{summary.edges:,}"],
         ["edges chosen", f"{summary.edges_chosen:,}"],
     ]
-    output.print(table(f"survivors in {out}", ["", "number"], rows))
+    output.print(table(f"remaining candidates: {out}", ["", "number"], rows))
     for found in summary.searches:
-        output.print(f"Neighbours by {found}.", soft_wrap=True)
+        output.print(f"Neighbour search: {found}.", soft_wrap=True)
     if summary.reason:
         output.print(f"Nothing was discarded: {summary.reason}.")

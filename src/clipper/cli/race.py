@@ -1,4 +1,4 @@
-"""`clipper race`: Clipper and other frameworks on the same tasks, by accuracy within the same seconds."""
+"""`clipper race`: accuracy of Clipper and other frameworks on the same tasks, after the same time."""
 
 from __future__ import annotations
 
@@ -22,29 +22,34 @@ QUICK_SECONDS = 4.0
 
 
 def race(
-    task: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern, 'sum-2/*'; twice.")] = None,
-    contestant: Annotated[list[str] | None, typer.Option(help="Only these: a name or a pattern; twice.")] = None,
-    data: Annotated[Literal["mnist", "digits"], typer.Option(help="The tasks of which data set.")] = "mnist",
-    seeds: Annotated[int | None, counted("Runs of each; 3 by default, 1 if --quick.", most=1_000)] = None,
-    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first of their seeds.")] = 0,
-    seconds: Annotated[
-        float | None, typer.Option(min=0.1, max=86_400, help="Of each run; by default the task's own, 30 to 120.")
+    task: Annotated[
+        list[str] | None, typer.Option(help="Only this task: a name, or a pattern such as 'sum-2/*'; repeat.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of the rows, one of JSON for each run.")] = Path(
+    contestant: Annotated[
+        list[str] | None, typer.Option(help="Only this contestant: a name or a pattern; repeat.")
+    ] = None,
+    data: Annotated[Literal["mnist", "digits"], typer.Option(help="Data set of the tasks.")] = "mnist",
+    seeds: Annotated[int | None, counted("Runs of each contestant; default: 3, with --quick 1.", most=1_000)] = None,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**19, help="The first seed.")] = 0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=86_400, help="Time of each run; default: 30 to 120, by task.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the results, a line of JSON for each run.")] = Path(
         "results/race.jsonl"
     ),
-    page: Annotated[Path | None, typer.Option(help="Also write a page of the results, in HTML.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Also write the figure of accuracy against seconds, SVG.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write the results as an HTML page.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also write a figure of accuracy over time, SVG.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One small task, one seed, 4 seconds each.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Run what the file has already, too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also run what is in the file already.")] = False,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Race Clipper against other frameworks: the same data, network, seeds and machine, accuracy within equal seconds.
+    """Compare Clipper with other frameworks: same data, network and machine, accuracy after equal times.
 
-    Each framework runs in an environment of its own, which the command makes in the user's cache. Runs that the file
-    has are not run again. A contestant that fails is named and does not end the race; one that cannot be installed
-    is skipped by name.
+    Each framework runs in its own virtual environment, which the command
+    creates in the user's cache. Runs that are in the file are not run again.
+    If a contestant fails, the output names it and the race continues. A
+    contestant that cannot be installed is skipped and named.
     """
     if page is not None or figure is not None:
         require("matplotlib", extra="report")

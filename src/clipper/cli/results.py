@@ -22,7 +22,7 @@ def results(
     ),
     to: Annotated[Path, typer.Option(help="The document to write, in Markdown.")] = Path("docs/results.md"),
 ) -> None:
-    """Write a document of all tables as far as they were run, and of which of the paper's claims reproduce."""
+    """Write a document of all tables that were run, and of which of the paper's claims reproduce."""
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
     ledger = opened(records)

@@ -1,4 +1,4 @@
-"""`clipper review`: answer the questions that would tell most, on a page of this machine alone."""
+"""`clipper review`: answer the questions that would help most, on a page that only this machine can reach."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from clipper.report.page import templates
 
 
 def review(
-    labels: Annotated[Path, typer.Argument(help="What clipper label wrote, .parquet or .arrow.")],
+    labels: Annotated[Path, typer.Argument(help="Labels that clipper label wrote, .parquet or .arrow.")],
     answers: Annotated[
-        Path | None, typer.Option("--answers", "-a", help="CSV that answers go to; default: beside the labels.")
+        Path | None, typer.Option("--answers", "-a", help="CSV to write answers to; default: beside the labels.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 for a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 for any free one.")] = 0,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Answer a few questions about labels in the browser; each answer is kept, and the labels get better.
+    """Answer a few questions about doubtful labels in the browser. Your answers improve the other labels.
 
-    A key answers, s skips, w says that the target is wrong. Ctrl-C ends it; nothing is lost. `clipper label --known`
-    takes the answers.
+    Press the key of a label to answer, s to skip, w to say that the target is
+    wrong. Ctrl-C ends the review. Answers are saved at once; `clipper label
+    --known` uses them.
     """
     require("uvicorn", extra="review")
     with errors.status("labelling"):

@@ -36,37 +36,41 @@ from clipper.report.table_text import by_task
 def table(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(TABLES)}.")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A smaller grid on the embedded digits; some minutes.")
+        bool, typer.Option("--quick", help="A smaller table on scikit-learn's digits; some minutes.")
     ] = False,
-    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; may come twice.")] = None,
-    variant: Annotated[list[str] | None, typer.Option(help="Only none, frozen, trainable, exact, …; twice.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="Only columns with this in their name; twice.")] = None,
-    seeds: Annotated[int | None, counted("Runs for each place of the table.")] = None,
+    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeat for several.")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="Only this variant: none, frozen, trainable, exact, …; repeat for several.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Only columns whose name contains this; repeat for several.")
+    ] = None,
+    seeds: Annotated[int | None, counted("Runs for each cell of the table.")] = None,
     epochs: Annotated[int | None, counted("Epochs of each run; the paper has 50.")] = None,
-    samples: Annotated[int | None, counted("Samples of each run instead of the column's.")] = None,
+    samples: Annotated[int | None, counted("Samples of each run; default: the column's own.")] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Frozen encoder: pixels, outlines, mobilenet-v2, resnet18 …; default mobilenet-v2."),
     ] = None,
-    jobs: Annotated[int | None, counted("Processes, of one thread each; default: one per core.")] = None,
+    jobs: Annotated[int | None, counted("Number of processes, with one thread each; default: one per core.")] = None,
     executor: Annotated[
-        Literal["processes", "ray"], typer.Option(help="Who runs it: processes of this machine, or a Ray cluster.")
+        Literal["processes", "ray"], typer.Option(help="Where runs are done: on this machine, or on a Ray cluster.")
     ] = "processes",
     address: Address = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and of what is made of them.")] = Path(
-        "results"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and the tables.")] = Path("results"),
     again: Annotated[
-        bool, typer.Option("--again", help="Run what is recorded, too; earlier records stay, the newest counts.")
+        bool,
+        typer.Option("--again", help="Also run what is recorded already; earlier records stay, the newest counts."),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Run nothing; show what the records have.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; show the recorded runs.")] = False,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Run one of the paper's tables, or a part of it, and lay the paper's figures beside what comes out.
+    """Run one of the paper's tables, or a part of it, and print the paper's figures beside ours.
 
-    Finished runs are kept in the folder's records and not run again without --again: a table that was interrupted goes
-    on when the same command is given again, and several commands may fill one table.
+    Finished runs are recorded in the folder and not run again (--again runs
+    them). So the same command continues an interrupted table, and several
+    commands can fill one table.
     """
     selection = Selection(engine or (), variant or (), column or (), seeds, epochs, samples, encoder, quick)
     require("matplotlib", extra="report")
@@ -117,7 +121,7 @@ def run_missing(
             return run_cells(cells, ledger, tick=tick, inspected=chosen.inspected(), again=again, executor=executor)
         except KeyboardInterrupt:
             errors.print(
-                f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command goes on",
+                f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command continues",
                 soft_wrap=True,
             )
             raise

@@ -1,4 +1,4 @@
-"""`clipper train`: one run from the command line, taken up again if it was interrupted."""
+"""`clipper train`: one run of a benchmark; the same command continues a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -22,21 +22,26 @@ from clipper.training.record import check_record
 
 def train(
     *,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The record; default runs/<what it is>.json.")] = None,
-    checkpoint_steps: Annotated[
-        int | None, typer.Option(min=1, help="Checkpoint every so many steps, not only epochs.")
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File of the record; default: a name in runs/, from the options.")
     ] = None,
-    tensorboard_folder: Annotated[Path | None, typer.Option("--tensorboard", help="Write event files there.")] = None,
+    checkpoint_steps: Annotated[
+        int | None, typer.Option(min=1, help="Save a checkpoint after this many steps, too; default: every epoch.")
+    ] = None,
+    tensorboard_folder: Annotated[
+        Path | None, typer.Option("--tensorboard", help="Folder to write TensorBoard event files to.")
+    ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a page there, PATH.html: curves, configuration, pruning inspector.")
+        Path | None, typer.Option(help="Also write a page, PATH.html: curves, configuration, pruning inspector.")
     ] = None,
     data_root: DataRoot = None,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Train a classifier on samples of which only a function of the labels, such as their sum, is known.
+    """Train a classifier on a benchmark whose samples have a known function of the labels, such as the sum.
 
-    An interrupted run goes on when the same command is given again: its checkpoint lies beside the record.
+    If a run is interrupted, give the same command again: it continues from
+    the checkpoint beside the record.
     """
     options["engine_options"] = _engine_options(options["engine_options"])
     config = RunConfig(**options, data_root=data_root)
@@ -50,7 +55,7 @@ def train(
         try:
             record = run(config, **files, checkpoint_steps=checkpoint_steps, watch=watch, callbacks=events)
         except KeyboardInterrupt:
-            errors.print(f"interrupted; the same command goes on from {files['checkpoint']}", soft_wrap=True)
+            errors.print(f"interrupted; the same command continues from {files['checkpoint']}", soft_wrap=True)
             raise
         record.write(path)
     written = {"output": str(path)}

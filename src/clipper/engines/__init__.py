@@ -1,4 +1,4 @@
-"""What a classifier learns from the surviving candidates: one loss per sample, whatever the engine."""
+"""Engines: loss functions that train a classifier on candidates, one loss for each sample."""
 
 from clipper.engines.abl import AblSim
 from clipper.engines.base import Context, Engine, posterior_entropy

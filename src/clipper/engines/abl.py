@@ -1,4 +1,4 @@
-"""ABLSim: abduce one labelling of the whole batch, by similarity and confidence, and learn it."""
+"""ABLSim: choose one labelling of the whole batch, by similarity and confidence, and train on it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _FLAT = 1e-9
 
 
 class AblSim(Engine):
-    """Abductive learning by similarity: cross-entropy to the batch labelling in which similar inputs agree best.
+    """Abductive learning by similarity: cross-entropy to the labelling of the batch in which similar inputs agree best.
 
-    A sample's options are its candidates that revise the prediction least, or one label more. A labelling of the
-    batch scores 0.96 times the z-score of (mean cosine distance to differently labelled instances − to equally
-    labelled ones), averaged over instances, plus 0.04 times the z-score of the confidence Π p. A beam is extended
-    sample by sample, in the order of the batch. The loss is −Σ_j log p of the abduced labels.
+    The options of a sample are its candidates that change the fewest predicted labels, or one more. The score of a
+    labelling of the batch is 0.96 times the z-score of (mean cosine distance to differently labelled instances − to
+    equally labelled ones), averaged over instances, plus 0.04 times the z-score of the confidence Π p. A beam is
+    extended sample by sample, in the order of the batch. The loss is −Σ_j log p of the abduced labels.
 
     Args:
         beam: how many labellings to keep.
         similarity: weight of the similarity; the confidence has the rest.
-        revisions: how many labels beyond the smallest revision an option may change.
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        revisions: how many more labels than the minimum an option may change.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
         beam: as given.
@@ -38,7 +38,7 @@ class AblSim(Engine):
         needs: `("embeddings",)`.
 
     Raises:
-        InputError: an option is out of range; later, where the embeddings do not fit the candidates.
+        InputError: an option is out of range; when called, if the embeddings do not fit the candidates.
 
     Examples:
         >>> candidates = Candidates.from_lists([[(0, 1), (1, 0)], [(0, 0), (1, 1)]], classes=2)
@@ -60,7 +60,7 @@ class AblSim(Engine):
         self.similarity = real_number(similarity, "similarity", least=0, most=1)
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
-        """As in `Engine.losses`."""
+        """The loss of each sample, see `Engine.losses`."""
         listed = candidates.to_candidates()
         rows = self._abduced_rows(log_probs, listed, context.embeddings)
         return -candidate_log_probs(log_probs, listed)[rows]
@@ -70,7 +70,7 @@ class AblSim(Engine):
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
+            candidates: the possible labels of each sample.
             embeddings: the encoder's output, `(n, m, d)`.
 
         Returns:

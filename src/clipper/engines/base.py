@@ -1,4 +1,4 @@
-"""The contract of all engines: what they are given, how it is checked, and the entropy that any of them may add."""
+"""The base class of all engines: their arguments, how these are checked, and the entropy term."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ADVICE = {
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What an engine may be given beside log-probabilities and candidates; each engine takes what it uses.
+    """More arguments of an engine, besides log-probabilities and candidates. Each engine uses what it needs.
 
     Attributes:
-        targets: each sample's place among the outputs of the program, `(n,)`.
-        embeddings: the encoder's output, `(n, m, d)`; it gets no gradient.
-        unpruned: the same samples' candidates before pruning.
+        targets: the number of each sample's output, `(n,)`.
+        embeddings: the encoder's output, `(n, m, d)`; no gradient flows to it.
+        unpruned: the candidates of the same samples before pruning.
 
     Examples:
         >>> from clipper import Candidates
@@ -63,17 +63,17 @@ def check_needs(engine: torch.nn.Module, context: Context) -> None:
 
 
 class Engine(torch.nn.Module):
-    """A loss per sample. A new engine is a subclass that defines `losses`; `clipper.training.train` takes it as it is.
+    """A loss for each sample. For your own engine, write a subclass that defines `losses`.
 
     Args:
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
         entropy: as given.
-        needs: the names of the `Context` fields without which the engine cannot work.
+        needs: the names of the `Context` fields that the engine requires.
 
     Raises:
-        InputError: the weight is negative or no number.
+        InputError: the weight is negative or not a number.
 
     Examples:
         >>> from clipper import Candidates
@@ -92,19 +92,19 @@ class Engine(torch.nn.Module):
         self.entropy = real_number(entropy, "entropy weight", least=0)
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
-        """The loss of each sample, and the weighted entropy of its posterior over the candidates.
+        """The loss of each sample, plus the weighted entropy of its posterior over the candidates.
 
         Args:
-            log_probs: the classifier's output, `(n, m, c)`; arrays and lists will do.
-            candidates: what the labels of each sample could be, pruned or not.
+            log_probs: the classifier's output, `(n, m, c)`; a tensor, an array or lists.
+            candidates: the possible labels of each sample, pruned or not.
             context: what else the engine needs.
 
         Returns:
             The losses, `(n,)`, differentiable in `log_probs`.
 
         Raises:
-            InputError: the values are no log-probabilities or do not fit the candidates, a sample has no candidates,
-                or a part of the context that the engine needs is missing.
+            InputError: the values are not log-probabilities or do not fit the candidates, a sample has no candidates,
+                or a required field of the context is missing.
         """
         log_probs = checked_log_probs(log_probs, candidates)
         context = Context() if context is None else context
@@ -118,11 +118,11 @@ class Engine(torch.nn.Module):
         return losses + self.entropy * candidates.entropy(log_probs) if self.entropy else losses
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
-        """The loss of each sample without the entropy, `(n,)`; what a subclass defines.
+        """The loss of each sample without the entropy, `(n,)`; a subclass defines this.
 
         Args:
             log_probs: `(n, m, c)`, in single or double precision, checked; there is at least one sample.
-            candidates: what the labels of each sample could be.
+            candidates: the possible labels of each sample.
             context: what else was given; the parts in `needs` are there.
 
         Returns:
@@ -136,7 +136,7 @@ class Engine(torch.nn.Module):
 
 
 class RandomEngine(Engine):
-    """An engine that draws random numbers; `state_dict` holds the generator, so a resumed run goes on identically.
+    """An engine that draws random numbers; `state_dict` holds the generator, so a resumed run continues identically.
 
     The generator lives on the CPU whatever the device, so that a seed gives the same draws everywhere.
 
@@ -164,12 +164,12 @@ class RandomEngine(Engine):
 def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), in nats.
 
-    This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0. What is
-    added to all labels of a slot changes nothing, so scores before a softmax will do, too.
+    This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0. Adding a
+    constant to all labels of a slot changes nothing, so you can also pass scores before a softmax.
 
     Args:
         log_probs: the classifier's output, `(n, m, c)`.
-        candidates: what the labels of each sample could be.
+        candidates: the possible labels of each sample.
 
     Returns:
         The entropies, `(n,)`, differentiable in `log_probs`.
@@ -188,14 +188,14 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 
 
 def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: bool = True) -> Tensor:
-    """`log_probs (n, m, c)` as a tensor of single precision at least; arrays and lists will do.
+    """Check `log_probs (n, m, c)`, a tensor, an array or lists, and convert it to single precision at least.
 
     Only used slots are judged, and of these only the labels of the slot's kind. They may sum to less than 1, where
     labels were masked.
 
     Args:
         log_probs: the classifier's output.
-        candidates: what the labels of each sample could be.
+        candidates: the possible labels of each sample.
         normalised: whether probabilities that sum to more than 1 are refused, as raw scores are; else only NaN and
             infinity are.
 

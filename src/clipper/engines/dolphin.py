@@ -19,14 +19,14 @@ class DolphinLoss(OutputEngine):
 
     The loss is the binary cross-entropy against the one-hot target over all outputs,
     −log P(target) − Σ_{o ≠ target} log(1 − P(o)). P(target) comes from the candidates given, pruned or not,
-    P(o) from `outputs`. Without `outputs` only the first term is there. A clamped entry passes no gradient; where
-    an output other than the target is certain, log(1 − P) is −100, as in PyTorch.
+    P(o) from `outputs`. Without `outputs` there is only the first term. A clamped entry passes no gradient. If an
+    output other than the target is certain, log(1 − P) is −100, as in PyTorch.
 
     Args:
         provenance: `"damp"` or `"dtkp-am"`.
         k: how many proofs DTKP-AM keeps.
-        outputs: the candidates of every value that the program can give, one "sample" each.
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        outputs: the candidates of every possible output, one "sample" for each.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
         provenance: as given.

@@ -19,7 +19,7 @@ from clipper.errors import InputError
 
 
 class IsedLoss(RandomEngine):
-    """ISED's loss for a program that can only be run: no derivative, no list of its outputs.
+    """ISED's loss, for a program that you can only run: it has no derivative and no list of outputs.
 
     Label tuples are drawn from the classifier, the program is run on each, and the products of the drawn labels'
     probabilities are added up per output. The loss is the binary cross-entropy of these masses, L2-normalised,
@@ -28,13 +28,13 @@ class IsedLoss(RandomEngine):
     among the sample's candidates were pruned and count for nothing.
 
     Args:
-        rule: the program, any callable on a tuple of labels; None where it gives nothing.
-        samples: label tuples drawn per sample.
-        distinct: count a tuple that is drawn again only once. The masses then grow towards the exact probability
+        rule: the program, any function of a tuple of labels; it returns None if there is no output.
+        samples: how many label tuples to draw per sample.
+        distinct: count a tuple that is drawn several times only once. The masses then approach the exact probability
             of each output. As published (False) every draw counts, so that the masses divided by `samples`
             approach Σ p(σ)² over the tuples σ that give the output: likely tuples are counted by their square.
-        seed: where the draws start; `state_dict` holds where they are.
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        seed: the seed of the draws; `state_dict` holds the state of the generator.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
         rule: as given.
@@ -42,7 +42,7 @@ class IsedLoss(RandomEngine):
         distinct: as given.
 
     Raises:
-        InputError: an option is out of range; later, where the rule fails or gives None for a candidate.
+        InputError: an option is out of range; when called, if the rule fails or returns None for a candidate.
 
     Examples:
         >>> from clipper import Candidates
@@ -73,7 +73,7 @@ class IsedLoss(RandomEngine):
         self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
-        """As in `Engine.losses`."""
+        """The loss of each sample, see `Engine.losses`."""
         masses, _outputs, targets = self._masses(log_probs, candidates)
         normalised = torch.nn.functional.normalize(masses, dim=1)
         right = normalised.gather(1, targets[:, None])[:, 0]
@@ -82,11 +82,11 @@ class IsedLoss(RandomEngine):
         return cost_of_others(normalised, targets) - logs
 
     def output_masses(self, log_probs: Tensor, candidates: CandidateSet) -> tuple[Tensor, list[Hashable]]:
-        """What the draws say about each output, before normalisation.
+        """The mass of each output according to the draws, before normalisation.
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
-            candidates: what the labels of each sample could be.
+            candidates: the possible labels of each sample.
 
         Returns:
             The estimated mass of each output, `(n, outputs)`, and the outputs that were seen.

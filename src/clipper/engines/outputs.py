@@ -23,7 +23,7 @@ class OutputEngine(Engine):
     A subclass defines P by `log_any` and `output_probabilities`. Without outputs only the first term is there.
 
     Args:
-        outputs: the candidates of every value that the program can give, one "sample" each; or None.
+        outputs: the candidates of every possible output, one "sample" for each; or None.
         entropy: weight of the posterior's entropy.
 
     Attributes:
@@ -45,7 +45,7 @@ class OutputEngine(Engine):
         raise NotImplementedError
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
-        """As in `Engine.losses`."""
+        """The loss of each sample, see `Engine.losses`."""
         if self.outputs is None:
             return -self.log_any(log_probs, candidates, context)
         if self.outputs.device != log_probs.device:

@@ -26,24 +26,24 @@ _IMPOSSIBLE = -1e30
 class ScallopLoss(OutputEngine):
     """Scallop's `difftopkproofs`: a disjunction of the `k` most probable proofs, or of all of them.
 
-    Each fact (a slot has a label) is a Bernoulli variable of its own, so two proofs that share none of them hold
+    Each fact (a slot has a label) is an independent Bernoulli variable. So one of two proofs that share no fact holds
     with probability 1 − (1 − pq)(1 − rs), not pq + rs. The loss is the binary cross-entropy against the one-hot
     target over all outputs, −log P(target) − Σ_{o ≠ target} log(1 − P(o)): P(target) comes from the candidates
-    given, pruned or not, P(o) from `outputs`; without `outputs` only the first term is there.
+    given, pruned or not, P(o) from `outputs`. Without `outputs` there is only the first term.
 
     Up to 10 proofs are combined by inclusion–exclusion. More (`k=None`) are compiled into a circuit, once for each
     distinct set of proofs (this needs the extra `circuits`). A pruned sample uses the circuit of its unpruned
     candidates, with the forbidden facts at probability 0, if these are known from `outputs` or from the context and
     if the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
-    compiled on their own. Where a circuit would outgrow `budget`, a warning says so and the 10 most probable
-    proofs are taken instead. A set that is not listed gives its `k` most probable proofs, exactly; for `k=None` it is
-    listed, as far as `to_candidates` goes.
+    compiled separately. If a circuit would be larger than `budget`, you get a warning, and the 10 most probable proofs
+    are used instead. For a set that is not listed, such as a lattice, the `k` most probable proofs are exact; with
+    `k=None` it is listed by `to_candidates`.
 
     Args:
         k: how many proofs to use, at most 10; None for all.
-        outputs: the candidates of every value that the program can give, one "sample" each.
+        outputs: the candidates of every possible output, one "sample" for each.
         budget: the size of the largest decision diagram to compile.
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
         k: as given.

@@ -14,15 +14,15 @@ from clipper.engines.base import Context, Engine, RandomEngine
 class SemanticLoss(Engine):
     """−log Σ_σ Π_j p(σ(j)): candidates exclude one another, so the sum is the exact probability of the formula.
 
-    A sample whose candidates all have probability 0 has loss inf and gradient 0; a log-probability of -1e4 is
-    no trouble. On a `Lattice` the sum is just as exact, however many candidates there are. Candidates that come
-    twice count twice (`Candidates.distinct` drops repetitions).
+    A sample whose candidates all have probability 0 has loss inf and gradient 0. Log-probabilities of -1e4 do not
+    underflow. On a `Lattice` the sum is exact, too, however many candidates there are. A candidate that occurs twice
+    counts twice (`Candidates.distinct` drops repetitions).
 
     Args:
-        entropy: weight of the posterior's entropy, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Raises:
-        InputError: the weight is negative or no number.
+        InputError: the weight is negative or not a number.
 
     Examples:
         >>> from clipper import Candidates
@@ -33,16 +33,16 @@ class SemanticLoss(Engine):
     """
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
-        """As in `Engine.losses`."""
+        """The loss of each sample, see `Engine.losses`."""
         return -candidates.log_probability(log_probs)
 
 
 class SampledSemanticLoss(RandomEngine, SemanticLoss):
-    """Semantic loss on a few candidates of each sample, drawn anew each time: for candidates too many to use.
+    """Semantic loss on a few candidates of each sample, drawn again at each call, if there are too many to use all.
 
     Args:
         per_sample: how many candidates to draw, uniformly and without replacement.
-        seed: where the draws start; `state_dict` holds where they are.
+        seed: the seed of the draws; `state_dict` holds the state of the generator.
         entropy: weight of the entropy of the posterior over the drawn candidates.
 
     Attributes:
@@ -64,7 +64,7 @@ class SampledSemanticLoss(RandomEngine, SemanticLoss):
         self.per_sample = whole_number(per_sample, "per_sample")
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
-        """As in `Engine.forward`, on the drawn candidates alone."""
+        """The loss of each sample on the drawn candidates, see `Engine.forward`."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
         drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
         return super().forward(log_probs, drawn, context)

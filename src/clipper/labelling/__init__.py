@@ -1,4 +1,4 @@
-"""From what is known to labels: the front door."""
+"""Labels from facts about samples: `label`, `identify`, `decode`, `WeakClassifier`."""
 
 from typing import TYPE_CHECKING
 

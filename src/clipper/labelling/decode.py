@@ -1,4 +1,4 @@
-"""decode: a classifier's output and what is known of a sample, made into its most probable labels."""
+"""decode: from a classifier's output and a fact about each sample to the most probable labels."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SLACK = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """The most probable labels of some samples, and how sure they are.
+    """The most probable labels of some samples, with probabilities. `decode` returns it.
 
     Attributes:
-        labels: `(n, m)`: the most probable labels that satisfy what is known; -1 in unused slots, and everywhere where
-            nothing satisfies it.
-        probability: `(n,)`: of these labels, given what is known; 0 where the classifier rules out all candidates.
-        runner_up: `(n, m)`: the second most probable labels; -1 where there is one candidate alone.
-        runner_up_probability: `(n,)`: of these; 0 where there are none.
-        abstained: `(n,)` bool: samples below the threshold, which had better be looked at, and those that nothing
-            satisfies.
-        output: `(n,)`: where no target is known, the most probable output; its labels are those above. Else None.
-        output_probability: `(n, outputs)`: how probable each output is. None where the targets are known.
+        labels: `(n, m)`: the most probable labels that satisfy the target; -1 in unused slots, and in all slots of a
+            sample without candidates.
+        probability: `(n,)`: their probability, given the target; 0 if the classifier rules out all candidates.
+        runner_up: `(n, m)`: the second most probable labels; -1 if there is only one candidate.
+        runner_up_probability: `(n,)`: their probability; 0 if there are none.
+        abstained: `(n,)` bool: samples with a probability below the threshold, and samples without candidates. Check
+            these by hand.
+        output: `(n,)`: the most probable output, to which `labels` belong, if targets are not known; else None.
+        output_probability: `(n, outputs)`: the probability of each output, if targets are not known; else None.
     """
 
     labels: Tensor
@@ -50,14 +50,14 @@ def decode(
     outputs: CandidateSet | None = None,
     threshold: float = 0.0,
 ) -> Decoded:
-    """The most probable labels of each sample that satisfy what is known of it.
+    """The most probable labels of each sample that satisfy its target.
 
     Args:
-        log_probs: the classifier's output, `(n, m, c)`; arrays and lists will do.
-        candidates: what the labels of each sample could be, listed or not.
-        outputs: instead, where the targets of the samples are not known: the candidates of every output of a program,
-            one "sample" each. Then the most probable output is found first, and its most probable labels.
-        threshold: abstain where the labels, or without a target the output, are less probable than this.
+        log_probs: the classifier's output, `(n, m, c)`; a tensor, an array or lists.
+        candidates: the possible labels of each sample, in any form.
+        outputs: instead of `candidates`, if the targets are not known: the candidates of every possible output, one
+            "sample" for each output. `decode` then finds the most probable output and its most probable labels.
+        threshold: abstain if the labels (without targets: the output) are less probable than this.
 
     Returns:
         Labels, probabilities and runners-up, `(n, …)` each.
@@ -79,8 +79,8 @@ def decode(
     limit = real_number(threshold, "threshold", least=0, most=1)
     if (candidates is None) == (outputs is None):
         raise InputError(
-            "expected candidates, what the labels of each sample could be, or outputs=, the candidates of every output "
-            "of a program, one of both"
+            "expected either candidates, the possible labels of each sample, or outputs=, the candidates of every "
+            "possible output"
         )
     if candidates is not None:
         values = as_tensor(log_probs, "log_probs", must_be_candidates(candidates).device)

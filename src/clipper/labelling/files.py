@@ -1,4 +1,4 @@
-"""Labelling from file to file: a table of samples with images or embeddings, or a file of candidates, and a rule."""
+"""Labelling from file to file: from a table of samples or a file of candidates, and images or embeddings."""
 
 from __future__ import annotations
 
@@ -43,29 +43,41 @@ Report = Callable[[str, int, int], None]
 @documented
 @dataclass(frozen=True)
 class LabelJob:
-    """What to label, and how: everything that `clipper label` takes."""
+    """The options of `clipper label`: what to label, and how."""
 
     samples: Path
     output: Path
     embeddings: Path | None = option(
-        None, "Embeddings, .npy or Parquet; the slots of the samples are its rows then.", flags=("--embeddings",)
+        None,
+        "Embeddings instead of images, .npy or Parquet; the slots of the table then hold row numbers of this file.",
+        flags=("--embeddings",),
     )
     rule: str | None = option(
-        None, "What the targets are: sum, max, count:3, checksum:3,1,7,9 …, or FILE.py:FUNCTION on a tuple of labels."
+        None,
+        "How the target follows from the labels: sum, max, count:3, checksum:3,1,7 …; or FILE.py:FUNCTION, which takes "
+        "a tuple of labels.",
     )
-    program: Path | None = option(None, "Instead, a logic program; targets are sentences over label(SLOT, LABEL).")
-    classes: int | None = option(None, "How many labels there are; not needed with --label-names.")
-    slots: str | None = option(None, "The columns that hold the slots, a,b,c; default: all but target, id and known_….")
-    images: Path | None = option(None, "The folder that the names of images are relative to; default: the table's.")
-    encoder: str = option("outlines", "What tells how images look alike: outlines, pixels, blurred, resnet18 …")
-    known: Path | None = option(None, "Known labels, CSV with sample, slot, label: what clipper review writes.")
-    wrong: float | None = option(None, "The share of wrong targets; fitted by default, 0 if all are right.")
-    label_names: str | None = option(None, "What the labels are called, cat,dog,…, or a text file with a name a line.")
-    deadline: float | None = option(None, "Seconds after which the search ends; the result says so.")
-    seed: int = option(0, "Of all that is random.")
+    program: Path | None = option(
+        None, "A logic program instead of a rule; targets are then sentences about label(SLOT, LABEL)."
+    )
+    classes: int | None = option(None, "Number of different labels; not needed with --label-names.")
+    slots: str | None = option(
+        None, "Columns of the slots, such as a,b,c; default: all columns except target, id and known_…."
+    )
+    images: Path | None = option(None, "Folder of the image files; default: the folder of the table.")
+    encoder: str = option("outlines", "How to compare images: outlines, pixels, blurred, resnet18 …")
+    known: Path | None = option(
+        None, "Labels that you know: a CSV with sample, slot, label, such as clipper review writes."
+    )
+    wrong: float | None = option(None, "Share of wrong targets, 0 if all are right; default: estimated.")
+    label_names: str | None = option(
+        None, "Names of the labels, such as cat,dog,bird, or a text file with a name in each line."
+    )
+    deadline: float | None = option(None, "Seconds after which the search ends; the verdict is then unsettled.")
+    seed: int = option(0, "Seed of everything that is random.")
 
     def as_dict(self) -> dict[str, Any]:
-        """As the labels remember it: paths are relative to the folder of the labels."""
+        """The job as files of labels store it: paths are relative to the folder of the labels."""
         told: dict[str, Any] = {name: value for name, value in asdict(self).items() if name != "output"}
         folder = self.output.resolve().parent
         for name in _PATHS:
@@ -78,10 +90,10 @@ class LabelJob:
 
     @classmethod
     def from_dict(cls, told: dict[str, Any], output: Path) -> LabelJob:
-        """The job that a file of labels remembers.
+        """The job that a file of labels stores.
 
         Raises:
-            FileError: if it remembers no job.
+            FileError: if it stores no job.
         """
         try:
             paths = {name: output.parent / told[name] for name in _PATHS if told[name] is not None}
@@ -95,16 +107,16 @@ class LabelJob:
 
 @dataclass(frozen=True, eq=False)
 class LabelPool:
-    """The samples of a job, read and checked, ready to be labelled as often as answers come in.
+    """The samples of a job, read and checked. They can be labelled several times, when more labels are known.
 
     Attributes:
         job: what to label, and how.
-        candidates: what the labels of each sample could be.
+        candidates: the possible labels of each sample.
         known: known labels, `(n, m)`, -1 elsewhere.
         wrong_targets: samples whose target is known to be wrong, `(n,)` bool.
-        label_names: what the labels are called, if they have names.
-        table: the samples as they were written; None if the job began with candidates.
-        targets: what is known of each sample, in words.
+        label_names: the names of the labels, if they have names.
+        table: the table of samples; None if the job began with candidates.
+        targets: the target of each sample as text.
         images: the image files; None if there are embeddings alone.
         place: which row of the embeddings, or which image, each slot has, `(n, m)`; -1 in unused slots.
     """
@@ -249,7 +261,7 @@ class LabelPool:
 
 
 def label_files(job: LabelJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Labels:
-    """Label what a job names; nothing is written but embeddings of images, see `ImageFiles.embeddings`.
+    """Label the samples of a job. Writes no file except the embeddings of images, see `ImageFiles.embeddings`.
 
     Args:
         job: what to label, and how.
@@ -281,7 +293,7 @@ def _of_candidates(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     for value, option_name in ((job.rule, "--rule"), (job.program, "--program"), (job.images, "--images")):
         if value is not None:
             raise InputError(
-                f"{job.samples} holds candidates already, so {option_name} has no place here; leave it out, or pass a "
+                f"{job.samples} holds candidates already, so {option_name} is not allowed; leave it out, or pass a "
                 "table of samples with a column 'target'"
             )
     if job.embeddings is None:
@@ -298,11 +310,11 @@ def _of_candidates(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
 def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     if (job.rule is None) == (job.program is None):
         raise InputError(
-            "expected --rule, what the targets are (sum, max, count:3 …), or --program, a logic program, one of both"
+            "expected either --rule, how targets follow from labels (sum, max …), or --program, a logic program"
         )
     classes = job.classes if job.classes is not None else None if names is None else len(names)
     if classes is None:
-        raise InputError("expected --classes, how many labels there are, or --label-names, what they are called")
+        raise InputError("expected --classes, the number of different labels, or --label-names, their names")
     whole_number(classes, "--classes")
     _check_names(names, classes)
     slots = [] if job.slots is None else [name.strip() for name in job.slots.split(",") if name.strip()]

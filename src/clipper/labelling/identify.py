@@ -1,6 +1,6 @@
-"""Identify: before anything is trained, which labels can the formulas tell apart at all?
+"""identify: which labels can the formulas tell apart at all?
 
-This file knows nothing of embeddings, networks or losses: it asks the candidates alone.
+This needs the candidates only: no embeddings, networks or losses.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _CELLS = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Identification:
-    """Which labels the formulas identify. `print` it for a summary in words and a table.
+    """Which labels the formulas identify. `print` it for a summary and a table. `identify` returns it.
 
-    A naming gives each label a name: `naming[y]` is what `y` is called.
+    A naming gives each label a name: `naming[y]` is the name of `y`.
 
     Attributes:
-        namings: `(≤ 1000, c)`: namings that fit all formulas, the identity first.
-        order: how many there are; at least so many if the search was not exhaustive.
-        generators: `(g, c)`: permutations that generate all namings; none if labels were given, for those maps form no
-            group.
-        exhaustive: whether the search was completed, so that no naming was overlooked.
+        namings: `(≤ 1000, c)`: namings that satisfy all formulas, the identity first.
+        order: the number of namings; a lower bound if the search was not exhaustive.
+        generators: `(g, c)`: permutations that generate all namings; empty if labels were given, because those maps
+            do not form a group.
+        exhaustive: whether the search was completed.
         possible: `(c, c)` bool: the names that each label may have; if the search was not exhaustive, those that it did
             not rule out.
-        settle: labels whose names would have to be known for the identity to be the only naming left.
-        smallest: whether no smaller set of labels settles it; else it was found greedily.
+        settle: labels whose names you need to know, so that the identity is the only naming left.
+        smallest: whether `settle` is proven to be the smallest such set; else a greedy search found it.
         instances: `(c,)`: how many instances have each label. If no labels were given, an instance counts in equal
-            parts for each label that some candidate gives it.
+            parts for each label of its support.
         given: whether labels were given.
         kinds: the kinds of label.
     """
@@ -69,7 +69,7 @@ class Identification:
 
     @property
     def identified(self) -> Tensor:
-        """Which labels every naming keeps, `(c,)` bool."""
+        """The labels that have the same name in every naming, `(c,)` bool."""
         return self.possible.sum(1) == 1
 
     @property
@@ -79,7 +79,7 @@ class Identification:
 
     @property
     def sentence(self) -> str:
-        """What was found, in words."""
+        """A summary of the result in one or two sentences."""
         return " ".join(_sentences(self))
 
     def amount(self, instances: float) -> str:
@@ -104,7 +104,7 @@ class Identification:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """The whole result as a dictionary, for JSON."""
         return {
             "sentence": self.sentence,
             "order": self.order if self.order.bit_length() < _WRITTEN else number_in_words(self.order),
@@ -137,25 +137,25 @@ class Identification:
 def identify(
     candidates: CandidateSet, labels: Tensor | None = None, *, one_to_one: bool = False, budget: int = BUDGET
 ) -> Identification:
-    """Which labels can the formulas tell apart, however good the embeddings are?
+    """Find out which labels the formulas can tell apart, however good the embeddings are.
 
-    Without `labels`: the permutations of the labels, within their kinds, that map every sample's candidates onto
-    themselves. The formulas cannot tell such a naming from the true one. With `labels`: all maps, many-to-one ones too,
-    under which these labels still satisfy every formula. The literature calls them reasoning shortcuts: a classifier
-    that has learned one of them satisfies every formula, and is wrong.
+    Without `labels`, it finds all permutations of the labels, within their kinds, that map the candidates of every
+    sample onto themselves. The formulas cannot distinguish such a naming from the true one. With `labels`, it finds all
+    maps, many-to-one maps included, under which these labels still satisfy every formula. The literature calls them
+    reasoning shortcuts: a classifier that has learned one of them satisfies every formula and is wrong.
 
     Args:
-        candidates: what the labels of each sample could be: listed, a lattice or a formula.
-        labels: the gold labels, or a posterior's, `(n, m)`; unused slots are not looked at.
-        one_to_one: with labels, only maps that give different labels different names.
-        budget: numbers that the search may look at, after which `order` is a lower bound and `exhaustive` is false; the
-            default is about a minute.
+        candidates: the possible labels of each sample: listed, a lattice or a formula.
+        labels: gold labels, or the labels of a posterior, `(n, m)`; unused slots are ignored.
+        one_to_one: with labels, only maps that give different names to different labels.
+        budget: limit of the search, in numbers looked at; the default is about a minute. If it is passed, `order` is a
+            lower bound and `exhaustive` is false.
 
     Returns:
-        The namings that fit, how many they are, which labels they leave alone, and what would settle it.
+        The namings, their number, which labels are identified, and which labels would settle the others.
 
     Raises:
-        InputError: there is no sample, or some sample's labels are no candidate.
+        InputError: there is no sample, or the labels of some sample are not among its candidates.
 
     Examples:
         >>> from clipper import Candidates
@@ -248,8 +248,8 @@ def _checked(labels: Any, candidates: CandidateSet) -> Tensor:
     if wrong:
         raise InputError(
             f"expected labels that satisfy every sample's formula, but {len(wrong)} of {candidates.samples} have "
-            f"labels that are no candidate (sample {shortened(wrong)}); correct them, or leave these samples out: "
-            "right = candidates.contains(labels), identify(candidates.batch(right), labels[right])"
+            f"labels that are not among their candidates (sample {shortened(wrong)}); correct them, or leave "
+            "these samples out: right = candidates.contains(labels), identify(candidates.batch(right), labels[right])"
         )
     return torch.where(candidates.kind < 0, -1, given)
 
@@ -385,5 +385,5 @@ def _sentences(found: Identification) -> list[str]:
         number = found.amount(found.concerned)
         told.append(f"{most}{number} of {total} instances {have} a label that is not identified.")
         labels = f"label{'s' * (len(found.settle) > 1)} {shortened(found.settle)}"
-        told.append(f"Knowing {labels} would settle it{'' if found.smallest else '; fewer labels may do'}.")
+        told.append(f"Knowing {labels} would settle it{'' if found.smallest else '; fewer labels may be enough'}.")
     return [text[0].upper() + text[1:] for text in told]

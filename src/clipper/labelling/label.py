@@ -1,4 +1,4 @@
-"""label: images or embeddings, and what is known of their samples, made into a table of labels."""
+"""label: from images or embeddings, and a fact about each sample, to a table of labels."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ METADATA = b"clipper.labels"
 FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """What a file of labels is, by how its name ends."""
 VERDICTS = {
-    "joint": "Believe them: formulas that were hidden agree with what the rest of the pool says.",
-    "ambiguous": "Believe the groups, not yet their names: several ways to name the labels fit everything that is "
-    "known. One or two known labels settle it.",
-    "unsettled": "Do not rely on them: something was found, but not enough. Give it more time, more samples, a better "
-    "encoder or some known labels.",
-    "uninformative": "Do not use them: nearness says nothing about these targets. Try another encoder, and check that "
-    "the targets belong to their samples.",
+    "joint": "You can use the labels: targets that were hidden during the search confirm them.",
+    "ambiguous": "The groups are right, but several ways to name them fit all targets. One or two known labels decide "
+    "which one is true.",
+    "unsettled": "Do not rely on the labels: hidden targets confirm them only in part. More time, more samples, a "
+    "better encoder or some known labels may help.",
+    "uninformative": "Do not use the labels: similar inputs say nothing about these targets. Try another encoder, and "
+    "check that the targets belong to their samples.",
 }
-"""What to make of labels with each verdict, in a sentence or two."""
+"""What each verdict means for the user of the labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """A label for each instance, how probable it is, and whether to believe it. `label` returns it.
+    """A label for each instance, its probability, and a verdict: whether to rely on the labels. `label` returns it.
 
     Attributes:
-        posterior: what the labels follow from.
-        label_names: what the labels are called, one name for each of `c`; None if numbers will do.
-        sample_columns: more columns of the table by name, a value for each sample: an `id`, say.
-        slot_columns: more columns by name, a row for each sample with a value for each slot: names of image files, say.
-        details: what else the table should remember in its metadata; it must be JSON.
+        posterior: the probabilities of all candidates, from which the labels follow.
+        label_names: the names of the labels, one for each of `c`; None if they have no names.
+        sample_columns: more columns of the table by name, a value for each sample, such as an `id`.
+        slot_columns: more columns by name, a row for each sample with a value for each slot, such as file names.
+        details: more metadata to store with the table; it must be JSON.
     """
 
     posterior: Posterior[CandidateSet]
@@ -63,20 +63,20 @@ class Labels:
 
     @property
     def verdict(self) -> str:
-        """Whether to believe the labels: "joint", "ambiguous", "unsettled" or "uninformative", see `VERDICTS`."""
+        """Whether to rely on the labels: "joint", "ambiguous", "unsettled" or "uninformative", see `VERDICTS`."""
         return self.posterior.verdict
 
     @property
     def expected_accuracy(self) -> float:
-        """The share of the labels that are expected to be right."""
+        """The share of the labels that should be right, estimated without gold labels."""
         return self.posterior.expected_accuracy
 
     def to_arrow(self) -> pa.Table:
-        """One row per instance: sample, slot, label, probability, second, suspicion, status.
+        """The labels as a table with a row per instance: sample, slot, label, probability, second, suspicion, status.
 
         `second` is the second most probable label, `suspicion` the probability that the sample's target is wrong. The
-        label is never missing; `status` says why to doubt it: "ok", "unsure" (a probability below 0.9), "wrong
-        target", or the verdict where it is not "joint". The schema's metadata hold the verdict.
+        label is never missing. `status` is "ok", or the reason to doubt the label: "unsure" (a probability below 0.9),
+        "wrong target", or the verdict if it is not "joint". The metadata of the schema contain the verdict.
 
         Returns:
             A `pyarrow.Table`.
@@ -98,7 +98,7 @@ class Labels:
         return {"verdict": self.verdict, "expected_accuracy": self.expected_accuracy, **self.details}
 
     def to_pandas(self) -> Any:
-        """The same table as a `pandas.DataFrame`; needs pandas.
+        """The table of `to_arrow` as a `pandas.DataFrame`; needs pandas.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -107,19 +107,19 @@ class Labels:
         return self.to_arrow().to_pandas()
 
     def to_csv(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the table as CSV, whatever the file is called; see `write`."""
+        """Write the table as CSV, whatever the name of the file; see `write`."""
         write_labels(self.to_arrow(), path, replace=replace, kind="csv")
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the table, whole or not at all; the file's name ends in .csv, .parquet or .arrow.
+        """Write the table to a file whose name ends in .csv, .parquet or .arrow. The file is never half-written.
 
         Args:
-            path: where to.
-            replace: whether an older file may be replaced.
+            path: the file to write.
+            replace: whether to overwrite an existing file.
 
         Raises:
             FileError: if the file exists or cannot be written.
-            InputError: if its name ends otherwise.
+            InputError: if its name has another ending.
         """
         write_labels(self.to_arrow(), path, replace=replace)
 
@@ -143,27 +143,27 @@ def label(
     progress: Callable[[float], None] | None = None,
     previous: Labels | None = None,
 ) -> Labels:
-    """Label every input by what is known of the samples, and by which inputs look alike.
+    """Label every input, from a fact about each sample and from which inputs look alike.
 
     Args:
-        inputs: images `(n, m, channels, height, width)`, bytes or floats; or embeddings `(n, m, d)` of anything.
-            Unused slots may hold anything. A `ProximityGraph` will do, too.
-        candidates: what the labels of each sample could be, from a rule say.
-        known: labels that are known, `(n, m)`, -1 elsewhere.
-        wrong: the probability that a target is wrong; fitted if None, 0 if all are known to be right.
+        inputs: images `(n, m, channels, height, width)`, bytes or floats; or embeddings `(n, m, d)` of anything; or a
+            `ProximityGraph`. Unused slots may hold anything.
+        candidates: the possible labels of each sample, for example from `Candidates.from_rule`.
+        known: labels that you know, `(n, m)`, -1 elsewhere.
+        wrong: the share of wrong targets; estimated if None, 0 if all are right.
         encoder: from images `(instances, channels, height, width)` to embeddings; `Outlines()` if not given. With an
             encoder, inputs of any shape `(n, m, …)` are encoded.
-        label_names: what the labels are called, one name for each.
+        label_names: the names of the labels, one for each.
         deadline: seconds after which the search ends.
-        seed: of all that is random.
+        seed: the seed of everything that is random.
         progress: called with the share of the work that is done.
-        previous: labels of the same samples to go on from, when more is known now; faster than to begin anew.
+        previous: earlier labels of the same samples to continue from, now that more labels are known; saves time.
 
     Returns:
         The labels, with probabilities and a verdict: a table by `to_pandas`, `to_arrow`, `to_csv` and `write`.
 
     Raises:
-        InputError: the parts do not fit together.
+        InputError: the arguments do not fit together.
 
     Examples:
         >>> from clipper import Candidates
@@ -242,7 +242,7 @@ def read_labels(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
     place = checked_path(path)
     if (kind := format_of(place)) == "csv":
         raise InputError(
-            f"expected labels in .parquet or .arrow, which remember where they come from, got {place.name!r}; "
+            f"expected labels in .parquet or .arrow, which store where they come from, got {place.name!r}; "
             "run clipper label again with -o labels.parquet"
         )
     if not place.is_file():

@@ -57,7 +57,7 @@ def read_labels(path: str | Path) -> Tensor:
 
 def _table(path: Path) -> pa.Table:
     if not path.is_file():
-        raise FileError(f"{path} is not there, or is no file; expected labels as CSV, Parquet or Arrow")
+        raise FileError(f"{path} does not exist, or is not a file; expected labels as CSV, Parquet or Arrow")
     try:
         if path.suffix == ".csv":
             return pa.csv.read_csv(path)

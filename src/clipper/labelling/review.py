@@ -1,4 +1,4 @@
-"""review: a page of this machine alone that asks for the labels that would tell most, and labels again with them.
+"""review: a page on this machine that asks for the labels that would help most, and labels again with the answers.
 
 The server knows nothing of HTML but a file that it hands out; all it says after that is JSON.
 """
@@ -47,8 +47,9 @@ class Review:
         """The review of a file of labels, Parquet or Arrow.
 
         Args:
-            labels: what `clipper label` wrote.
-            answers: where answers go; `labels.answers.csv` beside them if not given. Earlier ones are taken up.
+            labels: a file that `clipper label` wrote.
+            answers: the file to write answers to; `labels.answers.csv` beside the labels if not given. Answers that are
+                in it already are used.
 
         Raises:
             FileError: if a file is missing or damaged.
@@ -85,7 +86,7 @@ class Review:
         )
 
     def infer(self) -> None:
-        """Label the samples with all answers so far, from where the labels stood.
+        """Label the samples again with all answers so far.
 
         Raises:
             InputError: an answer is no candidate's, and targets are known to be right.
@@ -104,7 +105,7 @@ class Review:
                 self._error = f"Labelling with your answers failed ({error}). The answers are kept."
 
     def state(self) -> dict[str, Any]:
-        """What the page shows: the next question, and how things stand."""
+        """What the page shows: the next question and the state of the review."""
         with self._lock:
             labels = self._labels
             running = self._running is not None and self._running.is_alive()
@@ -118,7 +119,7 @@ class Review:
             }
 
     def answer(self, sample: int, slot: int, label: int | None) -> None:
-        """Note a label, or None for "this target is wrong"; it is on disk when this returns.
+        """Save a label, or None for "this target is wrong". It is on disk when this returns.
 
         Raises:
             InputError: if there is no such instance or label.
@@ -138,7 +139,7 @@ class Review:
         self._infer_again()
 
     def skip(self, sample: int, slot: int) -> None:
-        """Ask this no more in this sitting."""
+        """Do not ask about this instance again until the review is started anew."""
         self._check(sample, slot)
         with self._lock:
             self._skipped.add((sample, slot))
@@ -159,7 +160,7 @@ class Review:
             self._running.start()
 
     def _question(self, labels: Labels) -> dict[str, Any] | None:
-        """The instance that would tell most, among those that were not asked yet."""
+        """The instance whose label would help most, among those that were not asked yet."""
         posterior, m = labels.posterior, self.pool.candidates.slots
         told = int((self._known >= 0).sum()) + int(self._wrong.sum()) * m + len(self._skipped)
         for instance in posterior.ask(told + 1).tolist():

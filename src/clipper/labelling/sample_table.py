@@ -1,4 +1,4 @@
-"""SampleTable: the table that people have, a row for each sample with its slots, its target and known labels."""
+"""SampleTable: a table of samples, a row for each with its slots, its target and known labels."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SampleTable:
 
     Attributes:
         slots: the names of the columns that hold the slots.
-        cells: of each sample, what its used slots hold: names of image files, or rows of embeddings.
-        targets: what is known of each sample; None where the table has no such column.
-        ids: what the samples are called; None where they have numbers alone.
-        known: of each sample, what its `known_` columns hold; empty text where nothing is known.
+        cells: the cells of the used slots of each sample: names of image files, or row numbers of embeddings.
+        targets: the target of each sample; None if the table has no such column.
+        ids: the id of each sample; None if the table has no such column.
+        known: the cells of the `known_` columns of each sample; empty text if nothing is known.
     """
 
     slots: tuple[str, ...]
@@ -59,7 +59,7 @@ class SampleTable:
             if name not in columns:
                 raise InputError(f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}")
         if not found:
-            raise InputError(f"expected a column for each slot in {path}, got {', '.join(columns)} alone")
+            raise InputError(f"expected a column for each slot in {path}, got only {', '.join(columns)}")
         for name in columns:
             if name.startswith(KNOWN) and name.removeprefix(KNOWN) not in found:
                 raise InputError(
@@ -68,7 +68,7 @@ class SampleTable:
                 )
         rows = len(columns[TARGET])
         if not rows:
-            raise InputError(f"{path} has no rows below its head; expected one for each sample")
+            raise InputError(f"{path} has no rows below its header; expected one for each sample")
         cells = [_used([columns[name][i] for name in found], path, i) for i in range(rows)]
         for i, target in enumerate(columns[TARGET]):
             if not target:
@@ -105,13 +105,13 @@ def read_columns(path: Path, what: str) -> dict[str, list[str]]:
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a table ({error}); expected CSV") from error
     if not rows:
-        raise InputError(f"{path} is empty; expected a table with a head")
+        raise InputError(f"{path} is empty; expected a table with a header line")
     head = [name.strip() for name in rows[0]]
     if len(set(head)) < len(head):
-        raise InputError(f"a column of {path} comes twice among {', '.join(head)}; give each a name of its own")
+        raise InputError(f"a column name of {path} occurs twice among {', '.join(head)}; give each column its own name")
     for i, row in enumerate(rows[1:]):
         if len(row) != len(head):
-            raise InputError(f"{line(path, i)} has {len(row)} cells under a head of {len(head)}; check its commas")
+            raise InputError(f"{line(path, i)} has {len(row)} cells, but the header has {len(head)}; check its commas")
     return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(head)}
 
 

@@ -55,7 +55,7 @@ class SymmetryGroup:
     """The symmetries of candidate sets, as a stabiliser chain.
 
     Attributes:
-        classes: how many labels there are, `c`.
+        classes: the number of labels, `c`.
         levels: the chain, the largest orbit first; only the identity keeps all bases.
         generators: symmetries that generate the group.
         possible: for each label, the labels that a symmetry may take it to, itself among them: its orbit or, if the

@@ -1,4 +1,4 @@
-"""WeakClassifier: scikit-learn's fit and predict, for samples of which only a formula is known.
+"""WeakClassifier: scikit-learn's fit and predict, for samples with a fact instead of labels.
 
 This is the only module that needs scikit-learn (extra `sklearn`).
 """
@@ -33,51 +33,51 @@ _VALIDATION: Any = require("sklearn.utils.validation", extra="sklearn")
 
 _DOUBTS = {
     "ambiguous": (
-        "the formulas allow several ways to name the labels, and the network learned one of them; "
-        "label the instances posterior_.ask(k) and pass these labels to fit as known="
+        "the targets allow several ways to name the labels, and the network learned one of them; "
+        "label the instances that posterior_.ask(k) returns, and pass these labels to fit as known="
     ),
     "unsettled": (
         "joint inference found no labels to rely on, so the network was trained on all candidates; "
         "more samples, known labels or another encoder= may help"
     ),
     "uninformative": (
-        "what lies near says nothing about the labels, so the network was trained on all candidates; "
-        "pass an encoder= that puts instances of one class close together"
+        "similar instances say nothing about the targets, so the network was trained on all candidates; "
+        "pass an encoder= that gives instances of one class similar vectors"
     ),
 }
-"""What a verdict other than "joint" means for who calls `fit`."""
+"""What a verdict other than "joint" means for the caller of `fit`."""
 
 
 class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignore[misc]
-    """A classifier of single instances that learns from samples of which only a formula is known.
+    """A classifier of single instances that learns from a fact about each sample, in the manner of scikit-learn.
 
-    `fit` infers the labels of all samples together (`clipper.infer`), discards the candidates that are improbable, and
-    trains a network on those that are left (semantic loss). Where inference abstains, nothing is discarded, and one
-    warning says why.
+    `fit` infers the labels of all samples together (`clipper.infer`), discards improbable candidates, and trains a
+    network on those that are left (semantic loss). If inference finds nothing to rely on, it discards nothing and
+    warns.
 
     Args:
-        rule: what is known of a sample: one of `clipper.rules`, its name such as "sum" or "checksum:3,1,7,9", or any
-            callable on a tuple of labels.
-        classes: how many labels there are; labels are 0 … classes - 1.
+        rule: what you know about a sample: one of `clipper.rules`, its name such as "sum" or "checksum:3,1,7,9", or any
+            function of a tuple of labels.
+        classes: the number of different labels; labels are 0 … classes - 1.
         network: maps instances `(N, *shape)` to scores `(N, classes)`, log-probabilities or not. A copy is trained. By
             default a linear layer for vectors, and a small convolutional network for images.
-        encoder: maps instances `(N, *shape)` to vectors `(N, d)`; what is close under it probably shares a label. By
-            default vectors as they are, and `Outlines` of images.
-        mass: share of the probability that the surviving candidates of a sample hold together.
-        wrong: the share of wrong targets; fitted if None.
-        impossible: "refuse" a target that nothing satisfies, or "keep" its sample, from which nothing is learned.
+        encoder: maps instances `(N, *shape)` to vectors `(N, d)`, which should be close for instances of one class. By
+            default vectors are used as they are, and images are encoded by `Outlines`.
+        mass: the probability that the remaining candidates of a sample hold together.
+        wrong: the share of wrong targets; estimated if None.
+        impossible: "refuse" targets that no labels satisfy, or "keep" their samples; nothing is learned from these.
         epochs: passes over the samples.
         batch: samples per step.
-        learning_rate: of AdamW; 0.01 for the linear layer and 0.001 for every other network if None.
+        learning_rate: of AdamW; if None, 0.01 for the linear layer and 0.001 for every other network.
         weight_decay: of AdamW.
         random_state: a seed, a NumPy `RandomState`, or None for another result each time.
 
     Attributes:
         classes_: `(classes,)`: the labels.
         network_: the trained network; maps instances to log-probabilities.
-        posterior_: the `Posterior` of the samples that were fitted: `labels`, `marginals`, `suspicion`, `ask` …
+        posterior_: the `Posterior` of the training samples: `labels`, `marginals`, `suspicion`, `ask` …
         verdict_: its verdict: "joint", "ambiguous", "unsettled" or "uninformative".
-        expected_accuracy_: the share of `posterior_.labels` that it expects to be right.
+        expected_accuracy_: the share of `posterior_.labels` that should be right.
         history_: the metrics of every epoch.
         shape_: the shape of an instance.
 
@@ -125,14 +125,14 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         Args:
             X: `(n, m, *shape)`: vectors `(n, m, d)`, images `(n, m, channels, height, width)` or whatever `encoder` and
                 `network` take; a list of `(length, *shape)` for samples of different lengths. Bytes become 0 … 1.
-            targets: what is known of each of the `n` samples, as the rule takes it.
-            known: labels that are known, `(n, m)`, -1 elsewhere.
+            targets: the target of each of the `n` samples, as the rule takes it.
+            known: labels that you know, `(n, m)`, -1 elsewhere.
 
         Returns:
             The classifier itself.
 
         Raises:
-            InputError: the parts do not fit together, or nothing satisfies a target.
+            InputError: the arguments do not fit together, or no labels satisfy a target.
             BudgetError: there are too many label combinations to try.
         """
         inputs, lengths = _samples(X)
@@ -146,7 +146,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         taught = (kept.possible() & (posterior.suspicion <= 1 / 2)).nonzero()[:, 0]
         if not len(taught):
             raise InputError(
-                "expected samples to learn from, got none whose target is probably right; see that rule, targets and "
+                "expected samples to learn from, got none whose target is probably right; check that rule, targets and "
                 "classes belong together"
             )
         network = self._network(inputs[candidates.kind >= 0], seed)
@@ -210,14 +210,14 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         return probability
 
     def score(self, X: Any, targets: Any) -> float:
-        """The share of samples whose target is met by the labels that are predicted for their instances.
+        """The share of samples whose predicted labels satisfy the target.
 
         Args:
             X: samples, as `fit` takes them.
-            targets: what is known of each.
+            targets: the target of each sample.
 
         Returns:
-            From 0 to 1.
+            A number from 0 to 1.
 
         Raises:
             InputError: samples and targets do not fit together.

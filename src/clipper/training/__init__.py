@@ -1,4 +1,4 @@
-"""Algorithm 1: train a classifier from what survives; any engine, any objective, any optimiser."""
+"""Training: Algorithm 1 of the paper, with any engine, any objective and any optimiser."""
 
 from clipper.training.adapters import Classifiers, Encoders, Packing
 from clipper.training.augmentation import Augmented, RandomAffine

@@ -132,7 +132,7 @@ def predict(classifier: nn.Module, inputs: Tensor, chunk: int = 256) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """How the inputs of several kinds lie in one tensor.
+    """How inputs of several kinds are packed into one tensor.
 
     Attributes:
         kinds: the kinds of label, in the order of the label axis.
@@ -152,11 +152,11 @@ class Packing:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Tensor], candidates: CandidateSet) -> Packing:
-        """The packing that fits.
+        """The packing for inputs and candidates.
 
         Args:
             inputs: by kind, `(n, m, *shape)` each.
-            candidates: what the labels could be; they name the kinds.
+            candidates: the possible labels; they name the kinds.
 
         Returns:
             The packing.
@@ -169,11 +169,11 @@ class Packing:
 
     @property
     def width(self) -> int:
-        """How long a row is."""
+        """The length of a row."""
         return 1 + max(map(prod, self.shapes))
 
     def pack(self, inputs: Mapping[str, Tensor], kind: Tensor) -> Tensor:
-        """All inputs in one tensor.
+        """Pack all inputs into one tensor.
 
         Args:
             inputs: by kind, `(n, m, *shape)` each.
@@ -221,7 +221,7 @@ class Classifiers(nn.Module):
     Args:
         networks: by kind; each maps `(instances, *shape)` to log-probabilities of its own labels, alone or with an
             embedding. Embeddings of different length are filled up with zeros: kinds are never compared.
-        packing: how the inputs lie in one tensor.
+        packing: how the inputs are packed into one tensor.
 
     Examples:
         >>> packing = Packing((Kind("name", 0, 3), Kind("rel", 3, 5)), ((4,), (6,)))
@@ -260,7 +260,7 @@ class Encoders:
 
     Attributes:
         encoders: by kind; each maps `(instances, *shape)` to `(instances, d)`.
-        packing: how the inputs lie in one tensor.
+        packing: how the inputs are packed into one tensor.
 
     Examples:
         >>> packing = Packing((Kind("name", 0, 3), Kind("rel", 3, 5)), ((4,), (6,)))

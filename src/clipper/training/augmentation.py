@@ -1,4 +1,4 @@
-"""Augmentation: inputs that are loaded a little different each time, as a data set around those in memory."""
+"""Augmentation: a data set that changes inputs a little, at random, each time they are loaded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from clipper.errors import InputError
 
 
 class RandomAffine(nn.Module):
-    """Turn, shift and enlarge each image a little, at random; what comes in from outside is 0.
+    """Rotate, shift and scale each image a little, at random. New pixels at the border are 0.
 
-    Numbers are drawn from torch's own generator. Pass it in `Augmented`, or use it in a data set of your own.
+    Random numbers come from torch's global generator. Use it in `Augmented`, or in a data set of your own.
 
     Args:
-        degrees: the largest turn to either side.
+        degrees: the largest rotation to either side.
         shift: the largest shift along each axis, as a share of the image's side.
         scale: the largest share by which an image grows or shrinks.
 
@@ -59,7 +59,7 @@ class RandomAffine(nn.Module):
 class Augmented(Dataset[Tensor]):
     """Inputs in memory, changed by a random transform whenever a sample is loaded.
 
-    `train` seeds each batch, so a run that was interrupted, or has another number of workers, sees the same images.
+    `train` seeds each batch. So the images do not depend on interruptions or on the number of workers.
 
     Args:
         inputs: `(n, m, *shape)`.

@@ -60,7 +60,7 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
         raise FileError(f"{path} cannot be read as a checkpoint ({error}); {_ANEW}") from error
     stored, state = (content.get(name) if isinstance(content, dict) else None for name in ("identity", "state"))
     if not isinstance(stored, dict) or not isinstance(state, dict) or content.get("format") != FORMAT:
-        raise FileError(f"{path} is no checkpoint of this version of Clipper; {_ANEW}")
+        raise FileError(f"{path} is not a checkpoint of this version of Clipper; {_ANEW}")
     names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
     if names:
         differences = ", ".join(f"{name} {stored.get(name)} there and {identity.get(name)} here" for name in names)
@@ -99,8 +99,8 @@ def _body(path: str | Path) -> memoryview:
     body, tail = memoryview(stored)[:-_TAIL], stored[-_TAIL:]
     if not tail.startswith(_MARK):
         raise FileError(
-            f"{path} is no whole checkpoint of this version of Clipper: there is no checksum at its end, as older "
-            f"versions wrote none; {_ANEW}"
+            f"{path} is not a complete checkpoint of this version of Clipper: there is no checksum at its end, as "
+            f"older versions wrote none; {_ANEW}"
         )
     if tail[len(_MARK) :] != sha256(body).hexdigest().encode():
         raise FileError(f"{path} is damaged: its content does not have the checksum at its end; {_ANEW}")

@@ -1,4 +1,4 @@
-"""Inspection: what the pruning inspector shows of a run, in one JSON file: neighbours, edges, fates of candidates."""
+"""Inspection: the data of the pruning inspector in one JSON file: neighbours, edges, which candidates were kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pictures = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A pruning with all that a reader needs to follow it.
+    """A pruning, with everything that the pruning inspector shows of it.
 
     Attributes:
         samples: one mapping per sample: its `id`, its `target` in words, the `kinds` of its used slots, their places
@@ -90,16 +90,16 @@ class Inspection:
         notes: Sequence[str] = (),
         calibration: Calibration | None = None,
     ) -> Inspection:
-        """What is to be seen of a pruning.
+        """The inspection of a pruning.
 
         Args:
             inputs: the images, `(n, m, channels, height, width)`, or a function from sample numbers to theirs. Vectors
                 are drawn as bars.
-            pruning: what became of the candidates.
-            graph: what the pruning went by; its edges lead to instances of the same samples.
-            gold: the true labels, `(n, m)`, where they are known.
-            targets: what is known of each sample, such as its sum.
-            names: of the labels; their numbers if not given.
+            pruning: the pruning.
+            graph: the graph that was used; its edges lead to instances of the same samples.
+            gold: the true labels, `(n, m)`, if they are known.
+            targets: the target of each sample, such as its sum.
+            names: the names of the labels; their numbers if not given.
             slot: what a slot holds.
             samples: how many to show, the first ones.
             candidates: how many to list of each sample; the gold labels are among them.
@@ -139,7 +139,7 @@ class Inspection:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the inspection, whole or not at all; an older file is replaced."""
+        """Write the inspection to a file. An older file is replaced; the file is never half-written."""
         with written_whole(path, replace=True) as temporary:
             text = json.dumps(self.as_dict(), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             temporary.write_text(text + "\n", encoding="utf-8")
@@ -168,16 +168,16 @@ class Inspection:
 
 @dataclass
 class Inspector:
-    """Collects what an `Inspection` shows while a run prunes, batch by batch.
+    """Collects the data of an `Inspection` while a run prunes, batch by batch.
 
-    Pass one as `inspect=` to `train` to say more than how many samples to show.
+    Pass one as `inspect=` to `train` if you want to set more than the number of samples to show.
 
     Attributes:
         samples: how many to show: those with the lowest numbers.
         candidates: how many to list of each sample.
-        names: of the labels; their numbers if not given.
+        names: the names of the labels; their numbers if not given.
         slot: what a slot holds.
-        targets: what is known of each sample; the run's own targets if not given.
+        targets: the target of each sample; the run's own targets if not given.
         pictures: from sample numbers `(k,)` to `(k, m, channels, height, width)`; the run's inputs if not given.
     """
 
@@ -249,7 +249,7 @@ class Inspector:
         return {"entries": entries, "tiles": list(self.tiles), "calibration": json.dumps(self._calibration)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.entries = {entry["id"]: entry for entry in json.loads(state["entries"])}
         self.tiles = {int(instance): place for place, instance in enumerate(state["tiles"])}
         self._calibration = json.loads(state["calibration"])

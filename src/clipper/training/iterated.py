@@ -1,4 +1,4 @@
-"""Iterated training: infer, prune, train, ask the trained classifier about samples it has not seen, infer again."""
+"""Iterated training: infer, prune, train, let the classifier label samples that it has not seen, and infer again."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One pass: what was inferred, and how the training on it went.
+    """One pass of `train_iterated`: the inferred posterior, and the training on it.
 
     Attributes:
-        posterior: what was inferred.
+        posterior: the inferred posterior.
         changed: the share of instances whose most probable label differs from the pass before; 1 in the first.
-        history: the metrics of every epoch, the last one's being the ones to report; with its `inspection` if
-            `train_iterated` was told to `inspect`.
+        history: the metrics of every epoch; report those of the last one. It has an `inspection` if `train_iterated`
+            was called with `inspect=`.
     """
 
     posterior: Posterior[CandidateSet]
@@ -71,32 +71,33 @@ def train_iterated(
     inspect: int | Inspector = 0,
     **options: Any,
 ) -> list[Pass]:
-    """Infer labels jointly and train a classifier on them, in place; then infer again with its predictions, and so on.
+    """Infer labels jointly, train a classifier on them in place, infer again with its predictions, and so on.
 
-    A classifier repeats what it was taught, right or wrong, so each sample is judged by one that learned from the
-    others only: a classifier per fold. Every training begins with the first weights. It ends when a pass would change
-    hardly any label, when the posterior abstains, or when the formulas are borne out less than before: the last
-    training stands.
+    A classifier repeats the labels that it was trained on, right or wrong. So there is a classifier for each fold, and
+    each sample is labelled by one that was not trained on it. Every training starts from the same initial weights. The
+    passes end if a pass would change hardly any label, if the posterior finds nothing to rely on, or if it explains the
+    formulas less well than before; the result is that of the last training.
 
     Args:
         classifier: maps `(instances, *shape)` to `log_probs (instances, c)`, alone or with an embedding.
         data: `Samples`, or inputs `(n, m, *shape)` and candidates.
-        engine: turns `log_probs` and candidates into a loss per sample.
-        embeddings: a frozen encoder's, `(n, m, d)`.
-        passes: at most.
-        folds: parts of the pool, each judged by a classifier that was trained on the rest.
-        still: the share of labels below which a change is none.
-        clip: how to build the graph and how much mass to keep; its objective is "joint" whatever it says.
+        engine: the loss function of `log_probs` and candidates.
+        embeddings: a frozen encoder's output, `(n, m, d)`.
+        passes: the largest number of passes.
+        folds: number of parts of the pool; each is labelled by a classifier that was trained on the others.
+        still: stop if a smaller share of the labels than this changes.
+        clip: how to build the graph and how much mass to keep; its objective is ignored and is always "joint".
         make_optimiser: from the classifier to its optimiser; AdamW by default.
-        seed: of all that is random.
-        inspect: collect for the pruning inspector what became of so many samples in each pass, as in `train`.
+        seed: the seed of everything that is random.
+        inspect: collect what pruning does to this many samples in each pass, as in `train`.
         options: for each `train`: `epochs`, `batch`, `workers`, `scheduler` (a function from the optimiser to one),
             `autocast`, `clip_gradients`, `evaluate`, `evaluate_every`, `callbacks`, `watch`; and `checkpoint`, the file
-            to go on from, if it exists. The training under way has its own checkpoint beside it, every epoch and, if
-            given, every `checkpoint_steps` steps. A run that was killed ends with the weights it would have had.
+            to continue from, if it exists. The current training has its own checkpoint beside it, written every epoch
+            and, if given, every `checkpoint_steps` steps. A run that was killed and continued ends with the same
+            weights as without the interruption.
 
     Returns:
-        What each pass inferred, and how its training went; the classifier has the last pass's weights.
+        The passes; the classifier has the weights of the last one.
 
     Raises:
         InputError: if the arguments do not fit together.
@@ -282,5 +283,5 @@ def _inspected(
     inspector.begin(samples)
     inspector.add(pruning, torch.arange(len(samples)), posterior=posterior)
     inspector.calibrate(None if samples.gold is None else posterior.calibration(samples.gold))
-    notes = ["Neighbours were sought among all samples, before training, by a frozen encoder."]
+    notes = ["Neighbours were searched among all samples, before training, by a frozen encoder."]
     return inspector.inspection(notes, samples.load)

@@ -1,4 +1,4 @@
-"""Algorithm 1: prune each batch by what lies near, learn from what survives; and all that a checkpoint must hold."""
+"""Algorithm 1: prune each batch by its neighbours, train on the remaining candidates, and write checkpoints."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class Options:
 
 
 class History(list[EpochMetrics]):
-    """What `train` returns: the metrics of every epoch, and what a record and a report need.
+    """The metrics of every epoch, a list, and what a record and a report need. `train` returns it.
 
     Attributes:
-        config: what decided how the run ended, by name.
-        inspection: what the inspector shows, if `train` was told to `inspect`.
+        config: the options that determine the result, by name.
+        inspection: what the pruning inspector shows, if `train` was called with `inspect=`.
 
     Examples:
         >>> history = History([EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)], {"seed": 0})
@@ -120,10 +120,10 @@ class History(list[EpochMetrics]):
         self.config, self.inspection = config, inspection
 
     def record(self, config: Any = None) -> Record:
-        """The run as a `Record`, which can be written to a file.
+        """The run as a `Record`, which you can write to a file.
 
         Args:
-            config: what decided how the run ended, by name; what `train` knows of it if not given.
+            config: the options that determine the result, by name; those of `train` if not given.
         """
         return Record(self.config if config is None else config, list(self))
 
@@ -154,56 +154,57 @@ def train(
     watch: Callback | None = None,
     group: ProcessGroup | None = None,
 ) -> History:
-    """Train a classifier, in place, on samples whose labels are only known to satisfy a formula.
+    """Train a classifier, in place, on samples with candidates instead of labels.
 
-    The classifier maps `(instances, *shape)` to `log_probs (instances, c)`, or to these and the embedding
-    `(instances, d)` they were computed from. With a checkpoint, a run that was killed goes on where it was and ends
-    with the weights it would have had; every random number comes from `seed`, and the caller's own generator is
-    left alone.
+    The classifier maps `(instances, *shape)` to `log_probs (instances, c)`, or to `log_probs` and the embedding
+    `(instances, d)` that they were computed from. With a checkpoint, a run that was killed continues where it was and
+    ends with the same weights as without the interruption. Every random number comes from `seed`; the state of your own
+    generator does not change.
 
-    Under `torchrun`, every process calls this with the same arguments and a `group`. It learns from its share of each
-    batch, which is pruned by what lies near in the whole batch. `DistributedDataParallel` around the network averages
-    the gradients, so that all processes take the step that one process would take.
+    Under `torchrun`, every process calls this with the same arguments and a `group`. It trains on its share of each
+    batch, but finds neighbours in the whole batch. `DistributedDataParallel` around the network averages the gradients,
+    so all processes take the same step that one process would take.
 
     Args:
         classifier: any network; it should be on the device of the data.
-        data: `Samples`; or inputs and candidates, as `Samples` takes them: the inputs may be a `Dataset` that loads
-            one sample at a time. A `DataLoader` over `Samples` stands for these with its batch size and its workers;
-            the order of the samples is the run's own.
-        engine: turns `log_probs` and candidates into a loss per sample, see `clipper.engines`.
-        clip: how to prune; None for the baseline. Without an encoder of its own, and without `embeddings`, the
-            classifier's own embedding is used: a trainable encoder.
+        data: `Samples`; or a pair of inputs and candidates, as `Samples` takes them. The inputs may be a `Dataset` that
+            loads one sample at a time. From a `DataLoader` over `Samples`, its batch size and number of workers are
+            used, but not its order.
+        engine: the loss function of `log_probs` and candidates, see `clipper.engines`.
+        clip: how to prune; None for no pruning. If it has no encoder, and `embeddings` is not given, the classifier's
+            own embedding is used: a trainable encoder.
         embeddings: a frozen encoder's output for all samples, `(n, m, d)`.
-        once: prune the pool as a whole before training; needs a frozen encoder.
-        bank: let a batch also find neighbours among the earlier embeddings of this many samples.
+        once: prune the whole pool once before training; needs a frozen encoder.
+        bank: look for neighbours also among the most recent embeddings of this many samples.
         optimiser: AdamW with a learning rate of 1e-3 by default.
-        scheduler: of the learning rate, one of `torch.optim.lr_scheduler`, or a function from the optimiser to one. It
-            is stepped after every epoch, `OneCycleLR` and `CyclicLR` after every batch; `ReduceLROnPlateau` is told the
-            epoch's mean loss.
+        scheduler: a learning rate scheduler of `torch.optim.lr_scheduler`, or a function from the optimiser to one. It
+            is stepped after every epoch, `OneCycleLR` and `CyclicLR` after every batch. `ReduceLROnPlateau` gets the
+            mean loss of the epoch.
         autocast: run the classifier in mixed precision, `torch.bfloat16` or `torch.float16` (with gradients scaled);
             pruning and losses stay in single precision.
-        clip_gradients: scale the gradients of all weights together down to this norm where it is larger.
-        workers: processes that load the items of a `Dataset` ahead of need; their number changes no result.
+        clip_gradients: the largest norm of the gradients of all weights together.
+        workers: number of processes that load the items of a `Dataset`; it does not change the result.
         epochs: passes over the samples.
         batch: samples per step.
-        seed: of the order of the samples, of dropout and of the random control.
-        evaluate: what to measure: held-out inputs and labels, or a function from the classifier to scores by name.
+        seed: the seed of the order of the samples, of dropout and of the random control.
+        evaluate: held-out inputs and labels, or a function from the classifier to a dictionary of scores.
         evaluate_every: epochs between two such measurements; the last epoch is always measured.
-        checkpoint: the file to go on from, if it exists, and to write at the end of every epoch.
-        checkpoint_steps: write it every so many steps, too.
-        callbacks: called after each epoch with its `Progress`, such as `tensorboard(folder)` gives.
-        inspect: collect for the pruning inspector what the first epoch's pruning did to so many samples; an
-            `Inspector` says more. The result is the history's `inspection`.
-        watch: called after each step, too.
-        group: the processes that train together, such as `torch.distributed.group.WORLD`; None for this one alone.
-            `batch` counts the samples of all of them. Callbacks and the checkpoint are the first process's affair.
+        checkpoint: the file to continue from, if it exists, and to write at the end of every epoch.
+        checkpoint_steps: also write the checkpoint after this many steps.
+        callbacks: functions that are called after each epoch with its `Progress`, such as `tensorboard(folder)`.
+        inspect: collect what pruning does to this many samples in the first epoch, for the pruning inspector; or an
+            `Inspector` with more options. The result is the history's `inspection`.
+        watch: a function that is called after each step, too.
+        group: the processes that train together, such as `torch.distributed.group.WORLD`; None for this process alone.
+            `batch` is the number of samples of all processes. Only the first process calls callbacks and writes the
+            checkpoint.
 
     Returns:
-        The metrics of every epoch, a list that can also give a `record()`.
+        The metrics of every epoch: a list with a method `record()`.
 
     Raises:
         InputError: if the arguments do not fit together.
-        TrainingError: if a loss is no finite number any more.
+        TrainingError: if a loss is not a finite number.
         FileError: if the checkpoint cannot be read or written, or belongs to another run.
         RankError: if another process of the group has ended, or does not answer.
 
@@ -266,7 +267,9 @@ def check_parts(classifier: Any, engine: Any) -> None:
     if any(isinstance(weight, nn.UninitializedParameter) for weight in weights):
         return  # the first batch shapes them
     if not any(weight.requires_grad for weight in weights):
-        raise InputError("expected a classifier with weights to learn, got one without, or with frozen ones alone")
+        raise InputError(
+            "expected a classifier with weights to learn, got one without weights, or with frozen weights only"
+        )
     if any(weight.is_inference() for weight in weights):
         raise InputError(
             "expected a classifier that can learn, got one made in torch.inference_mode(); make it outside"

@@ -23,18 +23,18 @@ HeldOut = tuple[Tensor, Tensor] | Evaluator
 
 @dataclass(frozen=True)
 class EpochMetrics:
-    """One epoch in numbers; shares lie in 0 … 1.
+    """The metrics of one epoch; shares are numbers from 0 to 1.
 
     Attributes:
         epoch: counted from 1.
         loss: mean over the samples.
-        accuracy: on the held-out set, where there is one.
-        retained: share of the candidates that pruning kept; on sets that list no candidates, the mean over the
-            samples of each one's share.
-        gold: share of the samples whose gold labels are still a candidate, where gold is known.
-        seconds: time of the steps; evaluation and checkpoints are not in it.
-        pruning_seconds: of which neighbour search and pruning.
-        scores: what an evaluator measures besides the accuracy, by name.
+        accuracy: on the held-out set, if there is one.
+        retained: share of the candidates that pruning kept; for sets that are not listed, the mean over the samples of
+            the share that each one keeps.
+        gold: share of the samples whose gold labels are still a candidate, if gold labels are known.
+        seconds: time of the steps, without evaluation and checkpoints.
+        pruning_seconds: the part of it that neighbour search and pruning took.
+        scores: other measurements of the evaluator, by name.
     """
 
     epoch: int
@@ -57,7 +57,7 @@ class EpochMetrics:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> EpochMetrics:
-        """The reverse of `as_dict`.
+        """Read what `as_dict` returns.
 
         Raises:
             InputError: a number is missing, or one that no epoch can have.
@@ -147,7 +147,7 @@ class RunningMetrics:
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
-    """What a classifier is worth on the held-out set, by name; where there are several kinds of label, each is a name.
+    """What a classifier is worth on the held-out set, by name; if there are several kinds of label, each is a name.
 
     Examples:
         >>> import torch
@@ -172,7 +172,7 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
     """The share of held-out instances whose most probable label is the right one.
 
     Args:
-        classifier: gives `log_probs (instances, c)`, alone or before an embedding; its mode is left as it was.
+        classifier: returns `log_probs (instances, c)`, alone or with an embedding; its mode does not change.
         inputs: `(instances, *shape)`.
         labels: `(instances,)`.
         chunk: instances classified together.
@@ -181,7 +181,7 @@ def accuracy(classifier: nn.Module, inputs: Tensor, labels: Tensor, chunk: int =
         A number from 0 to 1.
 
     Raises:
-        InputError: inputs and labels do not fit one another.
+        InputError: inputs and labels do not fit together.
 
     Examples:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Record: one JSON document a run, with all that someone needs to repeat it and to compare it."""
+"""Record: a JSON document about a run, with everything that is needed to repeat and to compare it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Record:
     """A finished run.
 
     Attributes:
-        config: what decides how the run ends, by name: text, finite numbers, and lists and mappings of such. Anything
-            with `as_dict()` is taken, too, and stored as that mapping.
-        epochs: what was measured in every epoch.
+        config: the options that determine the result, by name: text, finite numbers, and lists and mappings of such. An
+            object with `as_dict()` is stored as that mapping.
+        epochs: the metrics of every epoch.
         versions: of Python and the packages that a result may depend on.
-        settings: what the run really did, where that says more than the configuration.
-        commit: of Clipper's code, with "-dirty" if it was changed; "unknown" if nobody knows.
+        settings: what the run really did, if that says more than the configuration.
+        commit: of Clipper's code, with "-dirty" if files were changed; "unknown" outside a checkout.
         load: how busy the machine was when the run ended, as `clipper.training.environment.load` gives it; `before` if
             it was measured before the run, too.
         probe: digests of the parts of the method that the run used, by their names (`clipper.benchmarks.probe`).
@@ -61,7 +61,7 @@ class Record:
 
     @property
     def last(self) -> EpochMetrics:
-        """The last epoch's metrics: the ones to report, never the best epoch's."""
+        """The metrics of the last epoch: report these, not those of the best epoch."""
         return self.epochs[-1]
 
     @property
@@ -87,7 +87,7 @@ class Record:
         return self.pruning_seconds / seconds if seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written."""
+        """The record as a dictionary, for JSON."""
         return {
             "format": FORMAT,
             "config": dict(self.config),
@@ -102,7 +102,7 @@ class Record:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the record, whole or not at all; an older record of the same run is replaced.
+        """Write the record to a file. An older record of the same run is replaced; the file is never half-written.
 
         Raises:
             FileError: the file cannot be written, or holds another run.
@@ -167,5 +167,5 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as a record ({error}); choose another name or remove it first"
         ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FileError(f"{path} is no record of a Clipper run; choose another file")
+        raise FileError(f"{path} is not a record of a Clipper run; choose another file")
     return document

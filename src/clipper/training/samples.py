@@ -20,19 +20,19 @@ from clipper.training.adapters import Packing, in_words
 
 @dataclass(frozen=True, eq=False)
 class Samples(Dataset[tuple[Tensor, int]]):
-    """What a run learns from, a `torch.utils.data.Dataset` of `(inputs, number)`.
+    """The inputs and candidates to train on, as a `torch.utils.data.Dataset` of `(inputs, number)`.
 
     Attributes:
-        inputs: a tensor `(n, m, *shape)`; or a `Dataset` of `n` items, or a function, that gives the inputs
-            `(m, *shape)` of one sample, so that they need not fit into memory; or, where there are several kinds of
+        inputs: a tensor `(n, m, *shape)`; or a `Dataset` of `n` items, or a function, that returns the inputs
+            `(m, *shape)` of one sample, so that they need not fit into memory; or, if there are several kinds of
             label, a mapping from kind to tensor, which is packed (see `Packing`). Items, and tensors in a list, may
-            be as long as their own sample: unused slots are filled with zeros, which no classifier sees.
-        candidates: what the labels could be.
+            be shorter than `m`: unused slots are padded with zeros, which no classifier sees.
+        candidates: the possible labels.
         gold: the true labels `(n, m)`, for measuring only.
-        targets: `(n,)`, each sample's place among the outputs of an engine that has outputs.
+        targets: `(n,)`, the number of each sample's output, for engines that compare all outputs.
 
     Raises:
-        InputError: if the parts do not fit together.
+        InputError: if the arguments do not fit together.
 
     Examples:
         >>> from clipper import Candidates
@@ -71,7 +71,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
                     f"got {tuple(self.inputs.shape)}"
                 )
         elif isinstance(self.inputs, IterableDataset):
-            raise InputError("expected a data set whose items have numbers, got an IterableDataset")
+            raise InputError("expected a data set with numbered items (__getitem__), got an IterableDataset")
         elif hasattr(self.inputs, "__len__"):
             self._check_number(self.inputs)
         for name, shape in (("gold", (n, m)), ("targets", (n,))):
@@ -147,9 +147,9 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return Samples(inputs, self.candidates.batch(ids), gold, targets)
 
     def fingerprint(self) -> str:
-        """A few letters that differ where the data does, so that a checkpoint knows its data.
+        """A short text that differs between data sets, so that a checkpoint can check its data.
 
-        Inputs that are loaded item by item are not read for this: only their candidates count.
+        Inputs that are loaded item by item are not read for this; it then depends on their candidates only.
         """
         return fingerprint(*([self.inputs] if self.in_memory else []), *self.candidates.contents)
 
@@ -167,13 +167,13 @@ def stacked(inputs: Sequence[Tensor]) -> Tensor:
 
 
 def pad_collate(items: Sequence[tuple[Tensor, Any]], slots: int) -> tuple[Tensor, Any]:
-    """Samples of different lengths as one batch: the `collate_fn` of a `DataLoader` of your own.
+    """Pad samples of different lengths to one batch: the `collate_fn` of a `DataLoader` of your own.
 
-    Unused slots are filled with zeros. Candidates know which slots a sample uses, and losses look at these only.
+    Unused slots are filled with zeros. Candidates know which slots a sample uses, and losses ignore the others.
 
     Args:
-        items: what the data set gives for each sample: inputs `(length, *shape)`, and its number or whatever else.
-        slots: how many the longest sample of *all* has, `candidates.slots`.
+        items: the items of the data set: inputs `(length, *shape)` of a sample, and its number or anything else.
+        slots: the number of slots of the longest sample of *all*, `candidates.slots`.
 
     Returns:
         Inputs `(b, slots, *shape)`, and the rest as PyTorch collates it.

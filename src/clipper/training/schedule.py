@@ -28,20 +28,20 @@ MOST_INSTANCES = 4096
 
 
 class PruningSchedule:
-    """Gives each batch the candidates that it learns from, and notes the time that pruning takes.
+    """Prunes the candidates of each batch, and measures the time that pruning takes.
 
     Args:
-        samples: what the run learns from.
-        clip: how to prune; None for not at all. Its encoder is not used: see `embeddings`.
-        embeddings: those of a frozen encoder, `(n, m, d)`; None to prune by the classifier's own.
+        samples: the samples to learn from.
+        clip: how to prune; None for no pruning. Its encoder is not used: see `embeddings`.
+        embeddings: those of a frozen encoder, `(n, m, d)`; None to prune by the classifier's own embedding.
         once: prune the pool as a whole before training, instead of each batch.
-        bank: how many samples' earlier embeddings a batch may find neighbours among; 0 for none.
-        seed: for the random control.
-        inspector: collects what the first epoch's pruning did, where somebody wants to see it.
+        bank: look for neighbours also among the most recent embeddings of this many samples; 0 for none.
+        seed: seed of the random control.
+        inspector: collects what the first epoch's pruning did, if that is wanted.
         ranks: the processes that share each batch, each with all of `samples`.
 
     Raises:
-        InputError: if these do not go together.
+        InputError: if these options do not fit together.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class PruningSchedule:
 
         Args:
             batches: the sample ids of each batch; with a frozen encoder several of them are pruned at once.
-            seed: for the random control.
+            seed: seed of the random control.
         """
         self._batches, self._seed, self._group = batches, seed, None
 
@@ -117,7 +117,7 @@ class PruningSchedule:
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
 
         Returns:
-            Two sets of the share's samples: all candidates, and the survivors.
+            Two sets of the share's samples: the candidates before and after pruning.
 
         Raises:
             InputError: the classifier gave no embedding, and the run prunes by it.
@@ -149,7 +149,7 @@ class PruningSchedule:
                 self.inspector.add(Clipper().prune(whole, vectors), ids)  # what a pruning would do, to look at
             return before
         if vectors is None:
-            raise InputError("expected the classifier to return (log_probs, embedding), got log_probs alone")
+            raise InputError("expected the classifier to return (log_probs, embedding), got only log_probs")
         members = pool = pool_candidates = None
         if self.bank:
             members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
@@ -189,12 +189,12 @@ class PruningSchedule:
             self.seconds -= time.perf_counter() - start  # looking is no pruning
 
     def spent(self) -> float:
-        """Seconds since this was asked last."""
+        """Seconds that pruning took since the last call."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
 
     def identity(self) -> dict[str, Any]:
-        """How this prunes, in words that a checkpoint can compare."""
+        """How this prunes, as text that a checkpoint can compare."""
         if self.clip is None:
             return {"pruning": "none"}
         bank = self.bank.size if self.bank else 0
@@ -211,7 +211,7 @@ class PruningSchedule:
             where = "among all samples, once, before training"
         if self.embeddings is None:
             encoder = "the classifier's own embedding in the first epoch"
-        notes = [f"Neighbours were sought {where}.", f"What lies near is judged by {encoder}."]
+        notes = [f"Neighbours were searched {where}.", f"They are found by {encoder}."]
         if self.bank:
             notes.append("A memory bank of earlier embeddings was searched, too.")
         if self.clip is None:
@@ -220,7 +220,7 @@ class PruningSchedule:
 
 
 def options_of(clip: Clipper) -> dict[str, str]:
-    """How a graph is built and how much mass is kept, in words that a checkpoint can compare."""
+    """How a graph is built and how much mass is kept, as text that a checkpoint can compare."""
     names = ("radius", "mutual", "share", "metric", "mass")
     how = {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
     return {"k": str(clip.neighbours), **how}
@@ -229,14 +229,14 @@ def options_of(clip: Clipper) -> dict[str, str]:
 def prune_together(
     clip: Clipper, candidates: CandidateSet, embeddings: Tensor, batches: Sequence[Tensor], seed: int = 0
 ) -> tuple[Pruning[Any], list[CandidateSet]]:
-    """Prune several batches at once: neighbours are sought within each batch, the rest is done for all together.
+    """Prune several batches at once: neighbours are found within each batch, the rest is done for all batches together.
 
     Args:
         clip: how to prune.
         candidates: those of all samples.
         embeddings: those of all samples, `(n, m, d)`.
         batches: the sample ids of each batch.
-        seed: for the random control.
+        seed: seed of the random control.
 
     Returns:
         The pruning of all batches, one after the other; and the survivors of each, as if they had been pruned alone.
@@ -264,7 +264,7 @@ def prune_together(
 
 
 class MemoryBank:
-    """The embeddings of the samples seen last; a sample that is seen again replaces its older embedding.
+    """The embeddings of the most recent samples; a new embedding of a sample replaces its older one.
 
     Args:
         size: how many samples to remember.
@@ -301,7 +301,7 @@ class MemoryBank:
         return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
 
     def remember(self, ids: Tensor, embedding: Tensor) -> None:
-        """Note embeddings, and forget the oldest where there are too many.
+        """Add embeddings, and drop the oldest ones if there are too many.
 
         Args:
             ids: the samples, `(n,)`.
@@ -320,11 +320,11 @@ class MemoryBank:
         return self.ids[other], self.embeddings[other]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {"ids": self.ids, "embeddings": self.embeddings}
 
     def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Args:
             state: what `state_dict` gave.
@@ -406,7 +406,7 @@ def check_neighbours(clip: Clipper, samples: Samples, among: int) -> None:
 
     Args:
         clip: how to prune.
-        samples: what the run learns from.
+        samples: the samples to learn from.
         among: samples that are looked among: a full batch and the memory bank, or the whole pool.
     """
     most = (among - 1) * samples.candidates.slots

@@ -13,12 +13,12 @@ from clipper.training.loop import Callback, Progress
 
 @contextmanager
 def tensorboard(folder: str | Path) -> Iterator[Callback]:
-    """Give a callback for `train` that writes event files into the folder.
+    """A callback for `train` that writes TensorBoard event files into a folder.
 
-    A run that goes on from a checkpoint adds to the curves that are there.
+    A run that continues from a checkpoint adds to the existing curves.
 
     Args:
-        folder: where to.
+        folder: the folder to write to.
     """
     require("tensorboard", extra="tensorboard")
     module: Any = require("torch.utils.tensorboard", extra="tensorboard")
