@@ -208,9 +208,12 @@ def test_batches_and_workers_exclude_one_another(files: tuple[Path, Path], tmp_p
     [
         ({"engine": "single", "workers": 2}, "processes"),
         ({"engine": "processes", "address": "127.0.0.1:6379"}, 'choose the engine "ray"'),
+        pytest.param({"engine": "ray", "address": "127.0.0.1:1"}, "no Ray cluster can be used", marks=pytest.mark.slow),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict, message: str) -> None:
+    if arguments["engine"] == "ray" and find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
     with pytest.raises(InputError, match=message), executor_named(**arguments):
         pass
 

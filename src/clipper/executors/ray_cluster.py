@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,7 +80,10 @@ class RayCluster:
                 os.environ["PYTHONPATH"] = before
 
     def _connect(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
         try:
+            if host and port.isdigit() and "/" not in host:  # Ray would try for minutes
+                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds
             raise InputError(
