@@ -16,7 +16,7 @@ SOURCE = Path(clipper.__file__).parent
 
 
 def test_import_loads_no_solver_no_plotting_and_no_command_line() -> None:
-    heavy = "highspy ortools faiss matplotlib typer rich sklearn pyarrow scipy pysdd klay clingo"
+    heavy = "highspy ortools faiss matplotlib typer rich sklearn pyarrow scipy pysdd klay clingo ray"
     code = f"import sys, clipper; print([name for name in '{heavy}'.split() if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
@@ -28,6 +28,7 @@ def test_each_optional_dependency_is_known_in_one_place() -> None:
         "ortools": "integer_program.py",
         "faiss": "approximate.py",
         "clingo": "program.py",
+        "ray": "ray_cluster.py",
     }.items():
         knowing = [path.name for path in SOURCE.rglob("*.py") if f'require("{name}' in path.read_text()]
         assert knowing == [home]

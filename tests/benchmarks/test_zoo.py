@@ -12,10 +12,10 @@ import torch
 
 from clipper.benchmarks import bench_zoo, zoo
 from clipper.benchmarks.bench_zoo import Job, auc, quick_lines, read_rows, run_line, run_zoo
-from clipper.benchmarks.workers import WorkerDiedError, run_jobs
 from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, line_named, make_pool, missing_data
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
+from clipper.executors import WorkerDiedError, run_jobs
 
 TINY = [line_named("xor-3/digits/5"), line_named("xor-3/digits/10")]
 MEANING = {

@@ -24,7 +24,7 @@ from clipper.proximity import ExactSearch, Index, IndexedSearch, Neighbours, bui
 from clipper.proximity.neighbours import Vectors
 
 pytest.importorskip("faiss")
-APPROXIMATE = ["ivf", "hnsw"]
+APPROXIMATE = ["ivf", "hnsw", "nn-descent"]
 
 
 def clusters(instances: int, width: int = 16, seed: int = 0) -> Tensor:
@@ -45,7 +45,9 @@ def same(a: Neighbours, b: Neighbours) -> bool:
     return all(torch.equal(getattr(a, name), getattr(b, name)) for name in ("query", "index", "distance"))
 
 
-@pytest.mark.parametrize(("method", "instances"), [("ivf", 3_000), ("ivf", 12_000), ("hnsw", 3_000)])
+@pytest.mark.parametrize(
+    ("method", "instances"), [("ivf", 3_000), ("ivf", 12_000), ("hnsw", 3_000), ("nn-descent", 3_000)]
+)
 def test_an_approximate_index_finds_the_share_that_was_asked_for(method: str, instances: int) -> None:
     pool = clusters(instances)
     group = torch.arange(instances)
@@ -75,7 +77,7 @@ def test_tiny_pools_with_duplicates_are_searched_as_by_brute_force(data: st.Data
     pool = torch.tensor(numbers, dtype=torch.float32).reshape(samples, slots, width)
     k = data.draw(st.integers(1, samples * slots + 2))  # up to more than there are
     group = torch.arange(samples * slots) // slots
-    index = build(pool, data.draw(st.sampled_from(["auto", "exact", *APPROXIMATE])), k=k, recall=1)
+    index = build(pool, data.draw(st.sampled_from(["auto", "exact", "ivf", "hnsw"])), k=k, recall=1)
     near = search(index, pool.flatten(0, 1), k, group=group)
     reach = min(k, (samples - 1) * slots)
     assert len(near) == samples * slots * reach
@@ -202,6 +204,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "infinity in a query": (lambda: search(build(torch.ones(3, 1)), torch.tensor([[math.inf]])), "queries"),
     "another width": (lambda: search(build(torch.ones(3, 2)), torch.ones(1, 3)), "2 dimensions"),
     "no vectors": (lambda: build(torch.ones(4)), r"\(instances, d\)"),
+    "a graph of few": (lambda: build(torch.rand(50, 2), "nn-descent"), "smaller than 100.*use the exact search"),
     "an unknown method": (lambda: build(torch.ones(3, 2), "annoy"), '"hnsw"'),
     "groups that descend": (lambda: build(torch.ones(2, 2), group=torch.tensor([1, 0])), "ascending"),
     "groups of another length": (lambda: search(build(torch.ones(3, 2)), torch.ones(1, 2), group=[0, 1]), r"\(1,\)"),

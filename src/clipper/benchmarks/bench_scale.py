@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ import torch
 
 from clipper.arguments import one_of, seed_number, seeded, whole_number
 from clipper.benchmarks.timing import OnProgress, peak_gigabytes
-from clipper.benchmarks.workers import Worker
 from clipper.candidates import Candidates
 from clipper.candidates.storage import to_arrow
-from clipper.errors import ClipperError
+from clipper.executors import LocalProcesses
 from clipper.pruning.streaming import PruneJob, prune_files
 
 _DIRECTIONS = 16
@@ -145,12 +145,14 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
     summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.k, search=job.search), report)
     seconds = time.perf_counter() - start
     searched = moments["pruning"][0] - moments["reading candidates"][-1]
+    begun, answered, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
     (found,) = summary.searches
     return {
         "candidates": summary.candidates,
         "kept": summary.kept,
         "seconds": seconds,
         "search_seconds": searched,
+        "index_seconds": 0.0 if found.method == "exact" else answered - begun,
         "method": found.method,
         "reason": found.reason,
         "recall": found.recall,
@@ -163,24 +165,15 @@ STAGES: dict[str, Callable[[ScaleJob], Mapping[str, Any]]] = {"prune": _prune}
 
 
 def _in_own_process(work: Callable[[ScaleJob], Mapping[str, Any]], job: ScaleJob) -> dict[str, Any]:
-    worker = Worker.start(_measured)
-    try:
-        worker.begin((work, job))
-        result: dict[str, Any] | ClipperError = worker.result()
-    finally:
-        worker.kill()
-    if isinstance(result, ClipperError):
-        raise result
-    return result
+    with closing(LocalProcesses(1)) as process:
+        measured: dict[str, Any] = process.result(process.submit(_measured, (work, job)))
+    return measured
 
 
-def _measured(task: tuple[Callable[[ScaleJob], Mapping[str, Any]], ScaleJob]) -> dict[str, Any] | ClipperError:
+def _measured(task: tuple[Callable[[ScaleJob], Mapping[str, Any]], ScaleJob]) -> dict[str, Any]:
     """What a stage measured, with the peak of this process's memory; runs in the process."""
     work, job = task
     torch.set_num_threads(job.threads)
-    try:
-        found = work(job)
-    except ClipperError as error:
-        return error
+    found = work(job)
     size = {"stage": job.stage, "instances": job.samples * job.slots, "samples": job.samples}
     return {**size, **found, "peak_gigabytes": peak_gigabytes()}

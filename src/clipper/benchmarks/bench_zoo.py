@@ -15,10 +15,10 @@ from torch import Tensor
 
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.timing import OnProgress
-from clipper.benchmarks.workers import WorkerDiedError, run_jobs
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
 from clipper.errors import FileError, InputError
+from clipper.executors import WorkerDiedError, run_jobs
 from clipper.files import append, checked_path, make_folder, parsed_json
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings

@@ -1,7 +1,8 @@
 """Candidates on disk: Parquet files with one row per candidate, read whole or sample by sample.
 
 Columns: `sample`, then `slot_0` … `slot_{m-1}`, null where a slot is unused. The kinds of label travel in the
-schema's metadata, so a file tells everything about itself; files from elsewhere need `classes`.
+schema's metadata, so a file tells everything about itself; files from elsewhere need `classes`. A folder of such files
+is read as one, in the order of their names; a sample lies in one of them, and ids go on from file to file.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ from clipper.files import written_whole
 
 _KEY = b"clipper"
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
+Columns = tuple[Tensor, ...]
+PARQUET = (".parquet", ".pq")
+"""How names of Parquet files end."""
 ROWS = 1 << 20
 """Candidates per row group, and per piece when a file is streamed."""
 
@@ -72,9 +77,23 @@ def write_candidates(candidates: Candidates, path: str | Path) -> None:
 
 
 def read_candidates(path: str | Path, classes: Classes | None = None) -> Candidates:
-    """Read a Parquet file of candidates."""
+    """Read a Parquet file of candidates, or a folder of them."""
+    if os.path.isdir(as_path(path)):
+        first, pieces = zip(*stream(path, classes), strict=True)
+        sample = torch.cat([piece.sample + start for start, piece in zip(first, pieces, strict=True)])
+        return Candidates.from_tensors(torch.cat([each.labels for each in pieces]), sample, sizes_of(pieces[0].kinds))
     with open_parquet(path) as file, _damage_named(path):
         return from_arrow(file.read(), classes)
+
+
+def parquet_files(path: str | Path) -> list[Path]:
+    """A file as it is; of a folder, the Parquet files in it, by name."""
+    if not os.path.isdir(as_path(path)):
+        return [Path(path)]
+    found = sorted(part for part in Path(path).iterdir() if part.suffix.lower() in PARQUET)
+    if not found:
+        raise FileError(f"expected Parquet files in the folder {path}, got none whose name ends in .parquet")
+    return found
 
 
 def open_parquet(path: str | Path) -> pq.ParquetFile:
@@ -108,39 +127,117 @@ def as_path(path: object) -> Path:
 
 def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> Iterator[tuple[int, Candidates]]:
     """Whole samples, about `rows` candidates at a time, each with the id of its first sample."""
-    with open_parquet(path) as file:
-        sizes = classes_in(file.schema_arrow, classes)
-        held: tuple[Tensor, Tensor] | None = None  # the last sample of a piece may go on in the next one
-        done = 0
-        for labels, sample in _parts(file, path, rows):
-            if held is not None:
-                labels, sample = (torch.cat(both) for both in zip(held, (labels, sample), strict=True))
-            cut = int((sample == sample[-1]).int().argmax())
-            held = labels[cut:], sample[cut:]
-            if cut:
-                piece = _piece(labels[:cut], sample[:cut], sizes, done)
+    done, sizes = 0, None
+    for part in parquet_files(path):
+        with open_parquet(part) as file:
+            sizes = _same(classes_in(file.schema_arrow, classes), sizes, part)
+            for labels, sample in _whole_samples(_batches(file, part, rows, _tensors)):
+                piece = _piece(labels, sample, sizes, done)
                 yield done, piece
                 done += piece.samples
-        if held is None:
-            raise InputError(f"{path} holds no candidates")
-        yield done, _piece(*held, sizes, done)
+    if not done:
+        raise InputError(f"{path} holds no candidates")
 
 
-def _parts(file: pq.ParquetFile, path: str | Path, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """`labels (rows, m)` and `sample (rows,)`, some rows at a time."""
+@dataclass(frozen=True)
+class Shard:
+    """Some whole samples in a file of candidates.
+
+    Attributes:
+        path: the file.
+        row: where they begin in it.
+        rows: how many candidates they have.
+        first: the id of the first sample.
+        samples: how many there are.
+    """
+
+    path: Path
+    row: int
+    rows: int
+    first: int
+    samples: int
+
+    def read(self, classes: Classes | None = None) -> Candidates:
+        """Their candidates; only the row groups that hold them are read."""
+        with open_parquet(self.path) as file:
+            sizes = classes_in(file.schema_arrow, classes)
+            groups, before, end = [], 0, 0
+            for number in range(file.num_row_groups):
+                start, end = end, end + file.metadata.row_group(number).num_rows
+                if end <= self.row:
+                    before = end
+                elif start < self.row + self.rows:
+                    groups.append(number)
+            parts, place = [], before
+            for batch in _batches(file, self.path, ROWS, _tensors, row_groups=groups):
+                inside = slice(max(self.row - place, 0), max(self.row + self.rows - place, 0))
+                parts.append(tuple(column[inside] for column in batch))
+                place += len(batch[-1])
+            labels, sample = (torch.cat(column) for column in zip(*parts, strict=True))
+            return _piece(labels, sample, sizes, self.first)
+
+
+def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[Shard]:
+    """The pieces that `stream` yields, found by the column `sample` alone."""
+    found: list[Shard] = []
+    done, sizes = 0, None
+    for part in parquet_files(path):
+        with open_parquet(part) as file:
+            _check_columns(file.schema_arrow.names)
+            sizes = _same(classes_in(file.schema_arrow, classes), sizes, part)
+            row = 0
+            for (sample,) in _whole_samples(_batches(file, part, rows, lambda t: (_samples(t),), columns=["sample"])):
+                _check_next(int(sample[0]), done)
+                samples = int(sample[-1]) + 1 - done
+                found.append(Shard(part.absolute(), row, len(sample), done, samples))
+                row, done = row + len(sample), done + samples
+    if not done:
+        raise InputError(f"{path} holds no candidates")
+    return found
+
+
+def _whole_samples(parts: Iterable[Columns]) -> Iterator[Columns]:
+    """Columns some rows at a time, the last of them `sample (rows,)`, cut anew so that no sample is cut in two."""
+    held: Columns | None = None  # the last sample of a part may go on in the next one
+    for part in parts:
+        columns = part if held is None else tuple(torch.cat(both) for both in zip(held, part, strict=True))
+        sample = columns[-1]
+        cut = int((sample == sample[-1]).int().argmax())
+        held = tuple(column[cut:] for column in columns)
+        if cut:
+            yield tuple(column[:cut] for column in columns)
+    if held is not None:
+        yield held
+
+
+def _batches(
+    file: pq.ParquetFile, path: str | Path, rows: int, columns_of: Callable[[pa.Table], Columns], **options: Any
+) -> Iterator[Columns]:
+    """Columns of a file, some rows at a time."""
     with _damage_named(path):
-        for batch in file.iter_batches(batch_size=rows):
+        for batch in file.iter_batches(batch_size=rows, **options):
             if batch.num_rows:
-                yield _tensors(pa.table(batch))
+                yield columns_of(pa.table(batch))
+
+
+def _same(sizes: Classes, before: Classes | None, path: Path) -> Classes:
+    """The classes of a file, if those before it have the same."""
+    if before is not None and sizes != before:
+        raise InputError(f"expected the classes {before} in every file of the folder, got {sizes} in {path}")
+    return sizes
 
 
 def _piece(labels: Tensor, sample: Tensor, classes: Classes, first_sample: int) -> Candidates:
-    if int(sample[0]) != first_sample:
+    _check_next(int(sample[0]), first_sample)
+    return Candidates.from_tensors(labels, sample - first_sample, classes)
+
+
+def _check_next(sample: int, expected: int) -> None:
+    if sample != expected:
         raise InputError(
-            f"expected sample {first_sample} next, got {int(sample[0])}: sample ids must ascend from 0 without gaps "
+            f"expected sample {expected} next, got {sample}: sample ids must ascend from 0 without gaps "
             "(nothing can be learned from a sample without candidates: leave it out and renumber the rest)"
         )
-    return Candidates.from_tensors(labels, sample - first_sample, classes)
 
 
 def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
@@ -176,22 +273,33 @@ def _check_sum(classes: Mapping[str, int]) -> int:
 
 def _tensors(table: pa.Table) -> tuple[Tensor, Tensor]:
     """`labels (Ω, m)` and `sample (Ω,)`."""
-    slots = [f"slot_{i}" for i in range(table.num_columns - 1)]
-    if not slots or sorted(table.column_names) != sorted(["sample", *slots]):
-        index = any(name.startswith("__index_level_") for name in table.column_names)
+    slots = _check_columns(table.column_names)
+    labels = np.stack([whole_column(table, slot)[0] for slot in slots], axis=1)
+    return torch.from_numpy(labels), _samples(table)
+
+
+def _samples(table: pa.Table) -> Tensor:
+    """`sample (Ω,)`."""
+    sample, missing = whole_column(table, "sample")
+    if missing:
+        raise InputError("expected a sample id in every row, got nulls")
+    return torch.from_numpy(sample.astype(np.int64))
+
+
+def _check_columns(names: list[str]) -> list[str]:
+    """The columns of the slots, if the names are those of candidates."""
+    slots = [f"slot_{i}" for i in range(len(names) - 1)]
+    if not slots or sorted(names) != sorted(["sample", *slots]):
+        index = any(name.startswith("__index_level_") for name in names)
         raise InputError(
-            f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(table.column_names)}"
+            f"expected the columns sample, slot_0, slot_1, … and no others, got {shown(names)}"
             + (
                 "; pandas wrote its index as well: drop it, with reset_index(drop=True) or to_parquet(…, index=False)"
                 if index
                 else ""
             )
         )
-    sample, missing = whole_column(table, "sample")
-    if missing:
-        raise InputError("expected a sample id in every row, got nulls")
-    labels = np.stack([whole_column(table, slot)[0] for slot in slots], axis=1)
-    return torch.from_numpy(labels), torch.from_numpy(sample.astype(np.int64))
+    return slots
 
 
 def whole_column(table: pa.Table, name: str) -> tuple[np.ndarray, int]:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import Json, with_options_of, writable
+from clipper.cli.options import Address, Engine, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
+from clipper.executors import executor_named
 from clipper.labelling.files import LabelJob, LabelPool
 from clipper.labelling.label import VERDICTS, Labels, write_labels
 from clipper.report.label_page import write_label_page
@@ -30,6 +31,9 @@ def label(
         Path | None, typer.Option(help="Also write a page, PATH.html, that shows the images of each label.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file of labels.")] = False,
+    engine: Engine = "single",
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -44,7 +48,8 @@ def label(
     scans/ -o labels.csv --report labels.html
 
     After Ctrl-C, the same command continues with the images that are not
-    encoded yet.
+    encoded yet. With --engine processes or ray, several workers encode images
+    and look for neighbours; inference runs in this process.
     """
     if vectors is not None and options["embeddings"] is not None:
         raise InputError("expected embeddings once, as the second file or as --embeddings, got both")
@@ -54,14 +59,18 @@ def label(
         raise InputError(f"expected --report to end in .html, got {report}")
     if out.exists() and not replace:
         raise FileError(f"{out} exists and is not overwritten; choose another name, or pass --replace")
-    with writable(out, *([report] if report else [])), progress_bars() as bars:
+    with (
+        writable(out, *([report] if report else [])),
+        executor_named(engine, workers, address) as executor,
+        progress_bars() as bars,
+    ):
         pool = LabelPool.read(job)
         try:
-            embeddings = pool.embeddings(bars)
+            embeddings = pool.embeddings(bars, executor)
         except KeyboardInterrupt:
             errors.print("interrupted; the same command continues and reuses the encoded images", soft_wrap=True)
             raise
-        labels = pool.labels(embeddings, bars)
+        labels = pool.labels(embeddings, bars, executor=executor)
         found = labels.to_arrow()
         write_labels(found, out, replace=replace)
         if report is not None:

@@ -14,6 +14,7 @@ import typer
 
 from clipper.arguments import MOST
 from clipper.errors import ClipperError, FileError
+from clipper.executors import EngineName
 
 LAST_SEED = 2**62
 """Seeds are 64-bit numbers, and some are counted on from."""
@@ -25,6 +26,18 @@ def counted(text: str, *flags: str, most: int = MOST) -> Any:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Engine = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine", "--executor", help="Where to compute: in this process, in several on this machine, or on Ray."
+    ),
+]
+Workers = Annotated[
+    int | None, counted("Number of workers with one thread each, with --engine; default: one per core.")
+]
+Address = Annotated[
+    str | None, typer.Option(help="HOST:PORT of a Ray cluster; by default one is started for this machine alone.")
+]
 DataRoot = Annotated[
     Path | None,
     typer.Option("--data-root", exists=True, file_okay=False, help="Folder of the data sets; default: $CLIPPER_DATA."),

@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 import typer
 
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import Json
+from clipper.cli.options import Address, Engine, Json, Workers
 from clipper.errors import InputError
+from clipper.executors import executor_named
 from clipper.pruning.streaming import PruneJob, prune_files
 
 
 def prune(
     candidates: Annotated[
-        Path, typer.Argument(help="Parquet, a row per candidate: sample, slot_0, slot_1, … (null if unused).")
+        Path,
+        typer.Argument(help="Parquet, a row per candidate: sample, slot_0, … (null if unused); or a folder of files."),
     ],
     embeddings: Annotated[
         Path, typer.Argument(help=".npy (samples, slots, d), or Parquet with a list column 'embedding'.")
@@ -39,13 +41,16 @@ def prune(
         int | None, typer.Option(help="Look for neighbours within batches of this many samples; default: all.")
     ] = None,
     search: Annotated[
-        Literal["auto", "exact", "ivf", "hnsw", "faiss"],
+        Literal["auto", "exact", "ivf", "hnsw", "nn-descent", "faiss"],
         typer.Option(help="How to find neighbours; auto chooses by the size of the pool, faiss is the same as ivf."),
     ] = "auto",
     index: Annotated[
         Path | None, typer.Option(help="Folder of a saved index; it is built and saved there if it does not exist.")
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not store it.")] = None,
+    engine: Engine = "single",
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
 ) -> None:
     """Discard the candidates in a file that contradict nearby instances. Every sample keeps at least one."""
@@ -57,8 +62,8 @@ def prune(
         candidates, embeddings, out, objective, solver, k or None, radius, mutual, share, metric, batch, classes,
         search=search, index=index,
     )  # fmt: skip
-    with progress_bars() as report:
-        summary = prune_files(job, report)
+    with executor_named(engine, workers, address) as executor, progress_bars() as report:
+        summary = prune_files(job, report, executor)
     if json:
         print_json({"output": str(out), **summary.as_dict()})
         return

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,8 +25,9 @@ from clipper.benchmarks.tables.grid import inspections_of, run_cells
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
-from clipper.cli.options import DataRoot, Json, counted, writable
+from clipper.cli.options import Address, DataRoot, Json, counted, writable
 from clipper.errors import require
+from clipper.executors import EngineName, executor_named
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
@@ -59,6 +59,10 @@ def table(
         typer.Option(help="Frozen encoder: pixels, outlines, mobilenet-v2, resnet18 …; default mobilenet-v2."),
     ] = None,
     jobs: Annotated[int | None, counted("Number of processes, with one thread each; default: one per core.")] = None,
+    executor: Annotated[
+        Literal["processes", "ray"], typer.Option(help="Where runs are done: on this machine, or on a Ray cluster.")
+    ] = "processes",
+    address: Address = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and the tables.")] = Path("results"),
     again: Annotated[
         bool,
@@ -81,7 +85,7 @@ def table(
     for place in chosen.places():
         benchmark_named(place.config.rule).check(place.config)
     with writable(*(out / f"{chosen.name}.{ending}" for ending in ("json", "md", "html")), ledger.path):
-        failed = [] if show else run_missing(chosen, ledger, jobs, again)
+        failed = [] if show else run_missing(chosen, ledger, jobs, again, executor, address)
         entries = gather(chosen, ledger) if show else summarise(chosen, ledger)
         with errors.status("writing the table"):
             written = write_table(chosen, entries, out, inspections_of(chosen, out))
@@ -102,19 +106,25 @@ def opened(folder: Path) -> Ledger:
     return ledger
 
 
-def run_missing(chosen: Table, ledger: Ledger, jobs: int | None = None, again: bool = False) -> list[str]:
+def run_missing(
+    chosen: Table,
+    ledger: Ledger,
+    jobs: int | None = None,
+    again: bool = False,
+    engine: EngineName = "processes",
+    address: str | None = None,
+) -> list[str]:
     """Run what the ledger does not have, or everything again, below a bar; return what could not be run."""
     cells = list(chosen.cells())
     done = count(0 if again else sum(ledger.find(cell.config) is not None for cell in cells))
-    with progress_bars() as report:
+    with executor_named(engine, jobs, address) as executor, progress_bars() as report:
 
         def tick() -> None:
             report("runs", next(done), len(cells))
 
         tick()
         try:
-            processes = jobs or os.cpu_count() or 1
-            return run_cells(cells, ledger, jobs=processes, tick=tick, inspected=chosen.inspected(), again=again)
+            return run_cells(cells, ledger, tick=tick, inspected=chosen.inspected(), again=again, executor=executor)
         except KeyboardInterrupt:
             errors.print(
                 f"interrupted; {len(ledger)} finished runs are in {ledger.path}, the same command continues",

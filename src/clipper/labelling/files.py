@@ -18,12 +18,16 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.program import Sentence
 from clipper.candidates.rules import Rule
 from clipper.errors import FileError, InputError
+from clipper.executors import Executor
 from clipper.files import read_from_file, read_text
 from clipper.labelling.images import ImageFiles
 from clipper.labelling.label import Labels, format_of, label
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
-from clipper.proximity import encoder_named
-from clipper.pruning.streaming import read_embeddings, read_vectors
+from clipper.proximity import ProximityGraph, encoder_named
+from clipper.proximity.sharded import ShardedSearch
+from clipper.pruning.graphs import neighbours_of
+from clipper.pruning.joint import NEIGHBOURS
+from clipper.pruning.streaming import read_embeddings, read_vectors, scratch_folder
 
 PREDICATE = "label"
 """How a logic program speaks of the label of a slot: `label(a, 7)`."""
@@ -144,13 +148,19 @@ class LabelPool:
         names = _label_names(job.label_names)
         return _of_candidates(job, names) if _is_candidates(job) else _of_table(job, names)
 
-    def embeddings(self, report: Report = lambda *_: None) -> Tensor:
-        """The embedding of each instance, `(n, m, d)`: mapped from a file, or of the images."""
+    def embeddings(self, report: Report = lambda *_: None, executor: Executor | None = None) -> Tensor:
+        """The embedding of each instance, `(n, m, d)`: mapped from a file, or of the images.
+
+        Args:
+            report: called from time to time.
+            executor: whose processes encode images; this one alone if None.
+        """
         n, m = self.candidates.samples, self.candidates.slots
         if self.images is not None:
             encoder = encoder_named(self.job.encoder)
+            cache = self.job.output.with_suffix("")
             vectors = self.images.embeddings(
-                encoder, self.job.output.with_suffix(""), lambda done, total: report("encoding images", done, total)
+                encoder, cache, lambda done, total: report("encoding images", done, total), executor
             )
         elif self.table is None:
             assert self.job.embeddings is not None
@@ -164,7 +174,7 @@ class LabelPool:
 
     def labels(
         self, embeddings: Tensor, report: Report = lambda *_: None, known: Tensor | None = None,
-        wrong_targets: Tensor | None = None, previous: Labels | None = None,
+        wrong_targets: Tensor | None = None, previous: Labels | None = None, executor: Executor | None = None,
     ) -> Labels:  # fmt: skip
         """Label the samples.
 
@@ -174,6 +184,7 @@ class LabelPool:
             known: more known labels, `(n, m)`, -1 elsewhere; they count before those of the job.
             wrong_targets: more samples whose target is wrong, `(n,)` bool.
             previous: labels of these samples to go on from.
+            executor: whose processes search neighbours; this one alone if None. Inference stays in this process.
         """
         told = self.known if known is None else torch.where(known >= 0, known, self.known)
         candidates, wrong = self.candidates, self.wrong_targets
@@ -183,12 +194,22 @@ class LabelPool:
             allowed = torch.ones(candidates.samples, candidates.slots, candidates.classes, dtype=torch.bool)
             allowed[wrong] = False
             candidates = candidates.narrowed(allowed.flatten(0, 1))
+        near = embeddings if executor is None else self._graph(embeddings, executor, report)
         found = label(
-            embeddings, candidates, told if bool((told >= 0).any()) else None, self.job.wrong,
+            near, candidates, told if bool((told >= 0).any()) else None, self.job.wrong,
             label_names=self.label_names, deadline=self.job.deadline, seed=self.job.seed,
             progress=lambda share: report("labelling", round(100 * share), 100), previous=previous,
         )  # fmt: skip
         return replace(found, **self._columns(), details=self._details(found))
+
+    def _graph(self, embeddings: Tensor, executor: Executor, report: Report) -> ProximityGraph:
+        """The neighbours that `label` looks for, found by an executor."""
+        with scratch_folder(self.job.output) as folder:
+            return neighbours_of(
+                embeddings, self.candidates.kind, self.candidates.kinds, self.candidates.plain, k=NEIGHBOURS,
+                search=ShardedSearch(executor, Path(folder)),
+                progress=lambda done, total: report("searching neighbours", done, total),
+            )  # fmt: skip
 
     def pictures(self, sample: Sequence[int], slot: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
         """Small pictures of some instances, `(k, height, width)` or `(k, height, width, 3)`; None without images."""
@@ -239,12 +260,13 @@ class LabelPool:
         return [[y for y in row if y >= 0] for row in best.labels.tolist()]
 
 
-def label_files(job: LabelJob, report: Report = lambda *_: None) -> Labels:
+def label_files(job: LabelJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Labels:
     """Label the samples of a job. Writes no file except the embeddings of images, see `ImageFiles.embeddings`.
 
     Args:
         job: what to label, and how.
         report: called with the stage, what is done and the total.
+        executor: whose processes encode images and search neighbours; this one alone if None.
 
     Returns:
         The labels; `write` puts them into a file.
@@ -254,16 +276,16 @@ def label_files(job: LabelJob, report: Report = lambda *_: None) -> Labels:
         InputError: if its parts do not fit together.
     """
     pool = LabelPool.read(job)
-    return pool.labels(pool.embeddings(report), report)
+    return pool.labels(pool.embeddings(report, executor), report, executor=executor)
 
 
 def _is_candidates(job: LabelJob) -> bool:
     """Whether the job begins with a file of candidates; a table of samples has a target."""
-    if job.samples.suffix.lower() not in (".parquet", ".pq"):
-        return False
-    from clipper.candidates.storage import open_parquet
+    from clipper.candidates.storage import PARQUET, open_parquet, parquet_files
 
-    with open_parquet(job.samples) as file:
+    if job.samples.suffix.lower() not in PARQUET and not job.samples.is_dir():
+        return False
+    with open_parquet(parquet_files(job.samples)[0]) as file:
         return "target" not in file.schema_arrow.names
 
 

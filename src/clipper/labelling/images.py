@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from clipper.errors import FileError, InputError, require
+from clipper.executors import Executor, in_order
 from clipper.files import written_whole
 from clipper.proximity import Encoder, embed
 
@@ -88,7 +89,9 @@ class ImageFiles:
         pixels: np.ndarray[Any, np.dtype[np.uint8]] = small.permute(0, 2, 3, 1).numpy()
         return pixels[..., 0] if self.grey else pixels
 
-    def embeddings(self, encoder: Encoder, cache: Path, report: Report = lambda *_: None) -> Tensor:
+    def embeddings(
+        self, encoder: Encoder, cache: Path, report: Report = lambda *_: None, executor: Executor | None = None
+    ) -> Tensor:
         """The embedding of each image, `(images, d)`, mapped from a file beside `cache`.
 
         The file's name holds a key of the images and the encoder. An interrupted run leaves the embeddings that are
@@ -98,17 +101,21 @@ class ImageFiles:
             encoder: from `(k, channels, height, width)` to `(k, d)`.
             cache: what the file's name begins with.
             report: called after each batch.
+            executor: whose processes read and encode the images; this one alone if None.
         """
         place = cache.with_name(f"{cache.name}.embeddings-{self._key(encoder)}.npy")
         stored = _opened(place, len(self.paths))
         _remove_others(place, cache.name)
         done = 0 if stored is None else _rows_done(stored)
         report(done, len(self.paths))
-        for first in range(done, len(self.paths), BATCH):
-            numbers = range(first, min(first + BATCH, len(self.paths)))
-            vectors = embed(encoder, self.load(numbers).unsqueeze(1), chunk=BATCH)[:, 0]  # (k, d)
+        batches = [range(first, min(first + BATCH, len(self.paths))) for first in range(done, len(self.paths), BATCH)]
+        jobs = ((replace(self, paths=self.paths[each.start : each.stop]), encoder) for each in batches)
+        found = map(_encoded, jobs) if executor is None else in_order(executor, _encoded, jobs)
+        for numbers, vectors in zip(batches, found, strict=True):
             if not bool(vectors.isfinite().all()):
-                raise InputError(f"the encoder {encoder!r} gave NaN or infinity for images near {self.paths[first]}")
+                raise InputError(
+                    f"the encoder {encoder!r} gave NaN or infinity for images near {self.paths[numbers.start]}"
+                )
             if stored is None:
                 stored = _created(place, len(self.paths), vectors.shape[1])
             stored[numbers.start : numbers.stop] = vectors.float().numpy()
@@ -147,6 +154,12 @@ class ImageFiles:
         except Exception as error:  # Pillow raises many kinds on damaged files
             raise FileError(f"cannot read the image {path} ({error}); write it again") from error
         return torch.from_numpy(pixels.reshape(*size, -1)).permute(2, 0, 1).float() / 255
+
+
+def _encoded(job: tuple[ImageFiles, Encoder]) -> Tensor:
+    """The embeddings of a batch of images, `(k, d)`."""
+    images, encoder = job
+    return embed(encoder, images.load(range(len(images.paths))).unsqueeze(1), chunk=BATCH)[:, 0]
 
 
 def _created(path: Path, rows: int, columns: int) -> np.memmap[Any, np.dtype[np.float32]]:

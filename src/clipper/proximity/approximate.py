@@ -29,10 +29,13 @@ _MORE = 8
 """Neighbours that are asked for beyond twice those that are wanted, because stored vectors are rounded."""
 
 _LINKS = 24
-"""Links of each vector in a graph."""
+"""Links of each vector in a navigable graph."""
+
+_NEAREST = 64
+"""Neighbours of each vector in a graph by NN-descent."""
 
 
-FaissMethod = Literal["ivf", "hnsw"]
+FaissMethod = Literal["ivf", "hnsw", "nn-descent"]
 
 
 class Structure(Protocol):
@@ -52,7 +55,7 @@ class Structure(Protocol):
 
 
 class FaissStructure:
-    """An inverted file ("ivf") or a navigable graph ("hnsw")."""
+    """An inverted file ("ivf"), a navigable graph ("hnsw") or a graph of near neighbours ("nn-descent")."""
 
     def __init__(self, index: Any, method: FaissMethod) -> None:
         self.index, self.method = index, method
@@ -72,20 +75,27 @@ class FaissStructure:
                 index.cp.min_points_per_centroid = 1  # it would print warnings
                 chosen = torch.randperm(size, generator=torch.Generator().manual_seed(seed))[: cells * _PER_CELL]
                 index.train(_numpy(vectors[chosen.sort().values.to(vectors.device)] * scale))
-            else:
+            elif method == "hnsw":
                 index = faiss.index_factory(width, f"HNSW{_LINKS},Flat")
-            for start in range(0, size, _ADDED):
-                index.add(_numpy(vectors[start : start + _ADDED] * scale))
+            else:
+                index = faiss.IndexNNDescentFlat(width, _NEAREST)
+                index.nndescent.random_seed = seed
+            step = size if method == "nn-descent" else _ADDED  # whose graph is built when vectors are added
+            for start in range(0, size, step):
+                index.add(_numpy(vectors[start : start + step] * scale))
         return cls(index, method)
 
     def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
         """As in `Structure`."""
         faiss = _faiss()
         reach = min(2 * k + _MORE, self.index.ntotal)
+        options = None
         if self.method == "ivf":
             options = faiss.SearchParametersIVF(nprobe=effort)
-        else:
+        elif self.method == "hnsw":
             options = faiss.SearchParametersHNSW(efSearch=max(effort, reach))
+        else:
+            self.index.nndescent.search_L = max(effort, reach)
         with _refusals(self.method):
             _, near = self.index.search(_numpy(queries), reach, params=options)
         return torch.from_numpy(near)

@@ -94,8 +94,8 @@ class ProximityGraph:
             kinds: the names of the kinds in order; a mapping of embeddings may have them in any other.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
-            search: "exact", "ivf", "hnsw", an `Index` of these instances, or a search of your own; chosen by size
-                unless given, and `reports` says which. A mapping for one per kind, if the embeddings are one.
+            search: "exact", "ivf", "hnsw", "nn-descent", an `Index` of these instances, or a search of your own; chosen
+                by size unless given, and `reports` says which. A mapping for one per kind, if the embeddings are one.
             allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
             progress: called with the number of instances done and their total.
 

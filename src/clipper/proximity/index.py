@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from clipper.proximity.neighbours import (
 )
 from clipper.proximity.ties import lengths
 
-Method = Literal["auto", "exact", "ivf", "hnsw"]
+Method = Literal["auto", "exact", "ivf", "hnsw", "nn-descent"]
 METHODS: tuple[str, ...] = get_args(Method)
 NAMES = (*METHODS, "faiss")
 """What `search=` takes by name; "faiss" is an older name of "ivf"."""
@@ -60,7 +60,7 @@ _TUNED_ON = 1_000
 _MEASURED_ON = 1_000
 """Queries for which recall is measured at most."""
 
-_MANIFEST = "index.json"
+MANIFEST = "index.json"
 """The file that says which files an index consists of: the index is there when this is."""
 
 _CLAIM = "index.lock"
@@ -81,7 +81,7 @@ class Index:
 
     Attributes:
         vectors: the pool, `(instances, d)`, and the group of each instance.
-        method: "exact", "ivf" or "hnsw".
+        method: "exact", "ivf", "hnsw" or "nn-descent".
         reason: why this method.
         effort: how thoroughly to look: cells of an inverted file, or candidates of a graph; 0 if exact.
         structure: what the method keeps beside the vectors; None if exact.
@@ -115,7 +115,7 @@ class Index:
         Raises:
             InputError: `pool` is another one.
         """
-        self._check_same(pool)
+        self.check_same(pool)
         return self.neighbours(queries, k, radius, progress)
 
     def neighbours(
@@ -128,12 +128,17 @@ class Index:
         seed: int = 0,
     ) -> Neighbours:
         """As `search`, for queries that have groups and were checked."""
+        found = self.unmeasured(queries, k, radius, progress)
+        return replace(found, report=self.report_on(found, queries, k, radius, measured, seed))
+
+    def unmeasured(
+        self, queries: Vectors, k: int | None, radius: float, progress: SearchProgress | None = None
+    ) -> Neighbours:
+        """As `neighbours`, without a report."""
         if self.structure is None or k is None:
-            found = ExactSearch().find(queries, self.vectors, k, radius, progress)
-            reason = self.reason if self.structure is None else "all within a radius are looked for"
-            return replace(found, report=SearchReport("exact", reason, 1.0))
+            return ExactSearch().find(queries, self.vectors, k, radius, progress)
         if not len(queries.values):
-            return Neighbours(queries.group[:0], queries.group[:0], queries.values[:0, 0], self._report(None, 0))
+            return Neighbours(queries.group[:0], queries.group[:0], queries.values[:0, 0])
         parts = []
         for start in range(0, len(queries.values), _QUERIES):
             stop = min(start + _QUERIES, len(queries.values))
@@ -142,10 +147,20 @@ class Index:
             parts.append(Neighbours(near.query + start, near.index, near.distance))
             if progress:
                 progress(stop, len(queries.values))
-        found = joined(parts)
+        return joined(parts)
+
+    def report_on(
+        self, found: Neighbours, queries: Vectors, k: int | None, radius: float, measured: int | None, seed: int
+    ) -> SearchReport:
+        """How the neighbours of all queries were found; recall is measured for some, see `search`."""
+        if self.structure is None or k is None:
+            reason = self.reason if self.structure is None else "all within a radius are looked for"
+            return SearchReport("exact", reason, 1.0)
         if measured is None:
             measured = min(_MEASURED_ON, max(100, len(queries.values) // 100))
-        return replace(found, report=self._measure(queries, found, k, radius, measured, seed))
+        if not len(queries.values):
+            measured = 0
+        return self._measure(queries, found, k, radius, measured, seed)
 
     def _nearest(self, queries: Vectors, k: int, radius: float, effort: int) -> Neighbours:
         """Neighbours of some queries by the structure; by exact search for those to whom it gives too few."""
@@ -214,7 +229,8 @@ class Index:
             least, most = (least, middle) if enough(middle) else (middle, most)
         return replace(self, effort=most)
 
-    def _check_same(self, pool: Vectors) -> None:
+    def check_same(self, pool: Vectors) -> None:
+        """Refuse another pool than the one that the index was built of."""
         mine = self.vectors
         if pool is mine:
             return
@@ -253,18 +269,19 @@ class Index:
                 "version": _VERSION, "method": self.method, "reason": self.reason, "effort": self.effort,
                 "scale": self.scale, "group_size": self.vectors.group_size, "files": files,
             }  # fmt: skip
-            with written_whole(folder / _MANIFEST, replace=True) as temporary:
+            with written_whole(folder / MANIFEST, replace=True) as temporary:
                 temporary.write_text(json.dumps({"index": told, "check": _check_sum(told)}), encoding="utf-8")
             for place in folder.iterdir():  # what another index, or a killed process, has left there
                 if _OURS.fullmatch(place.name) and token not in place.name:
                     place.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: str | Path) -> Index:
+    def load(cls, path: str | Path, *, check: bool = True) -> Index:
         """The index in a folder, mapped into memory: vectors are read when a query needs them.
 
         Args:
             path: the folder that `save` wrote.
+            check: whether to compare checksums, for which every file is read once.
 
         Raises:
             FileError: there is no index, or it is damaged.
@@ -273,7 +290,7 @@ class Index:
         folder = checked_path(path)
         told = _manifest(folder)
         try:
-            files = {name: _intact(folder, **file) for name, file in told["files"].items()}
+            files = {name: _intact(folder, check, file) for name, file in told["files"].items()}
             values = _mapped(files["vectors"])
             size = whole_number(told["group_size"], "size of a group", 0)
             vectors = Vectors(values, None if size else _mapped(files["groups"]), size)
@@ -306,7 +323,8 @@ def build(
     Args:
         pool: `(instances, d)`; or `(n, m, d)`, where instances of one sample are never each other's neighbours. For
             the cosine, vectors of length one.
-        method: "auto", "exact", "ivf" (FAISS, an inverted file) or "hnsw" (FAISS, a navigable graph).
+        method: "auto", "exact", "ivf" (FAISS, an inverted file), "hnsw" (FAISS, a navigable graph) or "nn-descent"
+            (FAISS, a graph of neighbours' neighbours).
         k: how many neighbours searches will ask for, about.
         recall: which share of them should be found.
         group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default, the
@@ -485,7 +503,7 @@ class IndexedSearch:
         method = "ivf" if self.method == "faiss" else self.method
         if self.folder is None:
             return build_of(pool, method, queries, k, self.recall, self.seed)
-        if not (Path(self.folder) / _MANIFEST).exists():
+        if not (Path(self.folder) / MANIFEST).exists():
             _check_folder(Path(self.folder))
             index = build_of(pool, method, queries, k, self.recall, self.seed)
             index.save(self.folder)
@@ -546,16 +564,16 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def _faiss_method(name: str) -> FaissMethod:
-    if name not in ("ivf", "hnsw"):
+    if name not in get_args(FaissMethod):
         raise ValueError(f"its method, {name!r}, is not known")
-    return "ivf" if name == "ivf" else "hnsw"
+    return cast(FaissMethod, name)
 
 
 def _check_folder(folder: Path) -> None:
     """Refuse a folder with anything else than an index in it."""
     if folder.exists() and not folder.is_dir():
         raise FileError(f"cannot write an index into {folder}: it is a file and no folder; choose another name")
-    foreign = [name for name in _names(folder) if name not in (_MANIFEST, _CLAIM) and not _OURS.fullmatch(name)]
+    foreign = [name for name in _names(folder) if name not in (MANIFEST, _CLAIM) and not _OURS.fullmatch(name)]
     foreign = [name for name in foreign if not name.endswith(".part")]
     if foreign:
         raise FileError(
@@ -593,7 +611,7 @@ def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, A
 
 def _manifest(folder: Path) -> dict[str, Any]:
     """What the index in a folder says about itself."""
-    path = folder / _MANIFEST
+    path = folder / MANIFEST
     if not path.is_file():
         raise FileError(f"expected the folder of an index, got {folder}, which has none; build(pool).save(…) makes one")
     try:
@@ -608,12 +626,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return told
 
 
-def _intact(folder: Path, name: str, size: int, check: str) -> Path:
-    """A file of an index, if it is as it was written."""
+def _intact(folder: Path, check: bool, told: dict[str, Any]) -> Path:
+    """A file of an index, if it is as it was written; `told`: what `_stored` says about it."""
+    name = str(told["name"])
     path = folder / name
     if not _OURS.fullmatch(name):
         raise ValueError(f"{name!r} is no file of an index")
-    if not path.is_file() or path.stat().st_size != size or _digest_of(path) != check:
+    whole = path.is_file() and path.stat().st_size == told["size"]
+    if not whole or (check and _digest_of(path) != told["check"]):
         raise FileError(f"the index in {folder} is damaged ({name} is missing or has changed); build it again")
     return path
 

@@ -1,15 +1,18 @@
 """Pruning from file to file: candidates and embeddings in, survivors out, a piece at a time.
 
 Two passes over the candidates: the first learns the support of every instance, the second prunes against it. What is
-held in memory grows with instances, not with candidates.
+held in memory grows with instances, not with candidates. With an executor, its processes read, search and prune shards,
+and the file that comes out is the same.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,16 +25,15 @@ from torch import Tensor
 from clipper.arguments import as_tensor, shown
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
-from clipper.candidates.storage import open_parquet, stream, to_arrow
+from clipper.candidates.storage import PARQUET, Shard, open_parquet, shards, stream, to_arrow
 from clipper.errors import FileError, InputError
+from clipper.executors import Executor, in_order
 from clipper.files import written_whole
-from clipper.proximity import IndexedSearch, ProximityGraph, SearchReport
+from clipper.proximity import IndexedSearch, NeighbourSearch, ProximityGraph, SearchReport
 from clipper.proximity.graph import Search
+from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.objectives import Objective, Solver, prune_along
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
-
-_PARQUET = (".parquet", ".pq")
-"""How names of Parquet files end."""
 
 Report = Callable[[str, int, int], None]
 """Called with the stage, what is done and the total (0 if unknown)."""
@@ -42,8 +44,8 @@ class PruneJob:
     """What to prune, and how.
 
     Attributes:
-        candidates: a Parquet file of candidates.
-        embeddings: a NumPy file of embeddings, `(n, m, d)`.
+        candidates: a Parquet file of candidates, or a folder of them.
+        embeddings: a NumPy file of embeddings, `(n, m, d)`; or Parquet, or a folder of either.
         output: the Parquet file to write the survivors to.
         objective: "exact" or "paper".
         solver: "closed-form", "highs" or "cp-sat".
@@ -100,32 +102,63 @@ class Summary:
     reason: str | None = None
     searches: tuple[SearchReport, ...] = ()
 
-    def add(self, pruning: Pruning[Candidates]) -> None:
-        """Count one more piece."""
+    @classmethod
+    def of(cls, pruning: Pruning[Candidates]) -> Summary:
+        """What is counted of one piece."""
         before, after = pruning.original.offsets.diff(), pruning.candidates.offsets.diff()
-        self.samples += pruning.original.samples
-        self.candidates += len(pruning.original)
-        self.kept += len(pruning.candidates)
-        self.edges += len(pruning.edges)
-        self.edges_chosen += int(pruning.edges.sum())
-        self.samples_pruned += int((after < before).sum())
+        return cls(
+            samples=pruning.original.samples,
+            candidates=len(pruning.original),
+            kept=len(pruning.candidates),
+            edges=len(pruning.edges),
+            edges_chosen=int(pruning.edges.sum()),
+            samples_pruned=int((after < before).sum()),
+        )
+
+    def add(self, piece: Summary) -> None:
+        """Count one more piece."""
+        for name in ("samples", "candidates", "kept", "edges", "edges_chosen", "samples_pruned"):
+            setattr(self, name, getattr(self, name) + getattr(piece, name))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, with the retained share."""
         return {**asdict(self), "retained": self.kept / self.candidates if self.candidates else None}
 
 
-def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
-    """Prune a file of candidates; the output appears whole or not at all."""
-    if job.output.suffix.lower() not in _PARQUET:
+def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Summary:
+    """Prune a file of candidates; the output appears whole or not at all.
+
+    Args:
+        job: what to prune, and how.
+        report: called with the stage, what is done and the total.
+        executor: whose processes read, search and prune; this one alone if None. The output is the same. They see the
+            files by the same paths, and what they share lies beside the output while the job runs.
+
+    Returns:
+        What was done.
+
+    Raises:
+        FileError: a file cannot be read or written.
+        InputError: candidates, embeddings and options do not fit one another.
+        WorkerDiedError: a process of the executor died again and again.
+    """
+    if job.output.suffix.lower() not in PARQUET:
         raise InputError(f"expected an output that ends in .parquet, because it is Parquet, got {job.output.name!r}")
     if job.batch is not None and job.batch < 1:
         raise InputError(f"expected a batch of at least one sample, got {job.batch}")
+    if job.batch is not None and executor is not None:
+        raise InputError("workers search an index of the whole pool, a batch is a part of it: leave out one of them")
     try:
-        with written_whole(job.output) as temporary:  # opened first: a name that is taken should not cost a search
-            support, kind = _first_pass(job, report)
-            graph = _graph(job, kind, report)
-            summary = _second_pass(job, support, graph, kind.shape[1], temporary, report)
+        with ExitStack() as stack:
+            # opened first: a name that is taken should not cost a search
+            temporary = stack.enter_context(written_whole(job.output))
+            split = None
+            if executor is not None:
+                scratch = stack.enter_context(scratch_folder(job.output))
+                split = _Split(executor, shards(job.candidates, job.classes), Path(scratch))
+            support, kind = _first_pass(job, report, split)
+            graph = _graph(job, kind, report, split)
+            summary = _second_pass(job, support, graph, kind.shape[1], temporary, report, split)
     except FileError:
         raise
     except OSError as error:  # a full disk, a name too long, a folder that may not be written to
@@ -137,17 +170,47 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None) -> Summary:
     return summary
 
 
-def _first_pass(job: PruneJob, report: Report) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Split:
+    """How a job is split: who does the parts, what these are, and a folder that all see."""
+
+    executor: Executor
+    shards: list[Shard]
+    scratch: Path
+
+
+def scratch_folder(output: Path) -> TemporaryDirectory[str]:
+    """What the processes share, beside the output, because they see that; on another disk it might not be."""
+    return TemporaryDirectory(prefix=f".{output.name}.", suffix=".shared", dir=output.absolute().parent)
+
+
+def _first_pass(job: PruneJob, report: Report, split: _Split | None) -> tuple[Tensor, Tensor]:
     """`support (n*m, c)` and `kind (n, m)` of all samples."""
-    supports, kinds = [], []
-    for first, piece in stream(job.candidates, job.classes):
-        supports.append(piece.support)
-        kinds.append(piece.kind.to(torch.int16))
-        report("reading candidates", first + piece.samples, 0)
+    found: Iterator[tuple[Tensor, Tensor]]
+    if split is None:
+        found = (_labels_of(piece) for _, piece in stream(job.candidates, job.classes))
+    else:
+        found = in_order(split.executor, _labels_in, [(shard, job.classes) for shard in split.shards])
+    supports, kinds, done = [], [], 0
+    for support, kind in found:
+        supports.append(support)
+        kinds.append(kind)
+        done += len(kind)
+        report("reading candidates", done, 0)
     return torch.cat(supports), torch.cat(kinds)
 
 
-def _graph(job: PruneJob, kind: Tensor, report: Report) -> ProximityGraph:
+def _labels_in(job: tuple[Shard, Classes | None]) -> tuple[Tensor, Tensor]:
+    shard, classes = job
+    return _labels_of(shard.read(classes))
+
+
+def _labels_of(piece: Candidates) -> tuple[Tensor, Tensor]:
+    """`support (n*m, c)` and `kind (n, m)` of some samples."""
+    return piece.support, piece.kind.to(torch.int16)
+
+
+def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) -> ProximityGraph:
     samples, slots = kind.shape
     embeddings = read_embeddings(job.embeddings, samples, slots)
     step = job.batch or samples
@@ -157,7 +220,7 @@ def _graph(job: PruneJob, kind: Tensor, report: Report) -> ProximityGraph:
             f"{most} neighbours; lower k{' or enlarge the batch' if step < samples else ''}"
         )
     masked = bool((kind != 0).any())
-    search = job.search if job.index is None else _saved_index(job, kind)
+    search = job.search if job.index is None and split is None else _index_search(job, kind, split)
     parts = []
     for first in range(0, samples, step):
         rows = slice(first, first + step)
@@ -175,35 +238,77 @@ def _graph(job: PruneJob, kind: Tensor, report: Report) -> ProximityGraph:
     return parts[0] if len(parts) == 1 else ProximityGraph.joined(parts)
 
 
-def _saved_index(job: PruneJob, kind: Tensor) -> IndexedSearch:
-    """The search by the index in a folder."""
+def _index_search(job: PruneJob, kind: Tensor, split: _Split | None) -> NeighbourSearch:
+    """The search by the index in a folder, by several processes if the job is split."""
     if job.batch is not None:
         raise InputError("an index is of the whole pool, a batch of a part of it: leave out the index or the batch")
-    if int(kind.max()) > 0:
+    if job.index is not None and int(kind.max()) > 0:
         raise InputError("an index holds instances of one kind of label, the candidates have several; leave it out")
     if not (job.search is None or isinstance(job.search, str)):
         raise InputError(f"expected the name of a method beside an index, got {shown(job.search)}")
-    return IndexedSearch(job.search or "auto", folder=job.index)
+    if split is None:
+        return IndexedSearch(job.search or "auto", folder=job.index)
+    return ShardedSearch(split.executor, split.scratch, job.search or "auto", job.index)
 
 
 def _second_pass(
-    job: PruneJob, support: Tensor, graph: ProximityGraph, slots: int, path: Path, report: Report
+    job: PruneJob,
+    support: Tensor,
+    graph: ProximityGraph,
+    slots: int,
+    path: Path,
+    report: Report,
+    split: _Split | None,
 ) -> Summary:
+    found: Iterator[tuple[pa.Table, Summary]]
+    if split is None:
+        found = (
+            _pruned(piece, first, graph.leaving(first * slots, (first + piece.samples) * slots), support, job)
+            for first, piece in stream(job.candidates, job.classes)
+        )
+    else:
+        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.shards, support, graph, slots))
     summary = Summary()
     writer: pq.ParquetWriter | None = None
     try:
-        for first, piece in stream(job.candidates, job.classes):
-            local = graph.leaving(first * slots, (first + piece.samples) * slots)
-            pruning = prune_along(piece, local, support, job.objective, job.solver)
-            summary.add(pruning)
-            table = to_arrow(pruning.candidates, first_sample=first)
+        for table, counted in found:
+            summary.add(counted)
             writer = writer or pq.ParquetWriter(path, table.schema, write_page_checksum=True)
             writer.write_table(table)
-            report("pruning", first + piece.samples, len(support) // slots)
+            report("pruning", summary.samples, len(support) // slots)
     finally:
         if writer is not None:
             writer.close()
     return summary
+
+
+_PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
+"""A shard, the edges that leave it, the support of what these reach, and the options."""
+
+
+def _prune_jobs(
+    job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
+) -> Iterator[_PartOfPruning]:
+    """What a worker needs for each shard, and no more: its edges, their targets numbered anew."""
+    options = replace(job, search=None)  # which may be of any size
+    for shard in parts:
+        local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
+        targets, number = torch.unique(local.target, return_inverse=True)
+        distance = local.distance.clone()  # a view would take all distances with it
+        yield shard, replace(local, target=number, distance=distance), support[targets], options
+
+
+def _pruned_in(job: _PartOfPruning) -> tuple[pa.Table, Summary]:
+    shard, graph, support, options = job
+    return _pruned(shard.read(options.classes), shard.first, graph, support, options)
+
+
+def _pruned(
+    piece: Candidates, first: int, graph: ProximityGraph, support: Tensor, job: PruneJob
+) -> tuple[pa.Table, Summary]:
+    """What is left of some samples, and what was counted."""
+    pruning = prune_along(piece, graph, support, job.objective, job.solver)
+    return to_arrow(pruning.candidates, first_sample=first), Summary.of(pruning)
 
 
 def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
@@ -220,8 +325,22 @@ def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
 
 
 def read_vectors(path: Path) -> np.ndarray:
-    """What a file of embeddings holds, in its own shape; `.npy` is memory-mapped."""
-    return _from_parquet(path) if path.suffix.lower() in _PARQUET else _from_npy(path)
+    """What a file of embeddings holds, in its own shape; `.npy` is memory-mapped, a folder's files are joined."""
+    if path.is_dir():
+        return _joined(path)
+    return _from_parquet(path) if path.suffix.lower() in PARQUET else _from_npy(path)
+
+
+def _joined(folder: Path) -> np.ndarray:
+    """The embeddings in all files of a folder, by name."""
+    files = sorted(part for part in folder.iterdir() if part.suffix.lower() in (".npy", *PARQUET))
+    if not files:
+        raise FileError(f"expected .npy or Parquet files of embeddings in the folder {folder}, got none")
+    parts = [read_vectors(file) for file in files]
+    if len({(part.shape[1:], part.dtype) for part in parts}) > 1:
+        shapes = sorted({f"{part.shape[1:]} of {part.dtype}" for part in parts})
+        raise InputError(f"expected embeddings of one shape and type in {folder}, got {', '.join(shapes)}")
+    return np.concatenate(parts)
 
 
 def _from_npy(path: Path) -> np.ndarray:

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import blake2b
-from multiprocessing.connection import wait as wait_for
 from pathlib import Path
+from typing import Any
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.probe import probe_of
@@ -21,7 +20,7 @@ from clipper.benchmarks.runs import run
 from clipper.benchmarks.settings import run_key
 from clipper.benchmarks.tables.layout import Place, Table
 from clipper.benchmarks.tables.ledger import Ledger
-from clipper.benchmarks.workers import Worker, WorkerDiedError
+from clipper.executors import Executor, LocalProcesses, WorkerDiedError
 from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
 
@@ -35,65 +34,66 @@ def run_cells(
     cells: Iterable[Place],
     ledger: Ledger,
     *,
-    jobs: int,
+    jobs: int | None = None,
     tick: Callable[[], None] = lambda: None,
     inspected: Iterable[Place] = (),
     again: bool = False,
+    executor: Executor | None = None,
 ) -> list[str]:
     """Run the cells that the ledger does not have, several at a time; say which could not be run, and why.
 
     Args:
         cells: the runs of a table; cells that do the same are run once.
         ledger: where finished runs are noted.
-        jobs: processes; each computes with one thread.
+        jobs: processes of this machine, one per core by default; each computes with one thread.
         tick: called whenever a cell ends.
         inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
         again: run those, too, that the ledger has; the newest record counts, and the others stay in the file.
+        executor: who runs the cells instead of these processes, a Ray cluster say; whoever made it closes it.
     """
     ledger.refresh()
     by_key = {run_key(cell.config): cell for cell in cells}
     records = {key: len(ledger.history(cell.config)) for key, cell in by_key.items()}
     waiting = {key: cell for key, cell in by_key.items() if again or not records[key]}
-    grid = _Grid(ledger, jobs, tick, {run_key(cell.config) for cell in inspected}, records, waiting)
+    runner = executor or LocalProcesses(jobs)
+    grid = _Grid(ledger, runner, tick, {run_key(cell.config) for cell in inspected}, records, waiting)
     try:
         while grid.waiting or grid.running:
             grid.begin_what_can_be()
             grid.collect()
     finally:  # a run takes minutes: whoever stops a table does not want to wait for it
-        for worker in [*grid.idle, *(begun.worker for begun in grid.running)]:
-            worker.kill()
-        for begun in grid.running:
+        if executor is None:
+            runner.close()
+        for begun in grid.running.values():
             begun.claim.close()
     return grid.failed
 
 
 @dataclass(frozen=True)
 class _Begun:
-    """A run that a worker is doing, and the claim on it."""
+    """A run that is under way, and the claim on it."""
 
-    worker: Worker
     place: Place
     claim: ExitStack
 
 
 @dataclass
 class _Grid:
-    """The cells that wait, by what they do, and the processes that run others; `records`: how many each had before."""
+    """The cells that wait, by what they do, and the tasks that run others; `records`: how many each had before."""
 
     ledger: Ledger
-    jobs: int
+    executor: Executor
     tick: Callable[[], None]
     inspected: set[str]
     records: dict[str, int]
     waiting: dict[str, Place]
-    idle: list[Worker] = field(default_factory=list)
-    running: list[_Begun] = field(default_factory=list)
+    running: dict[Any, _Begun] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
     def begin_what_can_be(self) -> None:
         """Claim cells and run them, as far as there are processes."""
         for name, place in list(self.waiting.items()):
-            if len(self.running) == self.jobs:
+            if len(self.running) == self.executor.workers:
                 return
             claim = ExitStack()
             lock = self.ledger.path.parent / f".{self.ledger.path.name}.{_short_name(place.config)}.claim"
@@ -103,31 +103,29 @@ class _Grid:
             del self.waiting[name]
             self.ledger.refresh()  # another process may have finished it before it gave up its claim
             if len(self.ledger.history(place.config)) == self.records[name]:
-                worker = self.idle.pop() if self.idle else Worker.start(partial(_job, self.ledger.path.parent))
-                self.running.append(_Begun(worker, place, claim))
-                worker.begin((place.config, name in self.inspected))
+                job = place.config, name in self.inspected, self.ledger.path.parent
+                self.running[self.executor.submit(_job, job)] = _Begun(place, claim)
             else:
                 claim.close()
                 self.tick()
 
     def collect(self) -> None:
         """Wait for a run to end; not for long where a process is free and others' runs may end, too."""
-        patience = PATIENCE if self.waiting and len(self.running) < self.jobs else None
+        patience = PATIENCE if self.waiting and len(self.running) < self.executor.workers else None
         if not self.running:
             time.sleep(patience or 0)
             return
-        for ready in wait_for([begun.worker.answers for begun in self.running], patience):
-            begun = next(begun for begun in self.running if begun.worker.answers is ready)
-            self._note(begun)
-            self.running.remove(begun)
+        for task in self.executor.finished(list(self.running), patience):
+            begun = self.running[task]
+            self._note(task, begun)
+            del self.running[task]
             begun.claim.close()
             self.tick()
 
-    def _note(self, begun: _Begun) -> None:
+    def _note(self, task: Any, begun: _Begun) -> None:
         """Write down how a run ended."""
         try:
-            result: Record | str = begun.worker.result()
-            self.idle.append(begun.worker)
+            result: Record | str = self.executor.result(task)
         except WorkerDiedError as error:
             result = str(error)
         if isinstance(result, str):
@@ -137,9 +135,9 @@ class _Grid:
             checkpoint_of(begun.place.config, self.ledger.path.parent).unlink(missing_ok=True)
 
 
-def _job(folder: Path, job: tuple[RunConfig, bool]) -> Record | str:
+def _job(job: tuple[RunConfig, bool, Path]) -> Record | str:
     """What a worker does: one run."""
-    return _run(*job, folder)
+    return _run(*job)
 
 
 def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:
