@@ -25,6 +25,13 @@ SCORES = {
     "sums": "sums, %",
     "formulas": "formulas, %",
     "likeliest": "most probable sums, %",
+    "labels": "labels, %",
+    "unseen": "labels of unseen combinations, %",
+    "ece": "calibration error (ECE), %",
+    "identified": "identified concepts, %",
+    "shortcuts": "shortcuts",
+    "namings": "namings",
+    "joint": "called joint, % of runs",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {
@@ -44,6 +51,8 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "pruning_share": lambda record: 100 * record.pruning_share,
 }
 """What a run without pruning has no figure for; the others are measured on held-out data."""
+COUNTS = ("shortcuts", "namings")
+"""Scores that are numbers of something, not shares."""
 MANY = 1_000
 """Samples from which on a column may be filled with fewer: what takes a day elsewhere is shown with what was run."""
 
@@ -68,9 +77,8 @@ class Entry:
         if measure == "seconds":
             found = [statistics.mean(metrics.seconds for metrics in record.epochs) for record in self.records]
         elif measure not in OF_PRUNING:
-            found = [
-                _percent(r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure)) for r in self.records
-            ]
+            found = [r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure) for r in self.records]
+            found = found if measure in COUNTS else list(map(_percent, found))
         elif self.place.config.objective in ("none", "gold"):
             found = []
         else:
