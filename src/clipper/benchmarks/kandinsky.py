@@ -8,6 +8,7 @@ label. Each primitive is drawn by itself, so that nobody has to find it in the p
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -34,8 +35,9 @@ _HELD_OUT = 2**31 - 1
 _DIFFERENT = (0, 0)
 """In place of a pattern, where the pictures so far have different ones."""
 
-State = tuple[tuple[int, int] | None, tuple[int, ...]]
-"""The pattern of the pictures so far, and the labels of the present one."""
+State = tuple[tuple[int, int] | None, int, frozenset[int], int]
+"""The pattern of the pictures so far; of the present one, how many shapes it has (0 before they are read), which labels
+of the kind that is being read, and how many slots of that kind."""
 
 
 def _fewer(config: RunConfig) -> RunConfig:
@@ -49,10 +51,7 @@ def build(config: RunConfig) -> Benchmark:
     gold, test = draw_labels(config.samples, config.seed), draw_labels(HELD_OUT, _HELD_OUT)
     same = SamePattern.of_pictures()
     targets = same.value(gold)
-    candidates = Lattice.from_rule(
-        (None, ()), _step, lambda state: int(state[0] != _DIFFERENT), targets.tolist(), gold.shape[1], KINDS,
-        domains=([range(3)] * PRIMITIVES + [range(3, 6)] * PRIMITIVES) * PICTURES,
-    )  # fmt: skip
+    candidates = pattern_candidates(targets.tolist())
     drawn, held_out = (draw_primitives(*seeded) for seeded in ((gold, config.seed), (test, _HELD_OUT)))
     packing = Packing.of(dict.fromkeys(KINDS, drawn), candidates)
     shown = packing.pack(dict.fromkeys(KINDS, held_out), candidates.kind[:1].expand(len(test), -1))
@@ -75,13 +74,33 @@ def build(config: RunConfig) -> Benchmark:
     )
 
 
+def pattern_candidates(targets: Sequence[int]) -> Lattice:
+    """The shapes and colours of samples whose pictures follow one pattern (target 1), or do not (0).
+
+    Examples:
+        >>> pattern_candidates([0, 1]).counts[1] < pattern_candidates([0]).counts[0]
+        True
+    """
+    return Lattice.from_rule(
+        (None, 0, frozenset(), 0),
+        _step,
+        lambda state: int(state[0] != _DIFFERENT),
+        targets,
+        PICTURES * PRIMITIVES * len(KINDS),
+        KINDS,
+        domains=([range(3)] * PRIMITIVES + [range(3, 6)] * PRIMITIVES) * PICTURES,
+    )
+
+
 def _step(state: State, label: int) -> State:
-    so_far, labels = state
-    labels = (*labels, label)
-    if len(labels) < PRIMITIVES * len(KINDS):
-        return so_far, labels
-    own = len(set(labels[:PRIMITIVES])), len(set(labels[PRIMITIVES:]))
-    return own if so_far in (None, own) else _DIFFERENT, ()
+    so_far, shapes, seen, slot = state
+    seen, slot = seen | {label}, slot + 1
+    if slot < PRIMITIVES:
+        return so_far, shapes, seen, slot
+    if not shapes:
+        return so_far, len(seen), frozenset(), 0
+    own = shapes, len(seen)
+    return own if so_far in (None, own) else _DIFFERENT, 0, frozenset(), 0
 
 
 class SamePattern(Outputs):

@@ -41,9 +41,9 @@ class NamedPool(Generic[Set]):
         candidates: what is left to learn from: of a sample whose labels were found, these labels under the first
             naming; of any other, all candidates.
         namings: `(k, c)`: what each label may be called, the first naming first; each is as probable as any other.
-        identified: `(c,)` bool: labels that all namings call the same.
-        verdict: as of a `Posterior`, but "joint" only if all labels are identified. A label that no instance has is
-            not, because two classes may have ended up under one name.
+        identified: `(c,)` bool: labels that all namings call the same. One that no instance has is not among them: two
+            classes may have ended up under one name.
+        verdict: as of a `Posterior`, but "joint" only if all labels are identified.
     """
 
     candidates: Set
@@ -104,12 +104,9 @@ def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: in
     said = decode(neighbour_vote(vectors, labels, candidates.kind, candidates.classes)[rest], others)
     believed = said.probability >= InferenceSettings.sure
     labels[rest.nonzero()[:, 0][believed]] = said.labels[believed]
-    return NamedPool(
-        candidates.restrict(_allowed(labels, candidates.classes)),
-        found.namings,
-        found.identified,
-        "joint" if bool(found.identified.all()) else "ambiguous",
-    )
+    identified = found.identified & (found.instances > 0)
+    verdict: Verdict = "joint" if bool(identified.all()) else "ambiguous"
+    return NamedPool(candidates.restrict(_allowed(labels, candidates.classes)), found.namings, identified, verdict)
 
 
 def _doubtful(posterior: Posterior[Any]) -> Verdict:

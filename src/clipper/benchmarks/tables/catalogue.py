@@ -295,7 +295,7 @@ SHORTCUTS_TABLE = Table(
         _shortcuts("MNIST-Even-Odd", "mnist-even-odd", 2, 6_720),
         _shortcuts("MNMath", "mnmath", 4, 2_000),
         _shortcuts("MNLogic", "mnlogic", 4, 2_000),
-        _shortcuts("Kand-Logic", "kand-logic", 18, 1_000, data="primitives", network="auto"),
+        _shortcuts("Kand-Logic", "kand-logic", 18, 500, data="primitives", network="auto", epochs=6),
     ),
     ("labels", "accuracy", "ece", "identified", "unseen", "shortcuts", "namings", "joint", "seconds"),
     seeds=3,
