@@ -41,7 +41,7 @@ of the kind that is being read, and how many slots of that kind."""
 
 
 def _fewer(config: RunConfig) -> RunConfig:
-    return replace(config, samples=min(config.samples, 100))
+    return replace(config, samples=min(config.samples, 60))
 
 
 @register("kand-logic", data=("primitives",), encoders=("trainable", "auto"), engines=("semantic",), quick=_fewer)
