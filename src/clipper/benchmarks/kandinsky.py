@@ -28,6 +28,7 @@ KINDS = {"shape": 3, "colour": 3}
 """Labels 0 to 2 are shapes, 3 to 5 are colours."""
 PICTURES, PRIMITIVES = 3, 3
 """In a sample, and in a picture. The slots of a picture are its shapes, then its colours."""
+SLOTS = PICTURES * PRIMITIVES * len(KINDS)
 SIDE = 28
 """Pixels of a primitive's side."""
 _HELD_OUT = 2**31 - 1
@@ -41,13 +42,13 @@ of the kind that is being read, and how many slots of that kind."""
 
 
 def _fewer(config: RunConfig) -> RunConfig:
-    return replace(config, samples=min(config.samples, 60))
+    return replace(config, slots=SLOTS, samples=min(config.samples, 60))
 
 
 @register("kand-logic", data=("primitives",), encoders=("trainable", "auto"), engines=("semantic",), quick=_fewer)
 def build(config: RunConfig) -> Benchmark:
     """Samples of nine primitives, and whether the three pictures that they make follow one pattern."""
-    check_slots(config, PICTURES * PRIMITIVES * len(KINDS))
+    check_slots(config, SLOTS)
     gold, test = draw_labels(config.samples, config.seed), draw_labels(HELD_OUT, _HELD_OUT)
     same = SamePattern.of_pictures()
     targets = same.value(gold)
@@ -86,7 +87,7 @@ def pattern_candidates(targets: Sequence[int]) -> Lattice:
         _step,
         lambda state: int(state[0] != _DIFFERENT),
         targets,
-        PICTURES * PRIMITIVES * len(KINDS),
+        SLOTS,
         KINDS,
         domains=([range(3)] * PRIMITIVES + [range(3, 6)] * PRIMITIVES) * PICTURES,
     )

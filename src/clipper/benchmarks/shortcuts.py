@@ -88,29 +88,32 @@ LOGIC = Task(2, tuple(itertools.product(range(2), repeat=4)), _parity)
 """MNLogic: whether the number of ones among four bits is odd, rsbench's default formula; all combinations."""
 
 
-def _on_digits(config: RunConfig) -> RunConfig:
-    return replace(config, data="digits", network=AUTO, samples=min(config.samples, 150))
+def _on_digits(task: Task) -> Callable[[RunConfig], RunConfig]:
+    """The quick form of a task: few samples of the embedded digits."""
+    return lambda config: replace(
+        config, data="digits", network=AUTO, slots=task.slots, samples=min(config.samples, 150)
+    )
 
 
-@register("mnist-half", data=DATA, quick=_on_digits)
+@register("mnist-half", data=DATA, quick=_on_digits(HALF))
 def half(config: RunConfig) -> Benchmark:
     """Sums of digits 0 to 4, of which seven combinations are seen."""
     return digit_benchmark(config, HALF)
 
 
-@register("mnist-even-odd", data=DATA, quick=_on_digits)
+@register("mnist-even-odd", data=DATA, quick=_on_digits(EVEN_ODD))
 def even_odd(config: RunConfig) -> Benchmark:
     """Sums of two even or two odd digits, of which sixteen combinations are seen."""
     return digit_benchmark(config, EVEN_ODD)
 
 
-@register("mnmath", data=DATA, quick=_on_digits)
+@register("mnmath", data=DATA, quick=_on_digits(MATH))
 def mnmath(config: RunConfig) -> Benchmark:
     """A system of two equations in four digits."""
     return digit_benchmark(config, MATH)
 
 
-@register("mnlogic", data=DATA, quick=_on_digits)
+@register("mnlogic", data=DATA, quick=_on_digits(LOGIC))
 def mnlogic(config: RunConfig) -> Benchmark:
     """The parity of four bits."""
     return digit_benchmark(config, LOGIC)

@@ -79,7 +79,7 @@ class Entry:
         elif measure not in OF_PRUNING:
             found = [r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure) for r in self.records]
             found = found if measure in COUNTS else list(map(_percent, found))
-        elif self.place.config.objective in ("none", "gold"):
+        elif self.place.config.objective in ("none", "gold", "mixture"):
             found = []
         else:
             found = [OF_PRUNING[measure](record) for record in self.records]
