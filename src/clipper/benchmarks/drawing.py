@@ -177,7 +177,15 @@ def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generat
 def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], generator: torch.Generator) -> Tensor:
     labels = [torch.tensor(list(domain)) for domain in domains]
     wanted = [label[torch.randint(len(label), (samples,), generator=generator)] for label in labels]
-    gold = torch.stack(wanted, dim=1)  # (n, m)
+    return deal(images, torch.stack(wanted, dim=1), generator)
+
+
+def deal(images: Images, gold: Tensor, generator: torch.Generator) -> Tensor:
+    """Images with the labels `gold (n, m)`, by number, `(n, m)`; one comes twice only if its label has no other left.
+
+    Raises:
+        InputError: there is no image of some label.
+    """
     chosen = torch.empty_like(gold)
     for label in sorted(set(gold.flatten().tolist())):
         pool = (images.labels == label).nonzero()[:, 0]

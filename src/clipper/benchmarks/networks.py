@@ -99,9 +99,9 @@ class LeNet(Classifier):
         (torch.Size([5, 10]), torch.Size([5, 84]))
     """
 
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(self, classes: int = 10, channels: int = 1) -> None:
         features = nn.Sequential(
-            nn.Conv2d(1, 6, 5),
+            nn.Conv2d(channels, 6, 5),
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Conv2d(6, 16, 5),
@@ -113,7 +113,7 @@ class LeNet(Classifier):
             nn.Linear(120, 84),
             nn.ReLU(),
         )
-        super().__init__(features, nn.Linear(84, classes), (1, 28, 28), 0.1307, 0.3081)
+        super().__init__(features, nn.Linear(84, classes), (channels, 28, 28), 0.1307, 0.3081)
 
 
 class HwfCnn(Classifier):

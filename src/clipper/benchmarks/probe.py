@@ -23,6 +23,7 @@ from clipper.benchmarks.settings import ENGINES, settings_of
 from clipper.candidates import Candidates, Lattice
 from clipper.engines import Context, SemanticLoss
 from clipper.errors import ClipperError
+from clipper.labelling import NamingMixture, name_pool
 from clipper.proximity import ProximityGraph, embed
 from clipper.pruning import Clipper, infer, prune
 from clipper.pruning.objectives import POOLED
@@ -50,7 +51,9 @@ def parts_of(config: RunConfig) -> list[str]:
     options = settings_of(config)["engine_options"]
     every = ", all proofs" if config.engine == "scallop" and options["k"] is None else ""
     parts = ["training", f"task {config.rule}", f"engine {config.engine}{every}"]
-    if config.objective not in ("none", "gold"):
+    if config.objective == "mixture":
+        parts += ["joint", "mixture"]
+    elif config.objective not in ("none", "gold"):
         parts.append(config.objective if config.objective in POOLED else "pruning")
     return parts + (["draws"] if config.per_sample else [])
 
@@ -93,6 +96,7 @@ def digest(part: str) -> str:
     computed: dict[str, Callable[[], Iterator[Any]]] = {
         "pruning": _pruning,
         "joint": _joint,
+        "mixture": _mixture,
         "em": _em,
         "draws": _draws,
         "training": _training,
@@ -163,6 +167,19 @@ def _joint() -> Iterator[Any]:
     candidates, embeddings, gold = _pool(max, 40, 4)
     posterior = infer(candidates, embeddings, known=torch.where(torch.arange(40)[:, None] < 5, gold, -1))
     yield posterior.verdict, posterior.labels.tolist(), (posterior.suspicion > 0.5).tolist()
+
+
+def _mixture() -> Iterator[Any]:
+    for rule, seed in ((sum, 0), (lambda row: abs(row[0] - row[1]), 2)):
+        candidates, embeddings, _ = _pool(rule, 60, seed, slots=2)
+        pool = name_pool(candidates, embeddings, most=80)
+        mixture = NamingMixture(torch.nn.LogSoftmax(-1), pool).eval()
+        yield (
+            pool.verdict,
+            pool.namings.tolist(),
+            pool.candidates.counts,
+            _summary(mixture(embeddings[:, 0, :_CLASSES])),
+        )
 
 
 def _em() -> Iterator[Any]:

@@ -21,6 +21,7 @@ from clipper.candidates.kinds import sizes_of
 from clipper.engines import Engine
 from clipper.errors import InputError
 from clipper.files import make_folder
+from clipper.labelling import NamedPool, NamingMixture, name_pool
 from clipper.proximity import Encoder, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
@@ -138,6 +139,9 @@ def _trained(
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = learned_samples(config, benchmark)
+    if config.objective == "mixture":
+        named = named_pool(config, benchmark)
+        samples, network = replace(samples, candidates=named.candidates), NamingMixture(network, named)
     engine, clip, embeddings = engine_of(config, benchmark), clip_of(config), embeddings_of(config, benchmark)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
     options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
@@ -204,6 +208,14 @@ def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
     if not samples.in_memory or samples.inputs.ndim != 5:
         raise InputError(f"expected images in memory to augment, which the data set {config.data} does not have")
     return replace(samples, inputs=Augmented(samples.inputs, RandomAffine()))
+
+
+def named_pool(config: RunConfig, benchmark: Benchmark) -> NamedPool[Any]:
+    """The samples' groups and all ways to name them, by the benchmark's encoder."""
+    samples = benchmark.samples
+    if not samples.in_memory:
+        raise InputError(f"expected inputs in memory for a mixture, which the rule {config.rule} does not have")
+    return name_pool(samples.candidates, embed(_encoder(config, benchmark), samples.inputs), seed=config.seed)
 
 
 def engine_of(config: RunConfig, benchmark: Benchmark) -> Engine:

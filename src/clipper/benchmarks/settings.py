@@ -30,8 +30,8 @@ _OF_PRUNING = ("k", "encoder", "when", "passes", "bank")
 
 
 def clip_of(config: RunConfig) -> Clipper | None:
-    """How the run prunes; None for the baseline, and for the ceiling."""
-    if config.objective == "none" or config.objective == "gold":
+    """How the run prunes; None for the baseline, the ceiling, and a mixture, whose pool is named before training."""
+    if config.objective == "none" or config.objective == "gold" or config.objective == "mixture":
         return None
     return Clipper(k=config.k, objective=config.objective)
 

@@ -126,7 +126,7 @@ def _bar(epochs: int) -> Iterator[Callback]:
 
 def _show(record: Record, written: dict[str, str]) -> None:
     output.print(table(f"last of {len(record.epochs)} epochs", ["", "figure"], last_rows(record)))
-    if record.config["objective"] not in ("none", "gold") and record.last.retained == 1:
+    if record.config["objective"] not in ("none", "gold", "mixture") and record.last.retained == 1:
         output.print("Pruning discarded nothing: no neighbour contradicts a candidate; try more neighbours (-k).")
     for what, path in written.items():
         output.print(f"{'record' if what == 'output' else what}: {path}", soft_wrap=True)

@@ -5,11 +5,23 @@ from typing import TYPE_CHECKING
 from clipper.labelling.decode import Decoded, decode
 from clipper.labelling.identify import Identification, identify
 from clipper.labelling.label import Labels, label
+from clipper.labelling.namings import NamedPool, NamingMixture, name_pool
 
 if TYPE_CHECKING:
     from clipper.labelling.weak_classifier import WeakClassifier
 
-__all__ = ["Decoded", "Identification", "Labels", "WeakClassifier", "decode", "identify", "label"]
+__all__ = [
+    "Decoded",
+    "Identification",
+    "Labels",
+    "NamedPool",
+    "NamingMixture",
+    "WeakClassifier",
+    "decode",
+    "identify",
+    "label",
+    "name_pool",
+]
 
 
 def __getattr__(name: str) -> object:

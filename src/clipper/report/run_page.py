@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.tables.summary import SCORES
+from clipper.benchmarks.tables.summary import COUNTS, SCORES
 from clipper.report.figures import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import inspector_view, plural
 from clipper.report.page import write_page
@@ -59,11 +59,16 @@ def last_rows(record: Record) -> list[list[str]]:
         >>> from clipper.training import EpochMetrics
         >>> last_rows(Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02)]))[0]
         ['accuracy on the held-out set', '75.0 %']
+        >>> last_rows(Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, None, 1.0, 0.02, {"shortcuts": 35.0})]))[1]
+        ['shortcuts', '35']
     """
     last = record.last
     return [
         ["accuracy on the held-out set", percent(last.accuracy)],
-        *([SCORES.get(name, name), percent(score)] for name, score in last.scores.items()),
+        *(
+            [SCORES.get(name, name), f"{score:,.0f}" if name in COUNTS else percent(score)]
+            for name, score in last.scores.items()
+        ),
         ["loss", f"{last.loss:.4f}"],
         ["candidates kept", percent(last.retained)],
         ["gold labels kept", percent(last.gold)],

@@ -163,7 +163,7 @@ class Table:
     def inspected(self) -> list[Place]:
         """The runs whose pruning a page shows: the first exact one, or else the first that prunes, and a joint one."""
         own = [place for place in self.places() if not place.row.source]
-        pruned = [place for place in own if place.config.objective not in ("none", "gold")]
+        pruned = [place for place in own if place.config.objective not in ("none", "gold", "mixture")]
         first = sorted(pruned, key=lambda place: place.row.variant != "exact")[:1]
         joint = [place for place in pruned if place.config.objective == "joint" and place not in first][:1]
         return [replace(place, seed=place.row.first_seed) for place in first + joint]

@@ -29,6 +29,13 @@ SCORES = {
     "formulas": "formulas, %",
     "likeliest": "most probable sums, %",
     "drawn": "gold among the draws, %",
+    "labels": "labels, %",
+    "unseen": "labels of unseen combinations, %",
+    "ece": "calibration error (ECE), %",
+    "identified": "identified concepts, %",
+    "shortcuts": "shortcuts",
+    "namings": "namings",
+    "joint": "called joint, % of runs",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {
@@ -55,6 +62,8 @@ MARKS = {
     STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now "
     "(`clipper table NAME --first-seed 200` runs it anew on the next hundred of seeds)",
 }
+COUNTS = ("shortcuts", "namings")
+"""Scores that are numbers of something, not shares."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +99,9 @@ class Entry:
         if measure == "seconds":
             found = [statistics.mean(metrics.seconds for metrics in record.epochs) for record in self.records]
         elif measure not in OF_PRUNING:
-            found = [
-                _percent(r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure)) for r in self.records
-            ]
-        elif self.place.config.objective in ("none", "gold"):
+            found = [r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure) for r in self.records]
+            found = found if measure in COUNTS else list(map(_percent, found))
+        elif self.place.config.objective in ("none", "gold", "mixture"):
             found = []
         else:
             found = [OF_PRUNING[measure](record) for record in self.records]

@@ -1,0 +1,304 @@
+"""Reasoning shortcuts on digits: tasks whose formulas hold under wrong concepts, too, after rsbench (arXiv 2406.10368).
+
+A run learns from some combinations of digits alone. It is measured by its labels (the formula's value), by its concepts
+(the digits) and by how well it knows what it cannot know: the calibration of the concepts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from clipper.benchmarks import networks
+from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.data.images import Images
+from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.drawing import deal
+from clipper.benchmarks.registry import Benchmark, register
+from clipper.candidates import Candidates, CandidateSet
+from clipper.errors import InputError
+from clipper.labelling import NamingMixture, identify
+from clipper.labelling.namings import all_namings
+from clipper.proximity import Outlines
+from clipper.training import Samples
+from clipper.training.adapters import predict
+
+DATA = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("LeNet", "MnistCnn")}
+HELD_OUT = 1_000
+"""Held-out samples of combinations that were learned from, and as many of all others."""
+BINS = 10
+"""Of a calibration, as in rsbench, BEARS and NeSyDM."""
+_TIE = 1e-5
+"""Probabilities nearer than this are equal."""
+_BUDGET = 100_000_000
+"""Of the search for shortcuts: a few seconds."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is known of a sample of digits, and which combinations of digits are learned from.
+
+    Attributes:
+        classes: digits 0 … c − 1.
+        seen: the combinations, each of m digits.
+        value: from the digits of a sample to its label.
+    """
+
+    classes: int
+    seen: tuple[tuple[int, ...], ...]
+    value: Callable[[Sequence[int]], int]
+
+    @property
+    def slots(self) -> int:
+        """Digits per sample."""
+        return len(self.seen[0])
+
+    @property
+    def unseen(self) -> list[tuple[int, ...]]:
+        """All other combinations of the same digits."""
+        known = set(self.seen)
+        return [row for row in itertools.product(range(self.classes), repeat=self.slots) if row not in known]
+
+
+def _both_ways(*pairs: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(sorted({*pairs, *(pair[::-1] for pair in pairs)}))
+
+
+def _system(digits: Sequence[int]) -> int:
+    """The values of both equations in one number."""
+    a, b, c, d = digits
+    return 100 * (2 * a + b) + c + d
+
+
+def _parity(bits: Sequence[int]) -> int:
+    return sum(bits) % 2
+
+
+HALF = Task(5, _both_ways((0, 0), (0, 1), (2, 3), (2, 4)), sum)
+"""rsbench's MNAdd-Half: sums of digits 0 to 4."""
+EVEN_ODD = Task(10, _both_ways((0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)), sum)
+"""rsbench's MNAdd-EvenOdd: sums of two even digits, or of two odd ones."""
+MATH = Task(5, tuple((a, b, c, 7 - c) for a in range(3) for b in range(3) for c in (3, 4)), _system)
+"""MNMath: the values of 2a + b and c + d, as in rsbench's picture of it; c and d are 3 and 4, a and b are below."""
+LOGIC = Task(2, tuple(itertools.product(range(2), repeat=4)), _parity)
+"""MNLogic: whether the number of ones among four bits is odd, rsbench's default formula; all combinations."""
+
+
+def _on_digits(task: Task) -> Callable[[RunConfig], RunConfig]:
+    """The quick form of a task: few samples of the embedded digits."""
+    return lambda config: replace(
+        config, data="digits", network=AUTO, slots=task.slots, samples=min(config.samples, 150)
+    )
+
+
+@register("mnist-half", data=DATA, quick=_on_digits(HALF))
+def half(config: RunConfig) -> Benchmark:
+    """Sums of digits 0 to 4, of which seven combinations are seen."""
+    return digit_benchmark(config, HALF)
+
+
+@register("mnist-even-odd", data=DATA, quick=_on_digits(EVEN_ODD))
+def even_odd(config: RunConfig) -> Benchmark:
+    """Sums of two even or two odd digits, of which sixteen combinations are seen."""
+    return digit_benchmark(config, EVEN_ODD)
+
+
+@register("mnmath", data=DATA, quick=_on_digits(MATH))
+def mnmath(config: RunConfig) -> Benchmark:
+    """A system of two equations in four digits."""
+    return digit_benchmark(config, MATH)
+
+
+@register("mnlogic", data=DATA, quick=_on_digits(LOGIC))
+def mnlogic(config: RunConfig) -> Benchmark:
+    """The parity of four bits."""
+    return digit_benchmark(config, LOGIC)
+
+
+def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
+    """Samples of the combinations that a task shows, and held-out ones of these and of all others."""
+    check_slots(config, task.slots)
+    train, test = train_and_test(config.data, config.data_root)
+    network = getattr(networks, DATA[config.data][0] if config.network == AUTO else config.network)
+    generator = torch.Generator().manual_seed(config.seed)
+    chosen = _drawn(train, task.seen, config.samples, generator)
+    gold = train.labels[chosen]
+    values = [task.value(row) for row in gold.tolist()]
+    candidates = Candidates.from_rule(task.value, values, slots=task.slots, classes=task.classes)
+    outputs = Outputs.of(task)
+    return Benchmark(
+        Samples(train.pixels[chosen], candidates, gold=gold, targets=torch.tensor(values)),
+        network(task.classes),
+        ConceptQuality(
+            test.pixels,
+            test.labels,
+            _drawn(test, task.seen, HELD_OUT, generator),
+            _drawn(test, task.unseen, HELD_OUT, generator) if task.unseen else None,
+            outputs,
+            Shortcuts.of(candidates, gold),
+        ),
+        encoder=Outlines(),
+        rule=task.value,
+        label_names=[str(digit) for digit in range(task.classes)],
+    )
+
+
+def check_slots(config: RunConfig, slots: int) -> None:
+    """Refuse samples of another size than the task's.
+
+    Raises:
+        InputError: the message says the right number.
+    """
+    if config.slots != slots:
+        raise InputError(f"expected {slots} slots, as {config.rule} has, got {config.slots}; pass --slots {slots}")
+
+
+def _drawn(images: Images, rows: Sequence[tuple[int, ...]], samples: int, generator: torch.Generator) -> Tensor:
+    """Images of so many combinations, drawn evenly, `(samples, m)`."""
+    gold = torch.tensor(rows)[torch.randint(len(rows), (samples,), generator=generator)]
+    return deal(images, gold, generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """The label of a sample, from what its concepts are.
+
+    Attributes:
+        rows: every combination of concepts, `(k, m)`.
+        output: the number of each one's value, `(k,)`.
+    """
+
+    rows: Tensor
+    output: Tensor
+
+    @classmethod
+    def of(cls, task: Task) -> Outputs:
+        """All combinations of a task."""
+        rows = torch.tensor(list(itertools.product(range(task.classes), repeat=task.slots)))
+        values = torch.tensor([task.value(row) for row in rows.tolist()])
+        return cls(rows, torch.unique(values, return_inverse=True)[1])
+
+    def probability(self, concepts: Tensor) -> Tensor:
+        """How probable each label is, `(n, outputs)`, if the concepts have the probabilities `(n, m, c)`."""
+        size, chances = int(self.output.max()) + 1, []
+        for part in torch.split(concepts, 128):
+            rows = torch.stack([part[:, slot, self.rows[:, slot]] for slot in range(part.shape[1])]).prod(0)  # (n, k)
+            chances.append(rows.new_zeros(len(part), size).index_add_(1, self.output, rows))
+        return torch.cat(chances)
+
+    def value(self, concepts: Tensor) -> Tensor:
+        """The number of each sample's label, `(n,)`, given its concepts `(n, m)`."""
+        return self.probability(nn.functional.one_hot(concepts, int(self.rows.max()) + 1).float()).argmax(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Shortcuts:
+    """What the formulas of a pool leave open, by its gold labels.
+
+    Attributes:
+        maps: wrong maps of the concepts under which all formulas hold, many-to-one ones too; at least so many.
+        namings: one-to-one maps under which they hold, the right one among them.
+        identified: concepts that all of these call the same, `(c,)` bool.
+    """
+
+    maps: int
+    namings: int
+    identified: Tensor
+
+    @classmethod
+    def of(cls, candidates: CandidateSet, gold: Tensor) -> Shortcuts:
+        """Those that `identify` finds; where the search finds no end, at least the symmetries of the formulas."""
+        every = identify(candidates, gold, budget=_BUDGET)
+        distinct = all_namings(candidates, gold, budget=_BUDGET)
+        return cls(max(every.order, distinct.order) - 1, distinct.order, distinct.identified)
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptQuality:
+    """How right a classifier is about labels and concepts, and how well it knows how right it is about concepts.
+
+    A classifier that is a `NamingMixture` is asked for its labels under each naming, and these are averaged: which
+    naming is right is the same question for all concepts of a sample. Of several concepts that are equally probable and
+    more so than the others, the right one counts as its share.
+
+    Attributes:
+        inputs: held-out instances, `(instances, *shape)`.
+        gold: their concepts, `(instances,)`.
+        seen: held-out samples of the combinations that were learned from, by instance, `(n, m)`.
+        unseen: of others; None if there are no others.
+        outputs: from concepts to labels.
+        shortcuts: what the pool that was learned from leaves open.
+
+    Examples:
+        >>> inputs, sums = torch.eye(10).log(), Outputs.of(EVEN_ODD)
+        >>> exact = Shortcuts(35, 2, torch.zeros(10).bool())
+        >>> quality = ConceptQuality(inputs, torch.arange(10), torch.tensor([[0, 6], [1, 9]]), None, sums, exact)
+        >>> {name: round(score, 3) for name, score in quality(nn.Identity()).items()}
+        {'accuracy': 1.0, 'labels': 1.0, 'ece': 0.0, 'shortcuts': 35.0, 'namings': 2.0}
+    """
+
+    inputs: Tensor
+    gold: Tensor
+    seen: Tensor
+    unseen: Tensor | None
+    outputs: Outputs
+    shortcuts: Shortcuts
+
+    def __call__(self, network: nn.Module) -> dict[str, float]:
+        """`accuracy` and `ece` of concepts, `labels`, and what else is known; shares of one, and numbers of maps."""
+        mixture = network if isinstance(network, NamingMixture) else None
+        reader = network if mixture is None else mixture.network
+        read = predict(reader, self.inputs.unsqueeze(1))[:, 0].double().exp()  # (instances, c)
+        orders = torch.arange(read.shape[1])[None] if mixture is None else mixture.orders
+        concepts = torch.stack([read[:, order] for order in orders]).mean(0)
+        shown = self.seen.flatten()
+        sure, right = judge(concepts[shown], self.gold[shown])
+        scores = {
+            "accuracy": float(right.mean()),
+            "labels": self._labels(read, orders, self.seen),
+            "ece": calibration_error(sure, right),
+            "shortcuts": float(self.shortcuts.maps),
+            "namings": float(self.shortcuts.namings),
+        }
+        if self.unseen is not None:
+            scores["unseen"] = self._labels(read, orders, self.unseen)
+        known = self.shortcuts.identified[self.gold[shown]]
+        if bool(known.any()):
+            scores["identified"] = float(right[known].mean())
+        if mixture is not None:
+            scores["joint"] = float(mixture.pool.verdict == "joint")
+        return scores
+
+    def _labels(self, read: Tensor, orders: Tensor, samples: Tensor) -> float:
+        chance = torch.stack([self.outputs.probability(read[:, order][samples]) for order in orders]).mean(0)
+        return float(judge(chance, self.outputs.value(self.gold[samples]))[1].mean())
+
+
+def judge(probability: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    """How sure and how right each prediction is, `(n,)` each; of equally probable ones, the right one's share counts.
+
+    Examples:
+        >>> sure, right = judge(torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]), torch.tensor([1, 2]))
+        >>> sure.tolist(), right.tolist()
+        ([0.5, 0.699999988079071], [0.5, 1.0])
+    """
+    sure = probability.amax(1)
+    best = probability >= sure[:, None] - _TIE
+    return sure, best.gather(1, gold[:, None])[:, 0] / best.sum(1)
+
+
+def calibration_error(sure: Tensor, right: Tensor) -> float:
+    """Expected calibration error: the gap between confidence and accuracy, both `(n,)`, averaged over ten equal bins.
+
+    Examples:
+        >>> calibration_error(torch.tensor([0.75, 0.75, 0.5, 0.5]), torch.tensor([1.0, 1.0, 1.0, 0.0]))
+        0.125
+    """
+    sure, right = sure.double(), right.double()
+    place = ((sure * BINS).ceil().long() - 1).clamp(0, BINS - 1)
+    gaps = torch.zeros(BINS, dtype=torch.double).index_add_(0, place, sure - right)
+    return float(gaps.abs().sum() / len(sure))
