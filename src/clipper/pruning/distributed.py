@@ -24,6 +24,7 @@ from clipper.errors import ClipperError, InputError
 from clipper.proximity import ExactSearch, Pool, ProximityGraph
 from clipper.proximity.instances import Embeddings, OneEmbedding
 from clipper.pruning.controls import random_edges
+from clipper.pruning.graphs import as_embeddings
 from clipper.pruning.objectives import POOLED, listed_only, prune, prune_along, random_pruning
 from clipper.pruning.ranks import Ranks, as_bytes, from_bytes
 from clipper.pruning.result import Pruning, Set
@@ -131,6 +132,48 @@ def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: Proce
     torch.rand(batch.before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
     gone = listed.offsets.diff() - cast(Candidates, pruning.candidates).offsets.diff()
     return cast(Pruning[Set], random_pruning(listed, graph, listed.random_ranks(generator) >= gone[listed.sample]))
+
+
+def shared_graph(ranks: Ranks, candidates: CandidateSet, given: object, k: int) -> tuple[ProximityGraph, Tensor]:
+    """The edges that leave this rank's instances, and the support of the instances of all ranks, `(N*m, c)` bool.
+
+    Args:
+        ranks: those who share the samples.
+        candidates: of this rank's samples.
+        given: these edges, sources counted from 0 and targets over all ranks, or embeddings `(n, m, d)`.
+        k: neighbours of each instance, among those of all ranks, if embeddings are given.
+    """
+    from clipper.pruning.clipper import Clipper
+
+    def embeddings() -> Embeddings:
+        if not candidates.samples:
+            raise InputError("expected samples on every rank of the group, got none; let fewer ranks take part")
+        return {} if isinstance(given, ProximityGraph) else as_embeddings(given, candidates)
+
+    batch = gather(ranks, candidates, embeddings)
+    if isinstance(given, ProximityGraph):
+        graph = given
+        ranks.agreed(lambda: _check_leaving(graph, candidates, batch))
+    else:
+        graph = _own_edges(Clipper(k=k), candidates, batch)
+    return graph, batch.support
+
+
+def _check_leaving(graph: ProximityGraph, candidates: CandidateSet, batch: GatheredBatch) -> None:
+    """Raise an `InputError` if the edges do not lead from own instances to those of all ranks, like to like."""
+    own, every = candidates.kind.flatten(), batch.kind.flatten()
+    ends = (("source", graph.source, own, "this rank"), ("target", graph.target, every, "all ranks"))
+    for end, ids, there, whose in ends:
+        if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < len(there)):
+            raise InputError(
+                f"expected edge {end}s among the {len(there)} instances of {whose}, got {int(ids.min())} to "
+                f"{int(ids.max())}; count sources from 0, and targets over the samples of all ranks"
+            )
+    if bool(((own[graph.source] != every[graph.target]) | (own[graph.source] < 0)).any()):
+        raise InputError(
+            "expected edges between used slots of the same kind of label, got others; build the graph with "
+            "kind=candidates.kind"
+        )
 
 
 def _own_edges(

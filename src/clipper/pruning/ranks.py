@@ -205,6 +205,10 @@ class Ranks:
             ) from error
 
 
+ALONE = Ranks()
+"""A process that shares with nobody."""
+
+
 @dataclass
 class Traffic:
     """What a rank sent to others along pairs in rounds of messages.
@@ -266,6 +270,11 @@ class Shard:
         """How many all ranks hold."""
         return sum(self.sizes)
 
+    @property
+    def reach(self) -> int:
+        """How many instances have an id here: own and borrowed ones."""
+        return self.instances + sum(self.counts)
+
     def owner(self, ids: Tensor) -> Tensor:
         """The rank that holds each instance, by its id among those of all."""
         ends = torch.tensor(self.sizes, device=ids.device).cumsum(0)
@@ -293,6 +302,13 @@ class Shard:
             return ids - self.first
         place = self.instances + torch.searchsorted(self.borrowed, ids)
         return torch.where(self.holds(ids), ids - self.first, place)
+
+    def known_as(self, ids: Tensor) -> Tensor:
+        """The reverse: ids among those of all."""
+        if self.borrowed is None or not len(self.borrowed):
+            return ids + self.first
+        borrowed = self.borrowed[(ids - self.instances).clamp(min=0)]
+        return torch.where(ids < self.instances, ids + self.first, borrowed)
 
     def bordered(self, values: Tensor) -> Tensor:
         """The rows `(instances, …)` of own instances, and after them those of borrowed ones."""
