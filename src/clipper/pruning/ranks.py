@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from clipper.arguments import shown, widened
+from clipper.arguments import as_tensor, shown, whole_number, widened
 from clipper.errors import ClipperError, InputError, RankError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+_AXES = 3
+"""Of embeddings `(n, m, d)`."""
 _DRAWN = 1 << 16
 """Random numbers drawn at a time; torch draws normal ones sixteen at a time, so a multiple of that."""
 
@@ -339,6 +341,47 @@ class Shard:
             drawn = torch.randn(end - begin, generator=generator)
             kept.append(drawn[max(first - begin, 0) : max(last - begin, 0)])
         return torch.cat(kept).view(tuple(shape))
+
+
+def partition(embeddings: Tensor, parts: int) -> Tensor:
+    """Which rank takes each sample, `(n,)`, so that fewer pairs of near instances lead from rank to rank.
+
+    The samples are halved across the direction in which instances differ most, then each half in the same way. Ranks
+    get equally many, or one more. A sample's instances stay together, so that many pairs are cut nevertheless: about
+    40 % for two ranks and sums of three digits, where chance cuts 50 %.
+
+    Args:
+        embeddings: of all samples, `(n, m, d)`.
+        parts: how many ranks there are.
+
+    Raises:
+        InputError: these are no such embeddings, or there are fewer samples than ranks.
+
+    Examples:
+        >>> embeddings = torch.tensor([[[0.0], [0.1]], [[5.0], [5.1]], [[0.2], [0.1]], [[5.2], [5.3]]])
+        >>> rank = partition(embeddings, parts=2)
+        >>> bool(rank[0] == rank[2]), bool(rank[1] == rank[3]), bool(rank[0] == rank[1])
+        (True, True, False)
+    """
+    values, parts = as_tensor(embeddings, "embeddings").detach(), whole_number(parts, "parts")
+    if values.ndim != _AXES or len(values) < parts:
+        raise InputError(
+            f"expected embeddings of shape (n, m, d) of at least {parts} samples, one a rank, got {tuple(values.shape)}"
+        )
+    rank = torch.zeros(len(values), dtype=torch.long, device=values.device)
+    open_ = [(torch.arange(len(values), device=values.device), 0, parts)]
+    while open_:
+        samples, first, many = open_.pop()
+        rank[samples] = first
+        if many == 1:
+            continue
+        flat = widened(values[samples]).flatten(0, 1)
+        flat = flat - flat.mean(0)
+        direction = torch.linalg.eigh(flat.T @ flat).eigenvectors[:, -1]
+        order = samples[(flat @ direction).view(len(samples), -1).sum(1).argsort(stable=True)]
+        half = len(samples) * (many // 2) // many
+        open_ += [(order[:half], first, many // 2), (order[half:], first + many // 2, many - many // 2)]
+    return rank
 
 
 def as_bytes(rows: Tensor) -> Tensor:
