@@ -108,17 +108,12 @@ def infer(
         check_edges(candidates, graph, candidates)
     else:
         graph, support = shared_graph(ranks, must_be_candidates(candidates), graph, NEIGHBOURS)
-    curve, seed, starts, wrong, settings = ranks.agreed(
-        lambda: _checked_options(candidates, trust, seed, starts, wrong, settings, progress, method, previous)
+    curve, seed, starts, wrong, settings, seconds = options = ranks.agreed(
+        lambda: _checked_options(candidates, trust, seed, starts, wrong, settings, deadline, progress, method, previous)
     )
-    if deadline is not None:
-        seconds = ranks.agreed(lambda: real_number(deadline, "deadline, in seconds,", least=0))
-        deadline = monotonic() + seconds
     if group is not None:
-        _check_alike(
-            ranks, curve, seed, starts, wrong, settings, method, deadline is None, known is None, log_probs is None,
-            previous is None,
-        )  # fmt: skip
+        _check_alike(ranks, *options, method, known is None, log_probs is None, previous is None)
+    deadline = None if seconds is None else monotonic() + seconds
     with torch.no_grad():
         wrong = 0.0 if curve is not None and wrong is None else wrong
         pool, impossible = _pool_of(candidates, graph, known, wrong, ranks)
@@ -134,9 +129,9 @@ def infer(
 
 def _checked_options(
     candidates: CandidateSet, trust: Trust | float | None, seed: int, starts: int | None, wrong: float | None,
-    settings: InferenceSettings | None, progress: object, method: object, previous: object,
-) -> tuple[Trust | None, int, int | None, float | None, InferenceSettings]:  # fmt: skip
-    """Trust, seed, starts, the share of wrong targets and the settings, if all options are what they should be."""
+    settings: InferenceSettings | None, deadline: object, progress: object, method: object, previous: object,
+) -> tuple[Trust | None, int, int | None, float | None, InferenceSettings, float | None]:  # fmt: skip
+    """Trust, seed, starts, share of wrong targets, settings and seconds, if all options are what they should be."""
     settings = InferenceSettings() if settings is None else settings
     if not isinstance(settings, InferenceSettings):
         raise InputError(f"expected settings to be InferenceSettings(...), got {shown(settings)}")
@@ -145,6 +140,7 @@ def _checked_options(
     curve, seed = _checked_trust(trust, settings), seed_number(seed)
     if starts is not None:
         starts = whole_number(starts, "starts")
+    seconds = None if deadline is None else real_number(deadline, "deadline, in seconds,", least=0)
     if wrong is not None:
         wrong = real_number(wrong, "wrong, the share of wrong targets,", least=0, below=1)
     one_of(method, "method", ("joint", "em"))
@@ -155,7 +151,7 @@ def _checked_options(
             f"expected a previous posterior of the same samples and slots, {candidates.samples} and "
             f"{candidates.slots}, got {tuple(previous.labels.shape)}"
         )
-    return curve, seed, starts, wrong, settings
+    return curve, seed, starts, wrong, settings, seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +255,9 @@ class _Run(Generic[Set]):
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed, on some rank."""
-        return self.deadline is not None and self.pool.ranks.any(torch.tensor(monotonic() > self.deadline))
+        if self.deadline is None:
+            return False
+        return self.pool.ranks.any(torch.tensor(monotonic() > self.deadline, device=self.pool.unary.device))
 
     def _found_again(self, pool: Pool, messages: Tensor, namings: Namings) -> bool:
         """Whether most folds lead to the best state, or to another naming of it.
@@ -596,8 +594,8 @@ def _check_alike(ranks: Ranks, *options: object) -> None:
     """Raise an `InputError` if ranks have different options, or some that no group has."""
     if any(other != options for other in ranks.all_of(options)):
         raise InputError(
-            "expected the same trust, seed, starts, wrong, settings and method on every rank, and known=, log_probs= "
-            f"and deadline= on all of them or on none, got {options} on rank {ranks.rank} and others elsewhere"
+            "expected the same trust, seed, starts, wrong, settings, method and deadline on every rank, and known= and "
+            f"log_probs= on all of them or on none, got {options} on rank {ranks.rank} and others elsewhere"
         )
     if "em" in options or not options[-1]:
         raise InputError('expected neither previous= nor method="em" with a group, got one; leave it or the group out')
