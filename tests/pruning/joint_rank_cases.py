@@ -1,7 +1,8 @@
-"""Pools for `test_joint_ranks.py`, and how ranks share them: python -m tests.pruning.joint_rank_cases RESULTS.
+"""Pools for `test_joint_ranks.py`, and how ranks share them: python -m tests.pruning.joint_rank_cases WHAT RESULTS.
 
-Run by torchrun, each rank infers about its samples of every pool and writes what it found to RESULTS.RANK. Given a rank
-and a file to meet at, besides, it is one of two processes without a launcher, and the second one kills itself half-way.
+Run by torchrun, each rank writes what it found of its samples to RESULTS.RANK: of every pool ("pools"), or of single
+steps of inference ("parts"). "killed" takes a rank and a file to meet at, and needs no launcher: the second of two
+processes kills itself half-way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,16 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.rules import SUM
 from clipper.errors import ClipperError
 from clipper.pruning import Posterior
-from clipper.pruning.joint import InferenceSettings
+from clipper.pruning.joint import InferenceSettings, Trust
+from clipper.pruning.joint.inference import _pool_of
+from clipper.pruning.joint.naming import NamingEvidence, matched
+from clipper.pruning.joint.pool import Pool as ModelPool
+from clipper.pruning.joint.pool import disagreeing_share, formulas_of
+from clipper.pruning.joint.potential import Potential
+from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
+from clipper.pruning.joint.search import States, islands, region_weights
+from clipper.pruning.joint.verification import formula_leak, prior_surprise, verified
+from clipper.pruning.ranks import Ranks
 from tests.pruning.pools import clustered, random_pool, shuffled
 
 RANKS = 2
@@ -106,6 +116,59 @@ def cases() -> Iterator[Case]:
         yield Case(f"small parts {seed}", "", few, graph, few.samples // 2, options={"trust": 0.2, "starts": 2})
 
 
+def noisy_pool(ranks: Ranks, own: slice) -> tuple[Candidates, ModelPool]:
+    """Some samples of a pool in which nothing is certain, as a graphical model that `ranks` share."""
+    _, embeddings, gold = clustered(30, classes=4, spread=1.5)
+    lengths = [3 - (i % 5 == 1) for i in range(30)]
+    targets = [sum(row[:length]) for row, length in zip(gold.tolist(), lengths, strict=True)]
+    lists = Candidates.from_rule(sum, targets, lengths, 4)
+    graph = ProximityGraph.from_embeddings(embeddings, k=2, kind=lists.kind, kinds=["label"])
+    mine = (graph.source >= own.start * 3) & (graph.source < own.stop * 3)
+    leaving = (graph.source[mine] - own.start * 3, graph.target[mine], graph.distance[mine])
+    return lists.batch(own), _pool_of(lists.batch(own), ProximityGraph.from_edges(*leaving), None, None, ranks)[0]
+
+
+def parts_of(ranks: Ranks, own: slice) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What single steps of inference give for some samples of the noisy pool, and what they give for all of them."""
+    candidates, pool = noisy_pool(ranks, own)
+    potential, generator = Potential(Trust(-1.0, 2.0), 0.01, 4.0), torch.Generator().manual_seed(0)
+    drawn = torch.randint(0, 4, (30, 3, 3), generator=generator)
+    drawn[:20, :, 1] = drawn[:20, :, 0]  # so that states differ in places
+    labels = drawn[own].flatten(0, 1).masked_fill(~pool.possible.any(1)[:, None], -1)
+    fold, orders = (torch.arange(30) % 2)[own], torch.stack([torch.randperm(4, generator=generator) for _ in range(9)])
+    hidden = fold[:, None] == torch.arange(2)
+    schedule = Schedule(8, noise=1.0, coupling=0.5, still=1e-3)
+    messages, _ = propagate(pool, potential, silence(pool, 2), schedule, None, hidden, generator)
+    heard, scores = pool.heard(messages), score(pool, potential, messages, hidden)
+    first = messages[:, :, :1].contiguous()
+    belief = pool.beliefs(pool.heard(first))
+    fitted = potential.refitted(pool, cavities(pool, first, belief), belief[:, :, 0], 1.0)
+    assert fitted.confusion is not None
+    prior = prior_surprise(pool, fold, labels[:, :2], HURRIED)
+    verification = verified(pool, heard[:, :, :1], prior, None, HURRIED)
+    few = replace(HURRIED, improbable=1.0)
+    judged = [NamingEvidence(pool, heard[:, :, 0], few, hidden[:, 0], most=most)(orders) for most in (None, 4)]
+    weight = region_weights(pool, labels[:, :2], replace(scores, ranks=ranks), 0.1)
+    near = pool.nearest(1)
+    local = {
+        "heard": heard, "evidence": scores.samples, "prior": prior, "suspicion": verification.suspicion,
+        "regions": weight, "islands": islands(near.edges, labels[:, 0]), "parts": near.edges.components(3),
+        "parts of some": pool.edges.components(3, labels.view(-1, 3, 3)[:, 0, 2] > 1),
+        "disagreement": disagreeing_share(pool.edges, labels), "around": pool.edges.around(heard[:, :, 0]),
+        "noise": pool.edges.shard.normal(heard.shape, generator),
+    }  # fmt: skip
+    figures = [fitted.trust.level, fitted.trust.slope, verification.gain, verification.explained, verification.wrong,
+               verification.significance, formula_leak(pool, formulas_of(candidates, ranks)[0])]  # fmt: skip
+    whole = {
+        "score": scores.total, "confusion": fitted.confusion, "figures": torch.tensor(figures),
+        "names by all": judged[0], "names by some": judged[1], "order": matched(labels[:, 0], labels[:, 2], 4, ranks),
+        "different": States(labels, torch.tensor([1.0, 2.0, 1.5])).best(3, 0.3, ranks).score,
+        "sizes": torch.tensor([pool.samples, pool.size, pool.edges.count, near.edges.count]),
+        "rarity": potential.rarity(pool, belief), "kinds": pool.same_kind,
+    }  # fmt: skip
+    return local, whole
+
+
 def mistakes(rank: int) -> Iterator[tuple[CandidateSet, Any, dict[str, Any]]]:
     """What does not fit what the other rank has, or what no rank may have."""
     sums, near, gold = clustered(6, slots=2, classes=3)
@@ -127,16 +190,13 @@ def refused(candidates: CandidateSet, evidence: Any, options: dict[str, Any]) ->
     return "nothing was noticed"
 
 
-def share_all(results: str) -> None:
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+def share_pools(rank: int) -> dict[str, Any]:
+    """What a rank finds of its samples of all pools, and what it is told of mistakes."""
     found = []
     for case in cases():
         posterior = case.infer_share(rank)
         found.append(told(posterior) | {"asked": posterior.ask(2), "traffic": posterior.traffic.sent})
-    torch.save({"found": found, "refused": [refused(*wrong) for wrong in mistakes(rank)]}, f"{results}.{rank}")
-    gc.collect()  # what still holds the group when Python ends can make gloo abort
-    dist.destroy_process_group()
+    return {"found": found, "refused": [refused(*wrong) for wrong in mistakes(rank)]}
 
 
 def killed(results: str, rank: int, meeting: str) -> None:
@@ -158,12 +218,16 @@ def killed(results: str, rank: int, meeting: str) -> None:
     os._exit(0)  # a group whose other half is gone cannot be left in order
 
 
-def main(results: str, rank: str = "", meeting: str = "") -> None:
+def main(what: str, results: str, *process: str) -> None:
     torch.set_num_threads(1)
-    if meeting:
-        killed(results, int(rank), meeting)
-    else:
-        share_all(results)
+    if what == "killed":
+        killed(results, int(process[0]), process[1])
+    dist.init_process_group("gloo")
+    rank, shares = dist.get_rank(), (slice(0, 13), slice(13, 30))
+    found = share_pools(rank) if what == "pools" else parts_of(Ranks(dist.group.WORLD), shares[rank])
+    torch.save(found, f"{results}.{rank}")
+    gc.collect()  # what still holds the group when Python ends can make gloo abort
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from clipper.pruning import partition
 from clipper.pruning.joint.pool import Edges
 from clipper.pruning.ranks import Ranks, Shard
 from tests.launch import ROOT, environment, finished, torchrun
-from tests.pruning.joint_rank_cases import RANKS, cases, told
+from tests.pruning.joint_rank_cases import RANKS, cases, parts_of, told
 from tests.pruning.pools import clustered
 
 REFUSED = [
@@ -57,8 +57,26 @@ def group() -> Iterator[dist.ProcessGroup]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
+def test_every_step_gives_two_processes_what_it_gives_one(tmp_path: Path) -> None:
+    job = torchrun("-m", "tests.pruning.joint_rank_cases", "parts", tmp_path / "found")
+    local, whole = parts_of(Ranks(), slice(0, 30))
+    code, _, errors = finished(job)
+    assert code == 0, errors
+    results = [torch.load(tmp_path / f"found.{rank}") for rank in range(RANKS)]
+    for what, wanted in local.items():
+        found = torch.cat([result[0][what] for result in results])
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5, msg=lambda text, what=what: f"{what}: {text}")
+    for what, wanted in whole.items():
+        for _, found in results:
+            torch.testing.assert_close(
+                found[what], wanted, rtol=1e-4, atol=1e-5, msg=lambda text, what=what: f"{what}: {text}"
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_two_processes_infer_what_one_process_infers(tmp_path: Path) -> None:
-    job = torchrun("-m", "tests.pruning.joint_rank_cases", tmp_path / "found")
+    job = torchrun("-m", "tests.pruning.joint_rank_cases", "pools", tmp_path / "found")
     expected = [(case, told(case.infer())) for case in cases()]
     code, _, errors = finished(job)
     assert code == 0, errors
@@ -86,7 +104,7 @@ def test_two_processes_infer_what_one_process_infers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_a_rank_that_is_killed_ends_the_others_in_words(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.pruning.joint_rank_cases", str(tmp_path / "said")]
+    command = [sys.executable, "-m", "tests.pruning.joint_rank_cases", "killed", str(tmp_path / "said")]
     jobs = [
         subprocess.Popen([*command, str(rank), str(tmp_path / "meeting")], cwd=ROOT, env=environment())
         for rank in range(RANKS)
