@@ -339,7 +339,8 @@ class Shard:
         kept = []
         for begin, end in pairwise([*ends, self.total * width]):
             drawn = torch.randn(end - begin, generator=generator)
-            kept.append(drawn[max(first - begin, 0) : max(last - begin, 0)])
+            if begin < last and end > first:  # a slice would keep all of what was drawn
+                kept.append(drawn[max(first - begin, 0) : last - begin])
         return torch.cat(kept).view(tuple(shape))
 
 
