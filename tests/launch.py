@@ -10,18 +10,22 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def torchrun(*program: str | Path, folder: Path = ROOT) -> subprocess.Popen[str]:
-    """A job of two processes that talk over the loopback address, each with one thread."""
+def environment() -> dict[str, str]:
+    """Of a process that talks to others over the loopback address, with one thread."""
     interface = {"darwin": "lo0"}.get(sys.platform, "lo")
-    environment = os.environ | {
+    return os.environ | {
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": interface,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }
+
+
+def torchrun(*program: str | Path, folder: Path = ROOT) -> subprocess.Popen[str]:
+    """A job of two processes that talk over the loopback address, each with one thread."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
     command = [*launcher, "--nproc-per-node=2", *map(str, program)]
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

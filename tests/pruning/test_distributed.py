@@ -15,7 +15,8 @@ from clipper import Candidates, Clipper, Lattice
 from clipper.candidates.rules import SUM
 from clipper.errors import InputError
 from clipper.proximity import Pool
-from clipper.pruning.distributed import Ranks, pack_bits, unpack_bits
+from clipper.pruning.distributed import pack_bits, unpack_bits
+from clipper.pruning.ranks import Ranks
 from tests.launch import finished, torchrun
 from tests.pruning.distributed_cases import RANKS, cases, told
 

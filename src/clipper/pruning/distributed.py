@@ -8,33 +8,31 @@ What survives is what one process would keep of the whole batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from clipper.arguments import seed_number, seeded, shown
+from clipper.arguments import seed_number, seeded
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import TemplateSet
 from clipper.candidates.table import offsets_of
-from clipper.errors import ClipperError, InputError, RankError
+from clipper.errors import ClipperError, InputError
 from clipper.proximity import ExactSearch, Pool, ProximityGraph
 from clipper.proximity.instances import Embeddings, OneEmbedding
 from clipper.pruning.controls import random_edges
+from clipper.pruning.graphs import as_embeddings
 from clipper.pruning.objectives import POOLED, listed_only, prune, prune_along, random_pruning
+from clipper.pruning.ranks import Ranks, as_bytes, from_bytes
 from clipper.pruning.result import Pruning, Set
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from clipper.pruning.clipper import Clipper
-
-Value = TypeVar("Value")
 
 _BYTE = 8
 """Bits."""
@@ -44,119 +42,6 @@ _SAME = 1e-9
 """Equal up to rounding in double precision."""
 _DOUBT = 20
 """Units of rounding by which two squared distances must differ, so that every process finds the same one larger."""
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The processes of a group, seen from one of them; without a group, a process that is alone.
-
-    Attributes:
-        group: of `torch.distributed`.
-
-    Raises:
-        InputError: that is no group, or one that this process does not belong to.
-
-    Examples:
-        >>> Ranks().size, Ranks().span(5)
-        (1, (0, 5))
-    """
-
-    group: ProcessGroup | None = None
-
-    def __post_init__(self) -> None:
-        if self.group is not None and not (dist.is_available() and isinstance(self.group, dist.ProcessGroup)):
-            raise InputError(
-                "expected group to be a process group that this process belongs to, such as torch.distributed.group."
-                f"WORLD after torch.distributed.init_process_group, got {shown(self.group)}"
-            )
-
-    @property
-    def rank(self) -> int:
-        """Which of the processes this is, from 0."""
-        return 0 if self.group is None else dist.get_rank(self.group)
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        return 1 if self.group is None else dist.get_world_size(self.group)
-
-    def sizes(self, samples: int) -> list[int]:
-        """How many of so many samples each rank takes; the first ranks take one more, if some do."""
-        each, more = divmod(samples, self.size)
-        return [each + (rank < more) for rank in range(self.size)]
-
-    def span(self, samples: int) -> tuple[int, int]:
-        """Where this rank's share of so many samples begins and ends."""
-        sizes = self.sizes(samples)
-        first = sum(sizes[: self.rank])
-        return first, first + sizes[self.rank]
-
-    def share(self, rows: Tensor) -> Tensor:
-        """This rank's share of rows that all ranks have."""
-        first, last = self.span(len(rows))
-        return rows[first:last]
-
-    def all_of(self, own: Value) -> list[Value]:
-        """What every rank has, in their order."""
-        if self.group is None:
-            return [own]
-        found: list[Any] = [None] * self.size
-        with self._waiting():
-            dist.all_gather_object(found, own, group=self.group)
-        return found
-
-    def at_first(self, own: Value) -> list[Value]:
-        """What every rank has, for the first rank alone; nothing for the others."""
-        if self.group is None:
-            return [own]
-        found: list[Any] | None = None if self.rank else [None] * self.size
-        with self._waiting():
-            dist.gather_object(own, found, dst=dist.get_global_rank(self.group, 0), group=self.group)
-        return found or []
-
-    def summed(self, own: Mapping[str, float]) -> dict[str, float]:
-        """The sums over all ranks by name, the same on each of them."""
-        found = self.all_of(dict(own))
-        return {name: sum(each[name] for each in found) for name in own}
-
-    def rows(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
-        """The rows `(n, …)` of all ranks, one after the other, without gradient; `sizes`: how many each has."""
-        if self.group is None or not any(sizes):
-            return own.detach()
-        sent = torch.nn.functional.pad(_as_bytes(own), (0, 0, 0, max(sizes) - len(own)))
-        parts = [torch.empty_like(sent) for _ in sizes]
-        with self._waiting():
-            dist.all_gather(parts, sent, group=self.group)
-        found = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-        return _from_bytes(found, own.dtype).view(-1, *own.shape[1:])
-
-    def from_first(self, make: Callable[[], Value]) -> Value:
-        """What the first rank makes, on all of them; they wait for it, and fail with it."""
-        if self.group is None:
-            return make()
-        made: list[Any] = [None, None]
-        if self.rank == 0:
-            try:
-                made[0] = make()
-            except ClipperError as error:
-                made[1] = error
-        with self._waiting():
-            dist.broadcast_object_list(made, src=dist.get_global_rank(self.group, 0), group=self.group)
-        if made[1] is not None:
-            raise made[1]
-        return cast(Value, made[0])
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Say in words that the other ranks do not answer."""
-        try:
-            yield
-        except RuntimeError as error:
-            raise RankError(
-                f"rank {self.rank} of {self.size} got no answer from the others. If one has ended, its message says "
-                "why, and a run with a checkpoint goes on from it; if one needs more time, raise timeout= of "
-                f"torch.distributed.init_process_group. What torch says: {error}"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -219,12 +104,12 @@ def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[],
         tables = {
             name: torch.empty(0, m, *shape, dtype=t, device=candidates.device) for name, (shape, t) in known.items()
         }
-    columns = [*map(_as_bytes, tables.values()), _as_bytes(candidates.kind.to(torch.int16))]
+    columns = [*map(as_bytes, tables.values()), as_bytes(candidates.kind.to(torch.int16))]
     columns.append(pack_bits(candidates.support.reshape(n, m * c)))
     rows = ranks.rows(torch.cat(columns, 1), sizes)  # (N, bytes)
     parts = iter(torch.split(rows, [column.shape[1] for column in columns], 1))
-    found = [_from_bytes(next(parts), t.dtype).view(-1, *t.shape[1:]) for t in tables.values()]
-    kind = _from_bytes(next(parts), torch.int16).long()
+    found = [from_bytes(next(parts), t.dtype).view(-1, *t.shape[1:]) for t in tables.values()]
+    kind = from_bytes(next(parts), torch.int16).long()
     support = unpack_bits(next(parts), m * c).reshape(-1, c)
     first = sum(sizes[: ranks.rank])
     before = sum(header.rows for header in headers[: ranks.rank])
@@ -247,6 +132,48 @@ def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: Proce
     torch.rand(batch.before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
     gone = listed.offsets.diff() - cast(Candidates, pruning.candidates).offsets.diff()
     return cast(Pruning[Set], random_pruning(listed, graph, listed.random_ranks(generator) >= gone[listed.sample]))
+
+
+def shared_graph(ranks: Ranks, candidates: CandidateSet, given: object, k: int) -> tuple[ProximityGraph, Tensor]:
+    """The edges that leave this rank's instances, and the support of the instances of all ranks, `(N*m, c)` bool.
+
+    Args:
+        ranks: those who share the samples.
+        candidates: of this rank's samples.
+        given: these edges, sources counted from 0 and targets over all ranks, or embeddings `(n, m, d)`.
+        k: neighbours of each instance, among those of all ranks, if embeddings are given.
+    """
+    from clipper.pruning.clipper import Clipper
+
+    def embeddings() -> Embeddings:
+        if not candidates.samples:
+            raise InputError("expected samples on every rank of the group, got none; let fewer ranks take part")
+        return {} if isinstance(given, ProximityGraph) else as_embeddings(given, candidates)
+
+    batch = gather(ranks, candidates, embeddings)
+    if isinstance(given, ProximityGraph):
+        graph = given
+        ranks.agreed(lambda: _check_leaving(graph, candidates, batch))
+    else:
+        graph = _own_edges(Clipper(k=k), candidates, batch)
+    return graph, batch.support
+
+
+def _check_leaving(graph: ProximityGraph, candidates: CandidateSet, batch: GatheredBatch) -> None:
+    """Raise an `InputError` if the edges do not lead from own instances to those of all ranks, like to like."""
+    own, every = candidates.kind.flatten(), batch.kind.flatten()
+    ends = (("source", graph.source, own, "this rank"), ("target", graph.target, every, "all ranks"))
+    for end, ids, there, whose in ends:
+        if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < len(there)):
+            raise InputError(
+                f"expected edge {end}s among the {len(there)} instances of {whose}, got {int(ids.min())} to "
+                f"{int(ids.max())}; count sources from 0, and targets over the samples of all ranks"
+            )
+    if bool(((own[graph.source] != every[graph.target]) | (own[graph.source] < 0)).any()):
+        raise InputError(
+            "expected edges between used slots of the same kind of label, got others; build the graph with "
+            "kind=candidates.kind"
+        )
 
 
 def _own_edges(
@@ -438,17 +365,6 @@ def _in_form(like: Embeddings, tables: Iterable[Tensor]) -> Embeddings:
     if isinstance(like, Mapping):
         return {name: next(given) for name in like}
     return [cast(OneEmbedding, _in_form(part, given)) for part in like]
-
-
-def _as_bytes(rows: Tensor) -> Tensor:
-    """Rows `(n, …)` as `(n, bytes)`."""
-    width = math.prod(rows.shape[1:])
-    return rows.detach().reshape(len(rows), width).contiguous().view(torch.uint8)
-
-
-def _from_bytes(rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """The reverse: `(n, bytes)` as `(n, numbers)`."""
-    return rows.clone(memory_format=torch.contiguous_format).view(dtype)  # a single row counts as contiguous as it is
 
 
 def pack_bits(bits: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from clipper.engines.base import Context
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.proximity import embed
 from clipper.pruning import Clipper
-from clipper.pruning.distributed import Ranks
+from clipper.pruning.ranks import Ranks
 from clipper.training.adapters import classify, in_words, losses_of, stop_if_broken
 from clipper.training.checkpoint import check_place, load_checkpoint, save_checkpoint
 from clipper.training.inspection import Inspection, Inspector

@@ -16,8 +16,9 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 from clipper.proximity import Pool, ProximityGraph
 from clipper.pruning import Clipper, Posterior, Pruning, infer
-from clipper.pruning.distributed import Ranks, reduced_to, survivors_of
+from clipper.pruning.distributed import reduced_to, survivors_of
 from clipper.pruning.objectives import POOLED
+from clipper.pruning.ranks import Ranks
 from clipper.training.inspection import Inspector
 from clipper.training.samples import Samples, fingerprint, mixed
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite, prod
+from math import isfinite, log, prod
 from time import monotonic
-from typing import Generic, Literal
+from typing import TYPE_CHECKING, Generic, Literal
 
 import torch
 from torch import Tensor, finfo
 
 from clipper.arguments import as_tensor, one_of, real_number, seed_number, shown, whole_number, widened
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import check_log_probs
-from clipper.candidates.graph_building import templates_of
+from clipper.candidates.base import check_log_probs, must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
+from clipper.pruning.distributed import shared_graph
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.joint.naming import Namings, NamingSearch, matched
-from clipper.pruning.joint.pool import Edges, Pool, factor_of, one_hot
+from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, factor_of, formulas_of, of_all_ranks, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavities, exact_probabilities, propagate, score, silence
@@ -27,7 +27,11 @@ from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
 from clipper.pruning.objectives import NEIGHBOURS, listed_only
+from clipper.pruning.ranks import ALONE, Ranks, Shard
 from clipper.pruning.result import Set
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def infer(
@@ -45,12 +49,18 @@ def infer(
     progress: Callable[[float], None] | None = None,
     settings: InferenceSettings | None = None,
     previous: Posterior[Set] | None = None,
+    group: ProcessGroup | None = None,
 ) -> Posterior[Set]:
     """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
 
     The pool becomes one graphical model: a variable per sample (which candidate) and a soft equality per edge.
     Belief propagation explains it from many starts, each time with some formulas hidden, and the hidden formulas judge
     what was found without them. No gold label is needed for anything.
+
+    With a process group of `torch.distributed`, each rank passes samples of its own: their candidates, and their
+    embeddings or the edges that leave them. The pool is that of all ranks, one after the other, and neighbours are
+    found among all. Each rank gets the posterior of its own samples, as one process finds it for the whole pool. All
+    ranks must call it, with the same options. `clipper.pruning.partition` divides a pool so that little travels.
 
     Args:
         candidates: what the labels could be; a lattice may have any number of candidates.
@@ -71,13 +81,16 @@ def infer(
         settings: the constants, for experiments.
         previous: a posterior of the same samples to go on from, when more is known now: faster than to begin anew. One
             that was not settled is of no use and is passed over.
+        group: the processes that infer together, such as `torch.distributed.group.WORLD`; None for this one alone. A
+            graph then has edges from own instances, counted from 0, to those of all ranks, counted over all of them.
 
     Returns:
         A `Posterior`: the most probable labels, the marginals, and a verdict on whether to believe them.
         `posterior.prune(mass)` prunes to the candidates that hold this share of the probability.
 
     Raises:
-        InputError: graph, log_probs, known labels or options do not fit the candidates.
+        InputError: graph, log_probs, known labels or options do not fit the candidates, or those of other ranks.
+        RankError: another rank does not answer.
 
     Examples:
         >>> from clipper import Candidates
@@ -89,8 +102,36 @@ def infer(
         >>> posterior.probability.shape, posterior.marginals.shape
         (torch.Size([5]), torch.Size([3, 2, 3]))
     """
-    graph = graph_of(candidates, graph, NEIGHBOURS)
-    check_edges(candidates, graph, candidates)
+    ranks, support = ALONE if group is None else Ranks(group), None
+    if group is None:
+        graph = graph_of(candidates, graph, NEIGHBOURS)
+        check_edges(candidates, graph, candidates)
+    else:
+        graph, support = shared_graph(ranks, must_be_candidates(candidates), graph, NEIGHBOURS)
+    curve, seed, starts, wrong, settings, seconds = options = ranks.agreed(
+        lambda: _checked_options(candidates, trust, seed, starts, wrong, settings, deadline, progress, method, previous)
+    )
+    if group is not None:
+        _check_alike(ranks, *options, method, known is None, log_probs is None, previous is None)
+    deadline = None if seconds is None else monotonic() + seconds
+    with torch.no_grad():
+        wrong = 0.0 if curve is not None and wrong is None else wrong
+        pool, impossible = _pool_of(candidates, graph, known, wrong, ranks)
+        run = _Run(
+            candidates, graph, pool, pool.unary, impossible, curve, wrong, deadline, starts,
+            torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
+            previous.found if previous is not None and previous.verdict in ("joint", "ambiguous") else None, support,
+        )  # fmt: skip
+        if log_probs is not None:
+            run = replace(run, pool=run.told(log_probs))
+        return run.baseline() if method == "em" else run.posterior()
+
+
+def _checked_options(
+    candidates: CandidateSet, trust: Trust | float | None, seed: int, starts: int | None, wrong: float | None,
+    settings: InferenceSettings | None, deadline: object, progress: object, method: object, previous: object,
+) -> tuple[Trust | None, int, int | None, float | None, InferenceSettings, float | None]:  # fmt: skip
+    """Trust, seed, starts, share of wrong targets, settings and seconds, if all options are what they should be."""
     settings = InferenceSettings() if settings is None else settings
     if not isinstance(settings, InferenceSettings):
         raise InputError(f"expected settings to be InferenceSettings(...), got {shown(settings)}")
@@ -99,8 +140,7 @@ def infer(
     curve, seed = _checked_trust(trust, settings), seed_number(seed)
     if starts is not None:
         starts = whole_number(starts, "starts")
-    if deadline is not None:
-        deadline = monotonic() + real_number(deadline, "deadline, in seconds,", least=0)
+    seconds = None if deadline is None else real_number(deadline, "deadline, in seconds,", least=0)
     if wrong is not None:
         wrong = real_number(wrong, "wrong, the share of wrong targets,", least=0, below=1)
     one_of(method, "method", ("joint", "em"))
@@ -111,17 +151,7 @@ def infer(
             f"expected a previous posterior of the same samples and slots, {candidates.samples} and "
             f"{candidates.slots}, got {tuple(previous.labels.shape)}"
         )
-    with torch.no_grad():
-        wrong = 0.0 if curve is not None and wrong is None else wrong
-        pool, impossible = _pool_of(candidates, graph, known, wrong)
-        run = _Run(
-            candidates, graph, pool, pool.unary, impossible, curve, wrong, deadline, starts,
-            torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
-            previous.found if previous is not None and previous.verdict in ("joint", "ambiguous") else None,
-        )  # fmt: skip
-        if log_probs is not None:
-            run = replace(run, pool=run.told(log_probs))
-        return run.baseline() if method == "em" else run.posterior()
+    return curve, seed, starts, wrong, settings, seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +171,7 @@ class _Run(Generic[Set]):
     progress: Callable[[float], None]
     settings: InferenceSettings
     previous: Found | None = None
+    support: Tensor | None = None
 
     def posterior(self) -> Posterior[Set]:
         """Search, fit, verify, name, weigh."""
@@ -173,7 +204,7 @@ class _Run(Generic[Set]):
                     held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
                     verification = self._verified(pool, held, prior)
             doubted = (verification.suspicion > 1 / 2) | self.impossible
-            if bool((doubted != self.impossible).any()):
+            if pool.ranks.any(doubted != self.impossible):
                 pool = replace(pool, disbelieved=doubted)
                 if not given:
                     potential, messages = self._refitted(pool, potential, messages[:, :, :1])
@@ -195,7 +226,7 @@ class _Run(Generic[Set]):
     def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
         """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""
         names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
-        orders = [matched(states.labels[:, 0], names, pool.classes) for states in found.states]
+        orders = [matched(states.labels[:, 0], names, pool.classes, pool.ranks) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
 
     def _named(
@@ -223,8 +254,10 @@ class _Run(Generic[Set]):
         return other, messages, namings
 
     def out_of_time(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline is not None and monotonic() > self.deadline
+        """Whether the deadline has passed, on some rank."""
+        if self.deadline is None:
+            return False
+        return self.pool.ranks.any(torch.tensor(monotonic() > self.deadline, device=self.pool.unary.device))
 
     def _found_again(self, pool: Pool, messages: Tensor, namings: Namings) -> bool:
         """Whether most folds lead to the best state, or to another naming of it.
@@ -236,11 +269,11 @@ class _Run(Generic[Set]):
         best, same = labels[used, 0], 0
         for state in labels[used, 1:].T:
             orders = namings.orders.to(state.device)
-            match = matched(best, state, pool.classes)
+            match = matched(best, state, pool.classes, pool.ranks)
             orbit = namings.orbit.to(match.device)
             if not namings.exhaustive and bool((orbit[match] == orbit).all()):
                 orders = torch.cat([orders, match[None]])
-            differs = widened(orders[:, state] != best).mean(1)  # (ways,)
+            differs = pool.ranks.mean(widened(orders[:, state] != best).T)  # (ways,)
             same += float(differs.min()) <= self.settings.negligible
         return 2 * same > labels.shape[1] - 1
 
@@ -283,7 +316,7 @@ class _Run(Generic[Set]):
     def _refitted(self, pool: Pool, potential: Potential, messages: Tensor) -> tuple[Potential, Tensor]:
         """ψ fitted to one state by expectation-maximisation, and its messages then."""
         settings = self.settings
-        enough = len(pool.edges) > settings.prior_pairs * pool.classes**2  # or q would be the prior's
+        enough = pool.edges.count > settings.prior_pairs * pool.classes**2  # or q would be the prior's
         messages = messages.contiguous()
         for _ in range(settings.fits):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
@@ -310,13 +343,13 @@ class _Run(Generic[Set]):
     def _leak(self) -> float:
         """How much more often pairs join samples of one formula than their labels explain; 1 if nobody can tell."""
         listed = listed_only(self.candidates)
-        return 1.0 if listed is None else formula_leak(self.pool, templates_of(listed)[0])
+        return 1.0 if listed is None else formula_leak(self.pool, formulas_of(listed, self.pool.ranks)[0])
 
     def _verdict(self, verification: Verification, found: Found) -> Verdict:
         settings = self.settings
         if not found.complete:
             return "unsettled"
-        total = verification.gain * self.candidates.samples
+        total = verification.gain * self.pool.samples
         if total < settings.improbable:
             return "uninformative"
         believable = verification.explained >= settings.explained and verification.leak <= settings.leak
@@ -332,17 +365,17 @@ class _Run(Generic[Set]):
         states = pool.best(heard + pool.unary)
         # Where names are weighed by themselves, states are compared under the names of the first one.
         for state in range(1, states.shape[1] if self.trust is None else 1):
-            order = matched(states[:, state], states[:, 0], c)
+            order = matched(states[:, state], states[:, 0], c, pool.ranks)
             heard[:, :, state] = heard[:, order, state]
             used = states[:, state] >= 0
             states[used, state] = order.argsort()[states[used, state]]
         weight = region_weights(pool, states, score(pool, potential, messages), sharpness)
-        used = weight.amax(0) > self.settings.still
+        used = pool.ranks.most(weight.amax(0)) > self.settings.still
         mistaken = 0.0 if self.trust is not None else self.settings.least_error
         heard = pool.tempered(heard[:, :, used], sharpness, mistaken) - pool.unary
         weight = weight[:, used].to(heard)
         solved = self._solved(pool, potential, sharpness)
-        mixture = Mixture(pool, heard, weight, namings, solved)
+        mixture = Mixture(replace(pool, edges=pool.edges.apart), heard, weight, namings, solved)
         field = mixture.first
         each = torch.arange(n * m, device=field.device) // m
         inside = mixture.averaged(lambda field: pool.factor.marginals(field)[:, :, 0], each)
@@ -359,48 +392,94 @@ class _Run(Generic[Set]):
             orbit = namings.orbit.to(field.device)
             together = torch.zeros_like(marginals).index_add_(1, orbit, marginals)
             marginals = (together / torch.bincount(orbit, minlength=c).clamp(min=1))[:, orbit]
-        cut = pool.edges.differs(labels[:, None])[:, 0]
-        strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()
+        counted, total = pool.edges.counted, pool.ranks.total
+        cut = pool.edges.differs(labels[:, None])[counted, 0]
+        strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()[counted]
         return Posterior(
             self.candidates, self.graph, labels.view(n, m), marginals.view(n, m, c),
-            energy=float(strength[cut].sum()) / max(float(strength.sum()), finfo(strength.dtype).eps),
+            energy=float(total(strength[cut].sum())) / max(float(total(strength.sum())), finfo(strength.dtype).eps),
             trust=potential.trust,
             confusion=equal_confusion(c).to(field) if potential.confusion is None else potential.confusion,
             verification=verification,
             verdict=verdict,
             mixture=mixture,
             settings=self.settings,
+            support=self.support,
+            traffic=pool.edges.shard.traffic,
         )  # fmt: skip
 
     def _solved(self, pool: Pool, potential: Potential, sharpness: float) -> dict[int, Tensor]:
         """The probability of each candidate of samples in small components with a cycle, by sample."""
         n, m, _ = pool.factor.shape
-        part = pool.edges.components(m)
-        counts, solved = self.candidates.counts, dict[int, Tensor]()
+        edges, ranks = pool.edges, pool.ranks
+        part = edges.components(m)
         busy = torch.zeros(n, dtype=torch.bool, device=part.device)
-        busy[pool.edges.first // m] = True
-        busy[pool.edges.second // m] = True
-        names, sizes = torch.unique(part[busy], return_counts=True)
-        few = self.settings.memory.bit_length()
-        for name in names[sizes <= few].tolist():
-            samples = ((part == name) & busy).nonzero()[:, 0].tolist()
+        busy[edges.first // m] = True
+        busy[edges.second[: edges.inner] // m] = True
+        sizes = ranks.total(torch.bincount(part[busy], minlength=pool.samples))
+        part = part.masked_fill(~busy | (sizes[part] > self.settings.memory.bit_length()), -1)
+        if ranks.size == 1:
+            return self._worked_out(pool, self.candidates, potential, sharpness, part)
+        crossing = torch.zeros(pool.samples, dtype=torch.bool, device=part.device)
+        leaving = part[edges.first[edges.inner :] // m]
+        crossing[leaving[leaving >= 0]] = True
+        crossing = ranks.most(crossing)[part.clamp(min=0)] & (part >= 0)
+        solved = self._worked_out(pool, self.candidates, potential, sharpness, part.masked_fill(crossing, -1))
+        if ranks.any(crossing):
+            ids, together, candidates = self._gathered(pool, part.masked_fill(~crossing, -1))
+            first = edges.shard.first // m
+            found = self._worked_out(together, candidates, potential, sharpness, together.edges.components(m))
+            solved |= {int(ids[i]) - first: exact for i, exact in found.items() if 0 <= int(ids[i]) - first < n}
+        return solved
+
+    def _worked_out(
+        self, pool: Pool, candidates: CandidateSet, potential: Potential, sharpness: float, part: Tensor
+    ) -> dict[int, Tensor]:
+        """The same, of components `part (n,)` whose combinations are few; -1 for samples of others."""
+        counts, solved = candidates.counts, dict[int, Tensor]()
+        for name in torch.unique(part[part >= 0]).tolist():
+            samples = (part == name).nonzero()[:, 0].tolist()
             if prod(counts[sample] for sample in samples) > self.settings.memory or not all(counts[s] for s in samples):
                 continue
             if pool.disbelieved is not None and bool(pool.disbelieved[samples].any()):
                 continue
-            rows = {sample: self.candidates.batch([sample]).to_candidates().labels for sample in samples}
+            rows = {sample: candidates.batch([sample]).to_candidates().labels for sample in samples}
             solved |= exact_probabilities(pool, potential, sharpness, rows)
         return solved
 
+    def _gathered(self, pool: Pool, part: Tensor) -> tuple[Tensor, Pool, CandidateSet]:
+        """The samples of all ranks that lie in components `part (n,)`, as a pool of one process.
+
+        Their ids over all ranks, the pool, and the candidates. Without components of too many combinations.
+        """
+        (n, m, c), ranks, edges = pool.factor.shape, pool.ranks, pool.edges
+        ways = torch.tensor([log(max(count, 1)) for count in self.candidates.counts], device=part.device).double()
+        ways = ranks.total(ways.new_zeros(pool.samples).index_add_(0, part.clamp(min=0), ways * (part >= 0)))
+        chosen = (part >= 0) & (ways[part.clamp(min=0)] < log(self.settings.memory) + 1)
+        own = chosen.nonzero()[:, 0]
+
+        def everybody(rows: Tensor) -> Tensor:
+            return ranks.rows(rows, ranks.all_of(len(rows)))
+
+        ids = everybody(own + edges.shard.first // m)
+        candidates = of_all_ranks(self.candidates.batch(own).to_candidates(), ranks)
+        doubted = torch.zeros_like(chosen) if pool.disbelieved is None else pool.disbelieved
+        pairs = chosen[edges.first[edges.counted] // m].nonzero()[:, 0]
+        first, second = (
+            torch.searchsorted(ids, end // m) * m + end % m
+            for end in (everybody(edges.shard.known_as(ends[pairs])) for ends in (edges.first, edges.second))
+        )
+        few = Edges(
+            Shard.of(ALONE, len(ids) * m), first, second, everybody(edges.length[pairs]),
+            everybody(edges.rank[pairs]),
+        )  # fmt: skip
+        unary, possible = (everybody(v.view(n, m, c)[own]).view(-1, c) for v in (pool.unary, pool.possible))
+        factor = CandidateFactor(candidates)
+        return ids, Pool(factor, few, unary[:, :, None], possible, pool.kinds, everybody(doubted[own])), candidates
+
     def told(self, log_probs: Tensor) -> Pool:
         """The pool with what a classifier says, as far as the formulas believe it."""
-        values = as_tensor(log_probs, "log_probs", self.candidates.device).detach()
-        check_log_probs(values, self.candidates)
-        values = values.masked_fill(self.candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
-        if bool((values.isnan() | (values == torch.inf)).any()):
-            raise InputError(
-                "expected log_probs without NaN and infinity, got some; look at the classifier that gave them"
-            )
+        values = self.pool.ranks.agreed(lambda: _checked_log_probs(log_probs, self.candidates))
         # A classifier's certainty counts as much as a hint's square at most, so that the pool can outvote it.
         said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
         fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
@@ -446,7 +525,7 @@ def _of_folds(pool: Pool, found: Found, parts: list[Tensor]) -> Tensor:
 
 
 def _pool_of(
-    candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None
+    candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None, ranks: Ranks = ALONE
 ) -> tuple[Pool, Tensor]:
     """The pool as a graphical model, and the samples whose formula nothing satisfies, `(n,)` bool."""
     instances = candidates.samples * candidates.slots
@@ -457,11 +536,16 @@ def _pool_of(
         torch.tensor([len(k) for k in kinds], device=candidates.device),
     )  # (c,)
     possible = kind == candidates.kind.reshape(-1, 1)
-    pool = Pool(factor_of(candidates), Edges.of(graph, instances), unary, possible, kinds)
+    pool = Pool(factor_of(candidates, ranks), Edges.of(graph, instances, ranks), unary, possible, kinds)
+    return ranks.agreed(lambda: _with_known(pool, candidates, known, wrong))
+
+
+def _with_known(pool: Pool, candidates: CandidateSet, known: Tensor | None, wrong: float | None) -> tuple[Pool, Tensor]:
+    """The pool with what is known, and the samples whose formula nothing satisfies then, `(n,)` bool."""
     if known is not None:
         pool = replace(pool, unary=_known_labels(known, pool, candidates))
-    floor = torch.tensor(finfo(unary.dtype).tiny).log() / 2  # a sample with a candidate left is above it
-    impossible = (pool.factor.evidence(pool.unary)[:, 0] < floor.to(unary)).nan_to_num(1).bool()
+    floor = torch.tensor(finfo(pool.unary.dtype).tiny).log() / 2  # a sample with a candidate left is above it
+    impossible = (pool.factor.evidence(pool.unary)[:, 0] < floor.to(pool.unary)).nan_to_num(1).bool()
     if bool(impossible.any()):
         if wrong == 0:
             sample = int(impossible.nonzero()[0])
@@ -494,6 +578,27 @@ def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor
     lowest = torch.tensor(finfo(pool.unary.dtype).tiny).log().to(pool.unary)
     other = here & (labels != torch.arange(pool.classes, device=labels.device))
     return torch.where(other, lowest, 0.0)[:, :, None].to(pool.unary)
+
+
+def _checked_log_probs(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
+    """`(n, m, c)`, zero in unused slots."""
+    values = as_tensor(log_probs, "log_probs", candidates.device).detach()
+    check_log_probs(values, candidates)
+    values = values.masked_fill(candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
+    if bool((values.isnan() | (values == torch.inf)).any()):
+        raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
+    return values
+
+
+def _check_alike(ranks: Ranks, *options: object) -> None:
+    """Raise an `InputError` if ranks have different options, or some that no group has."""
+    if any(other != options for other in ranks.all_of(options)):
+        raise InputError(
+            "expected the same trust, seed, starts, wrong, settings, method and deadline on every rank, and known= and "
+            f"log_probs= on all of them or on none, got {options} on rank {ranks.rank} and others elsewhere"
+        )
+    if "em" in options or not options[-1]:
+        raise InputError('expected neither previous= nor method="em" with a group, got one; leave it or the group out')
 
 
 def _checked_trust(trust: Trust | float | None, settings: InferenceSettings) -> Trust | None:

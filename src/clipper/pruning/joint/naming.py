@@ -15,6 +15,7 @@ from torch import Tensor
 from clipper.arguments import widened, widest_float
 from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,11 @@ class NamingEvidence:
         for left_out in (hidden, pool.disbelieved):
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
-        judges = judges[:: -(-len(judges) // most)] if most is not None and len(judges) > most else judges
+        many = pool.ranks.count(len(judges)) if most is not None else 0
+        if most is not None and many > most:  # of all ranks together, every so many-th
+            step = -(-many // most)
+            judges = judges[-pool.ranks.before(len(judges)) % step :: step]
+        self.ranks = pool.ranks
         self.factor, self.unary, self.heard, self.possible = pool.factor, pool.unary[:, :, 0], heard, pool.possible
         if len(judges) < n:
             self.factor = pool.factor.part(judges)
@@ -98,13 +103,14 @@ class NamingEvidence:
 
     def __call__(self, orders: Tensor) -> Tensor:
         """The log-probability of all formulas under each of the `orders (ways, c)`, up to a constant, `(ways,)`."""
-        some = torch.split(orders, self.together) if len(orders) else []
+        some = torch.split(orders, self.together) if len(orders) and len(self.heard) else []
         parts = [self._evidence(part.T.to(self.heard.device)).sum(0) for part in some]
-        return (
+        own = (
             torch.cat(parts).to(orders.device)
             if parts
-            else torch.zeros(0, dtype=widest_float(orders.device), device=orders.device)
+            else torch.zeros(len(orders), dtype=widest_float(orders.device), device=orders.device)
         )
+        return self.ranks.total(own)
 
     def _evidence(self, orders: Tensor) -> Tensor:
         """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
@@ -120,8 +126,8 @@ class NamingEvidence:
 
 def enough_judges(pool: Pool, settings: InferenceSettings) -> int:
     """How many formulas judge the names that walkers try."""
-    n, m, c = pool.factor.shape
-    each = pool.factor.size // max(n, 1) + m * c
+    _, m, c = pool.factor.shape
+    each = pool.size // max(pool.samples, 1) + m * c
     return max(settings.walkers, settings.memory // (2 * 2 * settings.walkers * each))
 
 
@@ -293,17 +299,17 @@ def anneal_names(
     return orders.cpu(), level.cpu()
 
 
-def matched(labels: Tensor, others: Tensor, classes: int) -> Tensor:
+def matched(labels: Tensor, others: Tensor, classes: int, ranks: Ranks = ALONE) -> Tensor:
     """The label of `labels (n*m,)` that most instances of each label of `others (n*m,)` have, each once, `(c,)`.
 
-    Greedily, the largest overlap first; labels that nobody has keep their order.
+    Greedily, the largest overlap first; labels that nobody has keep their order. `ranks`: those who share the pool.
 
     Examples:
         >>> matched(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 1, 1]), classes=3).tolist()
         [1, 0, 2]
     """
     both = one_hot(others[:, None], classes)[:, :, 0].T @ one_hot(labels[:, None], classes)[:, :, 0]
-    shared = 2 * both.long().cpu() + torch.eye(classes, dtype=torch.long)  # of equals, the same name
+    shared = 2 * ranks.total(both).long().cpu() + torch.eye(classes, dtype=torch.long)  # of equals, the same name
     order = torch.arange(classes)
     for _ in range(classes):
         other, label = divmod(int(shared.argmax()), classes)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from math import log
 from typing import Protocol
@@ -18,9 +19,12 @@ from torch.nn.functional import embedding_bag, pad
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
 from clipper.candidates.graph_building import condensed, templates_of
+from clipper.candidates.table import offsets_of
+from clipper.candidates.task import numbered
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.objectives import listed_only
+from clipper.pruning.ranks import ALONE, Ranks, Shard
 
 
 def blocks(rows: int, width: int) -> list[slice]:
@@ -49,51 +53,144 @@ class Edges:
         ([0, 1], [2, 3], [1.0, 1.0])
     """
 
-    instances: int
-    """`n*m`"""
+    shard: Shard
+    """The instances that this process holds, and those that it borrows from other ranks."""
     first: Tensor
-    """`(P,)`: the smaller instance id of each pair."""
+    """`(P,)`: the smaller instance id of each pair; of a pair with another rank's instance, the own one."""
     second: Tensor
-    """`(P,)`"""
+    """`(P,)`: the larger one, or the borrowed one."""
     length: Tensor
     """`(P,)`: distance relative to the neighbourhoods of both ends; about 1."""
     rank: Tensor
     """`(P,)`: 0 if one end is the other's nearest neighbour, 1 if it is the second nearest at best, …"""
+    borders: dict[int, slice] = field(default_factory=dict)
+    """By rank, the pairs with its instances, in the order that they have there, too. They follow all others; pairs
+    with higher ranks, which count here, come before those with lower ranks, which count there."""
 
     @classmethod
-    def of(cls, graph: ProximityGraph, instances: int) -> Edges:
-        """The pairs of a graph, whichever way they point and however often they come; no instance with itself."""
-        loop = graph.source == graph.target
-        source, target, distance = graph.source[~loop], graph.target[~loop], graph.distance[~loop].float()
-        directed, edge = torch.unique(source * instances + target, return_inverse=True)  # each once, its shortest
-        source, target = directed // instances, directed % instances
+    def of(cls, graph: ProximityGraph, instances: int, ranks: Ranks = ALONE) -> Edges:
+        """The pairs of a graph, whichever way they point and however often they come; no instance with itself.
+
+        Args:
+            graph: the edges that leave the instances of this rank; targets are counted over all ranks.
+            instances: how many this rank holds, `n*m`.
+            ranks: those who share the pool.
+        """
+        shard = Shard.of(ranks, instances)
+        total, source, target = shard.total, graph.source + shard.first, graph.target
+        loop = source == target
+        source, target, distance = source[~loop], target[~loop], graph.distance[~loop].float()
+        directed, edge = torch.unique(source * total + target, return_inverse=True)  # each once, its shortest
         distance = _least(distance, edge, len(directed))
+        place = _ranks(directed // total, distance)
+        directed, distance, place = _with_arriving(shard, directed, distance, place)
+        source, target = directed // total, directed % total
+        shard = shard.bordering(source, target)
         ends = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])
-        key, pair = torch.unique(ends[0] * instances + ends[1], return_inverse=True)
-        scale = _typical(source, target, distance, instances)
+        key, pair = torch.unique(ends[0] * total + ends[1], return_inverse=True)
+        source, target = shard.local(source), shard.local(target)
+        scale = shard.bordered(_typical(source, target, distance, shard.reach)[:instances])
         around = (scale[source] * scale[target]).sqrt()
         length = torch.where(around > 0, distance / around, distance.sign())
-        return cls(
-            instances, key // instances, key % instances, _least(length, pair, len(key)),
-            _least(_ranks(source, distance), pair, len(key)),
+        found = cls(
+            shard, shard.local(key // total), shard.local(key % total), _least(length, pair, len(key)),
+            _least(place, pair, len(key)),
         )  # fmt: skip
+        return found if shard.ranks.size == 1 else found._arranged()
+
+    def _arranged(self) -> Edges:
+        """Pairs that came in the order of their ends over all ranks, as `borders` says."""
+        rank, size, own = self.shard.ranks.rank, self.shard.ranks.size, self.shard.instances
+        first, second = torch.minimum(self.first, self.second), torch.maximum(self.first, self.second)
+        peer = self.shard.owner(self.shard.known_as(second))
+        group = torch.where(second < own, 0, torch.where(peer > rank, 1 + peer, 1 + size + peer))
+        order = group.argsort(stable=True)
+        ends = torch.bincount(group, minlength=1 + 2 * size).cumsum(0).tolist()
+        spans = [(peer, 1 + peer + (size if peer < rank else 0)) for peer in range(size)]
+        borders = {peer: slice(ends[at - 1], ends[at]) for peer, at in spans if ends[at] > ends[at - 1]}
+        return Edges(self.shard, first[order], second[order], self.length[order], self.rank[order], borders)
 
     def subset(self, keep: Tensor) -> Edges:
         """The pairs where `keep (P,)` is true."""
-        return Edges(self.instances, self.first[keep], self.second[keep], self.length[keep], self.rank[keep])
+        borders = {}
+        if self.borders:
+            kept = pad(keep.cumsum(0), (1, 0))
+            spans = {peer: kept[[span.start, span.stop]].tolist() for peer, span in self.borders.items()}
+            borders = {peer: slice(first, last) for peer, (first, last) in spans.items() if last > first}
+        return Edges(self.shard, self.first[keep], self.second[keep], self.length[keep], self.rank[keep], borders)
+
+    @property
+    def apart(self) -> Edges:
+        """The pairs whose ends are both here, as of a process that shares with nobody."""
+        if self.shard.ranks.size == 1:
+            return self
+        first, second, length, rank = (
+            values[: self.inner] for values in (self.first, self.second, self.length, self.rank)
+        )
+        return Edges(Shard.of(ALONE, self.instances), first, second, length, rank)
+
+    @property
+    def instances(self) -> int:
+        """How many instances this process holds, `n*m`."""
+        return self.shard.instances
+
+    @property
+    def inner(self) -> int:
+        """How many pairs have both ends here; they come first."""
+        return min((span.start for span in self.borders.values()), default=len(self))
+
+    @property
+    def counted(self) -> slice:
+        """The pairs that count here: each pair of the pool counts on one rank."""
+        ends = [span.stop for peer, span in self.borders.items() if peer > self.shard.ranks.rank]
+        return slice(0, max(ends, default=self.inner))
+
+    @cached_property
+    def count(self) -> int:
+        """How many pairs there are on all ranks together."""
+        return self.shard.ranks.count(self.counted.stop)
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
     def source(self) -> Tensor:
-        """Where each of the `2P` messages comes from; message `i + P` is the reverse of message `i`."""
-        return torch.cat([self.first, self.second])
+        """Where each of the messages comes from: `2P` where no pair leads to another rank.
+
+        Message `i` goes from the first end of pair `i` to the second, message `inner + i` the other way. Of a pair with
+        another rank's instance, the other way alone is held here.
+        """
+        return torch.cat([self.first[: self.inner], self.second])
 
     @property
     def target(self) -> Tensor:
         """Where each message goes, `(2P,)`."""
-        return torch.cat([self.second, self.first])
+        return torch.cat([self.second[: self.inner], self.first])
+
+    def parts(self, width: int) -> list[slice]:
+        """Consecutive pairs, `width` numbers for each of their messages, block by block; those of a border together."""
+        found = blocks(self.inner, 2 * width)
+        for _, span in sorted(self.borders.items()):
+            some = blocks(span.stop - span.start, width)
+            found += [slice(span.start + part.start, span.start + part.stop) for part in some]
+        return found
+
+    def both_ways(self, messages: Tensor, pairs: slice) -> list[Tensor]:
+        """The messages of some pairs, one way and the other; of a border, those that arrive here."""
+        back = messages[self.inner + pairs.start : self.inner + pairs.stop]
+        return [messages[pairs], back] if pairs.start < self.inner else [back]
+
+    def delivered(self, senders: Tensor, pairs: slice) -> Tensor:
+        """What is said to the instances of this rank by the other ends of some pairs, for what the own ends say.
+
+        Args:
+            senders: `(2k, …)`, one way and then the other; of a border, `(k, …)`.
+            pairs: whose they are, `k` of them.
+        """
+        for peer, span in self.borders.items():
+            if span.start <= pairs.start < span.stop:
+                return self.shard.swapped(senders, peer)
+        return senders
 
     def collected(self, messages: Tensor) -> Tensor:
         """The sum of the logarithms of the messages `(2P, c, starts)` that reach each instance, `(n*m, c, starts)`."""
@@ -110,47 +207,60 @@ class Edges:
         order, begins = self._arrivals
         if not len(order):
             return torch.zeros_like(values)
-        return embedding_bag(self.source[order], values, begins[:-1], mode="sum")
+        return embedding_bag(self.source[order], self.shard.bordered(values), begins[:-1], mode="sum")
 
     def differs(self, labels: Tensor) -> Tensor:
         """Which pairs a labelling `(n*m, starts)` cuts, `(P, starts)` bool."""
-        return labels.index_select(0, self.first) != labels.index_select(0, self.second)
+        return labels.index_select(0, self.first) != self.shard.bordered(labels).index_select(0, self.second)
 
     def cut(self, labels: Tensor, weight: Tensor) -> Tensor:
         """The weight `(P,)` of the pairs that each labelling `(n*m, starts)` gives different labels, `(starts,)`."""
         return weight @ self.differs(labels).to(weight.dtype)
 
     def components(self, slots: int, among: Tensor | None = None) -> Tensor:
-        """The connected part that each sample lies in, `(n,)`, named by its first sample.
+        """The connected part that each sample lies in, `(n,)`, named by its first sample, counted over all ranks.
 
         Args:
             slots: slots of a sample.
             among: `(n,)` bool: pairs count only between such samples.
         """
-        first, second = self.first // slots, self.second // slots
+        first, second = self.first[: self.inner] // slots, self.second[: self.inner] // slots
         if among is not None:
             inside = among[first] & among[second]
             first, second = first[inside], second[inside]
-        part = torch.arange(self.instances // slots, device=first.device)
-        while True:
-            least = torch.minimum(part[first], part[second])
-            lower = part.scatter_reduce(0, first, least, "amin").scatter_reduce(0, second, least, "amin")
-            lower = lower[lower]
-            if bool((lower == part).all()):
-                return part
-            part = lower
+        part = _connected(first, second, self.instances // slots)
+        return part if self.shard.ranks.size == 1 else self._joined(part + self.shard.first // slots, slots, among)
+
+    def _joined(self, part: Tensor, slots: int, among: Tensor | None) -> Tensor:
+        """Parts `(n,)` that were found on each rank by itself, joined where pairs lead from rank to rank."""
+        name = part if among is None else part.masked_fill(~among, -1)
+        name = self.shard.bordered(name.repeat_interleave(slots))
+        across = slice(self.inner, self.counted.stop)
+        pairs = torch.stack([name[self.first[across]], name[self.second[across]]], 1)
+        pairs = torch.unique(pairs[(pairs >= 0).all(1)], dim=0)
+        pairs = self.shard.ranks.rows(pairs, self.shard.ranks.all_of(len(pairs)))
+        if not len(pairs):
+            return part
+        names, place = torch.unique(pairs, return_inverse=True)
+        least = names[_connected(place[:, 0], place[:, 1], len(names))]
+        at = torch.searchsorted(names, part).clamp(max=len(names) - 1)
+        return torch.where(names[at] == part, least[at], part)
 
     @cached_property
     def _arrivals(self) -> tuple[Tensor, Tensor]:
         """The messages by where they go, `(2P,)`, and where those of each instance begin and end, `(n*m + 1,)`."""
         target = self.target
-        return target.argsort(stable=True), pad(torch.bincount(target, minlength=self.instances).cumsum(0), (1, 0))
+        order = target.argsort(stable=True)
+        if self.borders:  # from the smallest sender on, as in one process, whose sums these are then
+            order = self.shard.known_as(self.source).argsort(stable=True)
+            order = order[target[order].argsort(stable=True)]
+        return order, pad(torch.bincount(target, minlength=self.instances).cumsum(0), (1, 0))
 
     def _parts(self, width: int) -> list[tuple[slice, slice, Tensor]]:
         """Instances, their messages in the order of arrival, and where each one's begin, block by block."""
         if not len(self):
             return []
-        some = blocks(self.instances, width * -(-2 * len(self) // self.instances))
+        some = blocks(self.instances, width * -(-(self.inner + len(self)) // self.instances))
         each = some[0].stop
         if each not in self._known_parts:
             begins = self._arrivals[1]
@@ -164,6 +274,35 @@ class Edges:
     @cached_property
     def _known_parts(self) -> dict[int, list[tuple[slice, slice, Tensor]]]:
         return {}
+
+
+def _with_arriving(shard: Shard, directed: Tensor, distance: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges that leave this rank's instances, ascending, and those that reach them from other ranks."""
+    ranks = shard.ranks
+    if ranks.size == 1:
+        return directed, distance, place
+    owner = shard.owner(directed % shard.total)
+    table = ranks.all_of(torch.bincount(owner, minlength=ranks.size).tolist())
+    found = [directed], [distance], [place]
+    for peer in range(ranks.size):
+        if peer != ranks.rank and table[peer][ranks.rank] + table[ranks.rank][peer]:
+            for values in found:
+                values.append(ranks.swapped(values[0][owner == peer], peer, table[peer][ranks.rank]))
+    order = torch.cat(found[0]).argsort(stable=True)
+    directed, distance, place = (torch.cat(values)[order] for values in found)
+    return directed, distance, place
+
+
+def _connected(first: Tensor, second: Tensor, count: int) -> Tensor:
+    """The smallest of the things that each of `count` things is connected with by pairs, `(count,)`."""
+    part = torch.arange(count, device=first.device)
+    while True:
+        least = torch.minimum(part[first], part[second])
+        lower = part.scatter_reduce(0, first, least, "amin").scatter_reduce(0, second, least, "amin")
+        lower = lower[lower]
+        if bool((lower == part).all()):
+            return part
+        part = lower
 
 
 def _typical(source: Tensor, target: Tensor, distance: Tensor, instances: int) -> Tensor:
@@ -196,8 +335,8 @@ def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
     """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
     cut = edges.differs(labels).to(torch.float)  # (P, states)
     total = cut.new_zeros(edges.instances, labels.shape[1])
-    total.index_add_(0, edges.first, cut).index_add_(0, edges.second, cut)
-    whole = torch.bincount(edges.source, minlength=edges.instances).clamp(min=1)
+    total.index_add_(0, edges.first, cut).index_add_(0, edges.second[: edges.inner], cut[: edges.inner])
+    whole = torch.bincount(edges.target, minlength=edges.instances).clamp(min=1)
     return total / whole[:, None]
 
 
@@ -447,8 +586,10 @@ _WORTH = 2
 """Candidates for each arc, from which on to walk a graph is faster by far than to look up a list: 14 times on MAX-4."""
 
 
-def factor_of(candidates: CandidateSet) -> Factor:
+def factor_of(candidates: CandidateSet, ranks: Ranks = ALONE) -> Factor:
     """The faster one: a lattice, also of candidates that are listed, if few states stand for all of them.
+
+    The samples of all `ranks` decide, so that they decide alike.
 
     Examples:
         >>> pools = [Candidates.from_rule(rule, targets=[8] * 50, slots=4, classes=10) for rule in (sum, max)]
@@ -458,19 +599,44 @@ def factor_of(candidates: CandidateSet) -> Factor:
     listed = listed_only(candidates)
     if listed is None:
         return LatticeFactor(candidates)
-    lattice = _worthwhile(listed)
+    lattice = _worthwhile(listed, ranks)
     return listed_factor(listed) if lattice is None else LatticeFactor(lattice)
 
 
-def _worthwhile(candidates: Candidates) -> Lattice | None:
-    template, firsts = templates_of(candidates)
-    different = candidates.batch(firsts)
-    if _WORTH * len(different) > len(candidates):
+def _worthwhile(candidates: Candidates, ranks: Ranks) -> Lattice | None:
+    template, firsts = formulas_of(candidates, ranks)
+    different, many = candidates.batch(firsts), ranks.count(len(candidates))
+    if _WORTH * ranks.count(len(different)) > many:
         return None  # few samples have a formula in common, so that a graph would be about as large
-    graph = condensed(different)
-    if graph is None or _WORTH * graph.arcs * candidates.samples > len(candidates):
+    graph = condensed(of_all_ranks(different, ranks))
+    if graph is None or _WORTH * graph.arcs * ranks.count(candidates.samples) > many:
         return None
     return Lattice(template, candidates.kinds, graph=graph)
+
+
+def formulas_of(candidates: Candidates, ranks: Ranks) -> tuple[Tensor, Tensor]:
+    """As `templates_of`, counted over the samples of all ranks; first samples of formulas that no rank before has."""
+    template, firsts = templates_of(candidates)
+    if ranks.size == 1:
+        return template, firsts
+    rows, bounds = candidates.labels.cpu().numpy(), candidates.offsets.tolist()
+    digests = [blake2b(rows[bounds[i] : bounds[i + 1]].tobytes()).digest() for i in firsts.tolist()]
+    found = ranks.all_of(digests)
+    before = sum(map(len, found[: ranks.rank]))
+    _, numbers = numbered(digest for part in found for digest in part)
+    own = numbers[before : before + len(digests)]
+    new = own > (int(numbers[:before].max()) if before else -1)
+    return own.to(template.device)[template], firsts[new.to(firsts.device)]
+
+
+def of_all_ranks(candidates: Candidates, ranks: Ranks) -> Candidates:
+    """The candidates of all ranks, one after the other."""
+    if ranks.size == 1:
+        return candidates
+    samples = ranks.all_of(candidates.samples)
+    labels = ranks.rows(candidates.labels, ranks.all_of(len(candidates)))
+    counts, kind = ranks.rows(candidates.offsets.diff(), samples), ranks.rows(candidates.kind, samples)
+    return Candidates(labels, offsets_of(counts), candidates.kinds, kind if bool((counts == 0).any()) else None)
 
 
 class LatticeFactor:
@@ -567,6 +733,26 @@ class Pool:
         """How many labels there are."""
         return self.unary.shape[1]
 
+    @property
+    def ranks(self) -> Ranks:
+        """Those who share the pool."""
+        return self.edges.shard.ranks
+
+    @property
+    def samples(self) -> int:
+        """How many samples all ranks have together."""
+        return self.edges.shard.total // self.factor.shape[1]
+
+    def own_samples(self, rows: Tensor) -> Tensor:
+        """What belongs to the samples of this rank, `(n, …)`, of what belongs to those of all ranks, one by one."""
+        first = self.edges.shard.first // self.factor.shape[1]
+        return rows[first : first + self.factor.shape[0]]
+
+    @cached_property
+    def size(self) -> int:
+        """Numbers that the formulas of all ranks need for one state."""
+        return self.ranks.count(self.factor.size)
+
     @cached_property
     def others(self) -> Tensor:
         """`(P,)`: labels of the pair's kind, less the one they may share; at least 1."""
@@ -576,13 +762,13 @@ class Pool:
     def typical(self) -> Tensor:
         """`(c, 1)`: how many instances would have each label if all labels of a kind were as frequent."""
         possible = self.possible.to(self.unary.dtype)
-        return (possible / possible.sum(1, keepdim=True).clamp(min=1)).sum(0)[:, None]
+        return self.ranks.total((possible / possible.sum(1, keepdim=True).clamp(min=1)).sum(0))[:, None]
 
     @cached_property
     def same_kind(self) -> Tensor:
         """`(c, c)` bool: which labels are of the same kind."""
         possible = self.possible.to(self.unary.dtype)
-        return (possible.T @ possible > 0) | torch.eye(len(possible.T), device=possible.device).bool()
+        return (self.ranks.total(possible.T @ possible) > 0) | torch.eye(len(possible.T), device=possible.device).bool()
 
     def heard(self, messages: Tensor) -> Tensor:
         """What each instance hears from all others, in log-odds, `(n*m, c, states)`."""
@@ -662,7 +848,7 @@ class Pool:
 
     def states_within(self, memory: int) -> int:
         """How many states can be propagated at a time if so many numbers may be held; at least one."""
-        return max(1, memory // (self.factor.size + 2 * len(self.edges) * self.classes))
+        return max(1, memory // (self.size + 2 * self.edges.count * self.classes))
 
     def nearest(self, neighbours: int) -> Pool:
         """The pool with the pairs only in which one is among the other's nearest `neighbours`."""

@@ -21,6 +21,7 @@ from clipper.pruning.joint.search import Found
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification
 from clipper.pruning.objectives import listed_only, prune_along
+from clipper.pruning.ranks import Traffic
 from clipper.pruning.result import Pruning, Set
 
 Verdict = Literal["joint", "ambiguous", "unsettled", "uninformative"]
@@ -119,6 +120,8 @@ class Posterior(Generic[Set]):
         verification: how well hidden formulas bear out what the others say of their samples.
         wrong: the share of wrong targets, as fitted or as given.
         found: where the search ended, for `infer(…, previous=posterior)`; None for "em".
+        support: `(N*m, c)` bool: the labels that the instances of all ranks may have; None without a group.
+        traffic: what this rank sent to others along pairs; None for "em".
     """
 
     candidates: Set
@@ -133,6 +136,8 @@ class Posterior(Generic[Set]):
     mixture: Mixture
     settings: InferenceSettings
     found: Found | None = None
+    support: Tensor | None = None
+    traffic: Traffic | None = None
 
     @property
     def converged(self) -> bool:
@@ -212,7 +217,7 @@ class Posterior(Generic[Set]):
             keep = torch.ones_like(listed.sample, dtype=torch.bool)
         unproved = dict.fromkeys(range(self.candidates.samples), 1)
         return Pruning(
-            self.candidates, self.graph, self.candidates.support,
+            self.candidates, self.graph, self._reached,
             keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
         )  # fmt: skip
 
@@ -369,8 +374,13 @@ class Posterior(Generic[Set]):
         """The pruning by each instance's shortest edge alone, among all edges."""
         nearest = self._nearest
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
-        pruning = prune_along(self.candidates, graph, self.candidates.support, "exact")
+        pruning = prune_along(self.candidates, graph, self._reached, "exact")
         return pruning.among(self.graph, nearest)
+
+    @property
+    def _reached(self) -> Tensor:
+        """The labels that the instances may have that edges lead to, `(N*m, c)` bool."""
+        return self.candidates.support if self.support is None else self.support
 
     @cached_property
     def _nearest(self) -> Tensor:

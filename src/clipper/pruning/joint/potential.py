@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, einsum, finfo
 
 from clipper.pruning.joint.pool import Pool
+from clipper.pruning.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,13 @@ class Trust:
         return cls(float(torch.tensor(error, dtype=torch.float64).logit()), 0.0)
 
     @classmethod
-    def fitted(cls, length: Tensor, disagreement: Tensor) -> Trust:
+    def fitted(cls, length: Tensor, disagreement: Tensor, ranks: Ranks = ALONE) -> Trust:
         """The curve that fits the probability that each pair disagrees best, both `(P,)`, by Newton's method.
+
+        Args:
+            length: of each pair that counts on this rank.
+            disagreement: the probability that it disagrees.
+            ranks: those who share the pool.
 
         Examples:
             >>> length = torch.linspace(0.5, 1.5, 100_000)
@@ -50,17 +56,18 @@ class Trust:
             Trust(level=-1.0, slope=3.0)
         """
         # Two pairs besides of which nobody knows anything, so that a handful of pairs makes no cliff.
-        x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])]).cpu().double()
+        unknown = 0 if ranks.rank else 2
+        x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])[:unknown]]).cpu().double()
         x = torch.stack([torch.ones_like(x), x], dim=1)  # (P + 2, 2)
-        y = torch.cat([disagreement, length.new_tensor([1 / 2, 1 / 2])]).cpu().double()
+        y = torch.cat([disagreement, length.new_tensor([1 / 2, 1 / 2])[:unknown]]).cpu().double()
         best, step = torch.zeros_like(x[0]), torch.ones_like(x[0])
         while float(step.abs().max()) > finfo(length.dtype).eps ** (1 / 2):
             p = torch.sigmoid(x @ best)
-            hessian = (x * (p * (1 - p))[:, None]).T @ x
-            step = torch.linalg.solve(hessian, x.T @ (y - p)).clamp(-1, 1)
+            hessian, gradient = ranks.total((x * (p * (1 - p))[:, None]).T @ x), ranks.total(x.T @ (y - p))
+            step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
             best = best + step
         level, slope = best.tolist()
-        return cls(level, slope) if slope >= 0 else cls.constant(float(y.mean()))
+        return cls(level, slope) if slope >= 0 else cls.constant(float(ranks.mean(y)))
 
     def error(self, length: Tensor) -> Tensor:
         """The probability that pairs of these lengths disagree, `(P,)`."""
@@ -131,7 +138,7 @@ class Potential:
         A neighbour of the same class is one of its members, each with the same chance: half as probable a one where the
         class is twice as large. Without this, nothing would keep two classes from sharing a name.
         """
-        return ((pool.typical + 1) / (belief.sum(0) + 1)).clamp(1 / self.rarest, self.rarest)
+        return ((pool.typical + 1) / (pool.ranks.total(belief.sum(0)) + 1)).clamp(1 / self.rarest, self.rarest)
 
     def weights(self, pool: Pool, belief: Tensor, coupling: float = 1.0) -> PairWeights:
         """How much each pair says.
@@ -176,18 +183,21 @@ class Potential:
         rate = error / pool.others
         like = equal_confusion(pool.classes).to(belief) if self.confusion is None else self.confusion
         rarity = self.rarity(pool, belief[:, :, None])[:, 0]
-        disagreement, met = torch.empty_like(error), torch.zeros_like(like)
+        disagreement, met, counted = torch.empty_like(error), torch.zeros_like(like), pool.edges.counted
         for pairs, senders in parts:
-            one, other = senders[:, :, 0].chunk(2)
+            arriving = pool.edges.delivered(senders, pairs)
+            one, other = senders[: len(error[pairs]), :, 0], arriving[-len(error[pairs]) :, :, 0]
             same = ((one * other) @ rarity) * (1 - error[pairs])
             apart = ((one @ like) * other).sum(1) * rate[pairs]
             total = (same + apart).clamp(min=finfo(same.dtype).tiny)
             disagreement[pairs] = apart / total
-            met += (one * (rate[pairs] / total)[:, None]).T @ other * like
-        fitted = replace(self, trust=Trust.fitted(pool.edges.length, disagreement))
+            if pairs.stop <= counted.stop:
+                met += (one * (rate[pairs] / total)[:, None]).T @ other * like
+        fitted = replace(self, trust=Trust.fitted(pool.edges.length[counted], disagreement[counted], pool.ranks))
         if prior_pairs == torch.inf:
             return fitted
-        return replace(fitted, confusion=confusion(met + met.T, belief.sum(0) + 1, pool.same_kind, prior_pairs))
+        met, many = pool.ranks.total(met), pool.ranks.total(belief.sum(0))
+        return replace(fitted, confusion=confusion(met + met.T, many + 1, pool.same_kind, prior_pairs))
 
 
 def equal_confusion(classes: int) -> Tensor:

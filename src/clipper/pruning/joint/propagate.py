@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, finfo
 
 from clipper.arguments import widened
-from clipper.pruning.joint.pool import Pool, blocks
+from clipper.pruning.joint.pool import Pool
 from clipper.pruning.joint.potential import Potential
+from clipper.pruning.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True)
@@ -56,25 +57,28 @@ def propagate(
     """
     fading = schedule.rounds // 2 if hint is not None or schedule.noise else 0
     # What came to rest stays as it is, so that a device need not be asked in every round.
-    rests = torch.tensor(not len(messages), device=messages.device)
+    rests = torch.tensor(not pool.edges.count, device=messages.device)
+    many = 2 * pool.edges.count * messages.shape[1] * messages.shape[2]  # on all ranks together
     pause = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
     for step in range(schedule.rounds):
+        pool.edges.shard.traffic.rounds += 1
         left = max(0.0, 1 - step / fading) if fading else 0.0
         field = pool.heard(messages).add_(pool.unary)
         if left and schedule.noise:
-            field += torch.randn(field.shape, generator=generator).to(field).mul_(schedule.noise * left)
+            field += pool.edges.shard.normal(field.shape, generator).to(field).mul_(schedule.noise * left)
         if left and hint is not None:
             field.add_(hint, alpha=left)
         belief = pool.beliefs(field, hidden)
         weights = potential.weights(pool, belief, 1 - left * (1 - schedule.coupling))
         # Heavier damping calms what oscillates.
         kept = 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2
-        looks = bool(schedule.still) and not left and bool(len(messages))
+        looks = bool(schedule.still) and not left and bool(pool.edges.count)
         moved = torch.zeros_like(rests, dtype=torch.long)
         for pairs, senders in cavities(pool, messages, belief):
-            sent = weights.messages(senders, pairs)
+            sent = weights.messages(pool.edges.delivered(senders, pairs), pairs)
             sent.div_(sent.sum(1, keepdim=True))
-            for old, new in zip(both_ways(messages, pairs), sent.chunk(2), strict=True):
+            ways = pool.edges.both_ways(messages, pairs)
+            for old, new in zip(ways, sent.chunk(len(ways)), strict=True):
                 new.lerp_(old, kept)
                 if looks and pause > 1:
                     torch.where(rests, old, new, out=new)
@@ -82,7 +86,7 @@ def propagate(
                     moved += ((new - old).abs() > schedule.still).sum()
                 old.copy_(new)
         if looks:
-            rests = rests | (moved <= schedule.still * messages.numel())
+            rests = rests | (pool.ranks.total(moved) <= schedule.still * many)
             if not step % pause and bool(rests):
                 break
     return messages, bool(rests)
@@ -90,27 +94,22 @@ def propagate(
 
 def silence(pool: Pool, states: int) -> Tensor:
     """Messages that say nothing, `(2P, c, states)`."""
-    return pool.unary.new_full((2 * len(pool.edges), pool.classes, states), 1 / pool.classes)
-
-
-def both_ways(messages: Tensor, pairs: slice) -> tuple[Tensor, Tensor]:
-    """The messages `(2P, c, states)` of some pairs, one way and the other."""
-    ahead, back = messages.chunk(2)
-    return ahead[pairs], back[pairs]
+    return pool.unary.new_full((pool.edges.inner + len(pool.edges), pool.classes, states), 1 / pool.classes)
 
 
 def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Some pairs, and what the sender of each of their messages believes apart from what the receiver told it.
 
-    Block by block: `k` pairs, and `(2k, c, states)`, one way and then the other.
+    Block by block: `k` pairs, and `(2k, c, states)`, one way and then the other. Of pairs with another rank's
+    instances, `(k, c, states)`: what the own ends believe.
     """
-    for pairs in blocks(len(pool.edges), 2 * messages.shape[1] * messages.shape[2]):
-        ends = torch.cat([pool.edges.first[pairs], pool.edges.second[pairs]])
-        believed = belief.index_select(0, ends)
-        one, other = believed.chunk(2)
-        ahead, back = both_ways(messages, pairs)
-        one.div_(back)
-        other.div_(ahead)
+    edges = pool.edges
+    for pairs in edges.parts(messages.shape[1] * messages.shape[2]):
+        ways = edges.both_ways(messages, pairs)
+        ends = [edges.first[pairs], edges.second[pairs]][: len(ways)]
+        believed = belief.index_select(0, torch.cat(ends))
+        for sender, told in zip(believed.chunk(len(ways)), reversed(ways), strict=True):
+            sender.div_(told)
         yield pairs, believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))
 
 
@@ -120,16 +119,19 @@ class Score:
 
     Attributes:
         samples: `(n, states)`: of each sample.
-        pairs: `(P, states)`: of each pair; the total is what samples have, less what pairs count twice.
+        pairs: `(P, states)`: of each pair; the total is what samples have, less what pairs count twice. Pairs that
+            count on another rank have nothing here.
+        ranks: those who share the pool.
     """
 
     samples: Tensor
     pairs: Tensor
+    ranks: Ranks = ALONE
 
     @property
     def total(self) -> Tensor:
         """`(states,)`"""
-        return widened(self.samples).sum(0) + widened(self.pairs).sum(0)
+        return self.ranks.total(widened(self.samples).sum(0) + widened(self.pairs).sum(0))
 
 
 def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | None = None) -> Score:
@@ -139,10 +141,12 @@ def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | N
     weights = potential.weights(pool, belief)
     pairs = messages.new_empty(len(pool.edges), messages.shape[2])
     for some, senders in cavities(pool, messages, belief):
-        sender, told = senders.chunk(2)[0], both_ways(messages, some)[1]
+        *_, told = pool.edges.both_ways(messages, some)
+        sender = senders[: len(told)]
         met = (sender * told).sum(1).clamp(min=finfo(sender.dtype).tiny)
         pairs[some] = weights.messages(sender, some).sum(1).log() - met.log()
-    return Score(pool.evidence(field, hidden), pairs)
+    pairs[pool.edges.counted.stop :] = 0
+    return Score(pool.evidence(field, hidden), pairs, pool.ranks)
 
 
 def exact_probabilities(

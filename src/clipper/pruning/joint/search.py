@@ -21,6 +21,7 @@ from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
 from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,15 @@ class States:
     labels: Tensor
     score: Tensor
 
-    def best(self, count: int, apart: float) -> States:
-        """The `count` most probable that differ from all better ones in more than a share of the instances."""
+    def best(self, count: int, apart: float, ranks: Ranks = ALONE) -> States:
+        """The `count` most probable that differ from all better ones in more than a share of the instances.
+
+        `ranks`: those who share the pool.
+        """
         chosen: list[int] = []
         for state in self.score.argsort(descending=True, stable=True).tolist():
             other = self.labels[:, chosen] != self.labels[:, state : state + 1]
-            if not chosen or bool((other.float().mean(0) > apart).all()):
+            if not chosen or bool((ranks.mean(other.float()) > apart).all()):
                 chosen.append(state)
             if len(chosen) == count:
                 break
@@ -77,10 +81,10 @@ def search(
     previous: Found | None = None,
 ) -> Found:
     """The best states of each fold; from where a `previous` search of the same samples stood, if there was one."""
-    samples, near = pool.factor.shape[0], pool.nearest(settings.searched)
+    samples, near = pool.samples, pool.nearest(settings.searched)
     together = near.states_within(settings.memory)
     folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
-    fold = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
+    fold = pool.own_samples(torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
     if previous is not None:
         folds, fold = len(previous.states), previous.fold
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
@@ -129,7 +133,7 @@ class _Search:
         samples, states = self.pool.factor.shape[0], max(2, min(self.folds, self.together))
         hidden = torch.ones(samples, states, dtype=torch.bool, device=self.fold.device)
         apart = replace(self.pool, disbelieved=hidden[:, 0])
-        return self._states(apart, schedule, None, hidden).best(2, self.settings.negligible)
+        return self._different(self._states(apart, schedule, None, hidden), 2)
 
     def cooled(self, schedule: Schedule, hints: dict[int, list[Tensor | None]]) -> dict[int, States]:
         """New states of some folds, one for each hint, the best first."""
@@ -144,7 +148,7 @@ class _Search:
             for f in {f for f, _ in part}:
                 mine = States(states.labels[:, which == f], states.score[which == f])
                 found[f] = found[f].joined(mine) if f in found else mine
-        return {f: states.best(len(states.score), self.settings.negligible) for f, states in found.items()}
+        return {f: self._different(states, len(states.score)) for f, states in found.items()}
 
     def _states(self, pool: Pool, schedule: Schedule, hint: Tensor | None, hidden: Tensor) -> States:
         start = silence(pool, hidden.shape[1])
@@ -154,14 +158,17 @@ class _Search:
 
     def better(self, old: dict[int, States], new: dict[int, States], count: int) -> dict[int, States]:
         """The best of both, of the folds that have new ones."""
-        return {f: old[f].joined(states).best(count, self.settings.negligible) for f, states in new.items()}
+        return {f: self._different(old[f].joined(states), count) for f, states in new.items()}
+
+    def _different(self, states: States, count: int) -> States:
+        return states.best(count, self.settings.negligible, self.pool.ranks)
 
     def behind(self, elite: dict[int, States]) -> list[int]:
         """The folds that have not found the groups of the most probable state, whatever their names."""
         lead = max(elite, key=lambda f: float(elite[f].score[0]))
         groups = {f: one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for f, states in elite.items()}
-        least = (1 - self.settings.negligible) * float(groups[lead].sum())
-        shared = {f: groups[lead].T @ mine for f, mine in groups.items()}
+        least = (1 - self.settings.negligible) * float(self.pool.ranks.total(groups[lead].sum()))
+        shared = {f: self.pool.ranks.total(groups[lead].T @ mine) for f, mine in groups.items()}
         return [f for f, both in shared.items() if min(float(both.amax(d).sum()) for d in (0, 1)) < least]
 
     def moves(self, states: States, fold: int, count: int) -> list[Tensor | None]:
@@ -173,7 +180,7 @@ class _Search:
         for turn in range(1, count):
             if turn % 2 or states.labels.shape[1] == 1:
                 island = islands(self.pool.edges, states.labels[:, 0])
-                opened = torch.rand(edges.instances, generator=self.generator).to(hints.device) * turn < 1
+                opened = torch.rand(edges.shard.total, generator=self.generator).to(hints.device) * turn < 1
                 made.append(hints[:, :, 0] * ~((island >= 0) & opened[island.clamp(min=0)])[:, None])
             else:
                 pick = torch.randint(states.labels.shape[1], (2,), generator=self.generator).tolist()
@@ -206,11 +213,12 @@ def islands(edges: Edges, labels: Tensor) -> Tensor:
         >>> islands(chain, torch.tensor([0, 0, 1, 1, 1, 0])).tolist()
         [-1, -1, -1, -1, -1, 5]
     """
-    part = edges.subset(~edges.differs(labels[:, None])[:, 0]).components(1)  # (n*m,)
-    size = torch.bincount(part, minlength=edges.instances)
+    ranks = edges.shard.ranks
+    part = edges.subset(~edges.differs(labels[:, None])[:, 0]).components(1)  # (n*m,), counted over all ranks
+    size = ranks.total(torch.bincount(part, minlength=edges.shard.total))
     label = labels + 1  # an unused slot has -1
-    largest = torch.zeros(int(label.max()) + 1, dtype=size.dtype, device=size.device)
-    largest = largest.scatter_reduce(0, label, size[part], "amax")
+    largest = torch.zeros(int(ranks.most(label.max())) + 1, dtype=size.dtype, device=size.device)
+    largest = ranks.most(largest.scatter_reduce(0, label, size[part], "amax"))
     return part.masked_fill((size[part] == largest[label]) | (labels < 0), -1)
 
 
@@ -228,28 +236,30 @@ def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) 
         sharpness: the power that probabilities are raised to.
     """
     samples, slots, _ = pool.factor.shape
-    states = labels.shape[1]
+    states, edges, ranks = labels.shape[1], pool.edges, pool.ranks
     differs = (labels != labels[:, :1]).view(samples, slots, states).any(1)  # (n, states)
     weight = torch.zeros(samples, states, dtype=widest_float(labels.device), device=labels.device)
     weight[:, 0] = 1
-    if not bool(differs.any()):
+    if not ranks.any(differs):
         return weight
-    region = pool.edges.components(slots, differs.any(1))  # (n,)
-    first, second = pool.edges.first // slots, pool.edges.second // slots
+    some = differs.any(1)  # (n,)
+    region = edges.components(slots, some)  # (n,), counted over all ranks
     # A pair belongs to the region of either end; one between two samples that never differ belongs to none.
-    home = torch.where(differs.any(1)[first], region[first], region[second])
-    value = torch.zeros_like(weight).index_add_(0, region, scores.samples.to(weight))
-    value.index_add_(0, home, scores.pairs.to(weight))
+    first, second = edges.first[edges.counted], edges.second[edges.counted]
+    around = edges.shard.bordered(region.repeat_interleave(slots))  # of own and borrowed instances
+    home = torch.where(some[first // slots], around[first], around[second])
+    value = weight.new_zeros(pool.samples, states).index_add_(0, region, scores.samples.to(weight))
+    value = ranks.total(value.index_add_(0, home, scores.pairs[edges.counted].to(weight)))
     # A state that is elsewhere in a region what the first one is competes with its differences only.
-    fresh = torch.zeros(samples, states, dtype=torch.bool, device=labels.device)
-    fresh = fresh.scatter_reduce(0, region[:, None].expand(-1, states), differs, "amax")  # of each region
+    fresh = torch.zeros(pool.samples, states, dtype=torch.bool, device=labels.device)
+    fresh = ranks.most(fresh.scatter_reduce(0, region[:, None].expand(-1, states), differs, "amax"))  # of each region
     fresh[:, 0] = True
     log = ((value - value[:, :1]) * sharpness).masked_fill(~fresh, -torch.inf)
     # Equal labellings of a region count once.
     for state in range(2, states):
         for other in range(1, state):
-            same = torch.ones(samples, dtype=torch.bool, device=labels.device)
-            equal = (labels[:, state] == labels[:, other]).view(samples, slots).all(1)
-            same = same.int().scatter_reduce(0, region, equal.int(), "amin").bool()
-            log[:, state] = log[:, state].masked_fill(same & fresh[:, other], -torch.inf)
-    return torch.where(differs.any(1)[:, None], log.softmax(1)[region], weight)
+            unlike = (labels[:, state] != labels[:, other]).view(samples, slots).any(1)
+            apart = torch.zeros(pool.samples, dtype=torch.int, device=labels.device)
+            apart = ranks.most(apart.scatter_reduce(0, region, unlike.int(), "amax")).bool()
+            log[:, state] = log[:, state].masked_fill(~apart & fresh[:, other], -torch.inf)
+    return torch.where(some[:, None], log.softmax(1)[region], weight)

@@ -55,21 +55,22 @@ def verified(
     surprise = (
         torch.cat([pool.surprise(field) for field in fields], 1).cpu().double()
     )  # (n, trials): small from here on
-    prior = prior.cpu()
+    prior, ranks = prior.cpu(), pool.ranks
     ratio = (prior[:, None].double() - surprise).nan_to_num(nan=-torch.inf)  # log-odds of the target
     judges = prior.isfinite()
-    samples = int(judges.sum())
+    samples = ranks.count(int(judges.sum()))
     share = torch.full((surprise.shape[1],), 1 / 2 if wrong is None else wrong, dtype=torch.double)
     while True:
         total = torch.logaddexp(ratio + (-share).log1p(), share.log().expand_as(ratio))  # gain of each sample
         suspicion = (share.log() - total).exp()
-        following = suspicion[judges].sum(0) / (samples + 1) if wrong is None else share
+        following = ranks.total(suspicion[judges].sum(0)) / (samples + 1) if wrong is None else share
         if float((following - share).abs().max()) <= settings.still:
             break
         share = following
     total = total.masked_fill(~judges[:, None], 0)
-    best = int(total.sum(0).argmax())
+    best = int(ranks.total(total.sum(0)).argmax())
     gain = total[judges, best]
+    gain = ranks.rows(gain, ranks.all_of(len(gain)))  # of all ranks, a number for each sample
     # Equal gains have no spread, but do not make any gain certain.
     spread = max(float(gain.std()) if samples > 1 else torch.inf, abs(float(gain.mean())) / 2, finfo(heard.dtype).eps)
     return Verification(
@@ -77,7 +78,7 @@ def verified(
         wrong=float(share[best]),
         suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard),
         gain=float(gain.mean()) if samples else 0.0,
-        explained=float(gain.sum()) / max(float(prior[judges].sum()), finfo(heard.dtype).eps),
+        explained=float(gain.sum()) / max(float(ranks.total(prior[judges].sum())), finfo(heard.dtype).eps),
         significance=float(gain.mean()) * samples ** (1 / 2) / spread if samples else 0.0,
     )
 
@@ -94,12 +95,13 @@ def prior_surprise(pool: Pool, fold: Tensor, labels: Tensor, settings: Inference
     hidden = hidden.repeat(1, 2)
     weight = (~pool.by_slot(hidden) & pool.possible.any(1)[:, None, None]).to(pool.unary)  # (n*m, 1, 2 * folds)
     smoothing = 1 / pool.classes
-    prior = torch.cat([pool.typical.expand(-1, folds), one_hot(labels, pool.classes).sum(0)], 1) + smoothing
+    seen = pool.ranks.total(one_hot(labels, pool.classes).sum(0))
+    prior = torch.cat([pool.typical.expand(-1, folds), seen], 1) + smoothing
     for _ in range(settings.hurried):
         field = pool.unary + by_kind(prior, pool).log()
-        prior = (pool.factor.marginals(field.contiguous()) * weight).sum(0) + smoothing
+        prior = pool.ranks.total((pool.factor.marginals(field.contiguous()) * weight).sum(0)) + smoothing
     surprise = pool.surprise((pool.unary + by_kind(prior, pool).log()).contiguous())  # (n, 2 * folds)
-    fits = surprise.masked_fill(hidden | ~surprise.isfinite(), 0).sum(0).view(2, folds)
+    fits = pool.ranks.total(surprise.masked_fill(hidden | ~surprise.isfinite(), 0).sum(0)).view(2, folds)
     better = surprise.view(-1, 2, folds).gather(1, fits.argmin(0).expand(len(fold), 1, -1))[:, 0]  # (n, folds)
     return better.gather(1, fold[:, None])[:, 0]
 
@@ -117,23 +119,25 @@ def formula_leak(pool: Pool, template: Tensor) -> float:
 
     Args:
         pool: the pool.
-        template: `(n,)`: equal for samples of one formula.
+        template: `(n,)`: equal for samples of one formula, on all ranks.
     """
     samples, slots, classes = pool.factor.shape
-    first, second = pool.edges.first // slots, pool.edges.second // slots
-    across = first != second
-    if slots == 1 or not bool(across.any()):
+    edges, ranks = pool.edges, pool.ranks
+    first, second = edges.first[edges.counted], edges.second[edges.counted]
+    across = (first // slots != second // slots) | (second >= edges.instances)
+    if slots == 1 or not ranks.any(across):
         return 1.0
-    equal = widened((template[first] == template[second])[across])
+    formula = edges.shard.bordered(template.repeat_interleave(slots))
+    equal = widened((formula[first] == formula[second])[across])
     marginals = widened(pool.factor.marginals(torch.zeros_like(pool.unary))[:, :, 0].nan_to_num(0))
     by_sample = marginals.view(samples, slots, classes).sum(1)  # (n, c)
-    by_formula = by_sample.new_zeros(int(template.max()) + 1, classes)
-    by_formula.index_add_(0, template, by_sample)
-    within = by_sample.square().sum()  # pairs that one sample makes with itself do not count
-    all_pairs = by_sample.sum(0).square().sum() - within
+    by_formula = by_sample.new_zeros(int(ranks.most(template.max())) + 1, classes)
+    by_formula = ranks.total(by_formula.index_add_(0, template, by_sample))
+    within = ranks.total(by_sample.square().sum())  # pairs that one sample makes with itself do not count
+    all_pairs = ranks.total(by_sample.sum(0)).square().sum() - within
     chance = (by_formula.square().sum() - within) / all_pairs.clamp(min=finfo(all_pairs.dtype).tiny)
     # One pair of each sort besides, so that few pairs raise no alarm.
-    share = (equal.sum() + chance) / (len(equal) + 1)
+    share = (ranks.total(equal.sum()) + chance) / (ranks.count(len(equal)) + 1)
     odds = [
         p / (1 - p)
         for p in (float(p.clamp(finfo(torch.float).eps, 1 - finfo(torch.float).eps)) for p in (share, chance))

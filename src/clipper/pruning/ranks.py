@@ -1,0 +1,396 @@
+"""The processes of a `torch.distributed` group, and the share of a pool that each of them holds.
+
+A process that is alone is a group of one, so that whatever is written for ranks is written once: sums are its own,
+nothing travels, and no other process is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from clipper.arguments import as_tensor, shown, whole_number, widened
+from clipper.errors import ClipperError, InputError, RankError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Value = TypeVar("Value")
+
+_AXES = 3
+"""Of embeddings `(n, m, d)`."""
+_DRAWN = 1 << 16
+"""Random numbers drawn at a time; torch draws normal ones sixteen at a time, so a multiple of that."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a group, seen from one of them; without a group, a process that is alone.
+
+    Attributes:
+        group: of `torch.distributed`.
+
+    Raises:
+        InputError: that is no group, or one that this process does not belong to.
+
+    Examples:
+        >>> Ranks().size, Ranks().span(5)
+        (1, (0, 5))
+    """
+
+    group: ProcessGroup | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is not None and not (dist.is_available() and isinstance(self.group, dist.ProcessGroup)):
+            raise InputError(
+                "expected group to be a process group that this process belongs to, such as torch.distributed.group."
+                f"WORLD after torch.distributed.init_process_group, got {shown(self.group)}"
+            )
+
+    @property
+    def rank(self) -> int:
+        """Which of the processes this is, from 0."""
+        return 0 if self.group is None else dist.get_rank(self.group)
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+        return 1 if self.group is None else dist.get_world_size(self.group)
+
+    def sizes(self, samples: int) -> list[int]:
+        """How many of so many samples each rank takes; the first ranks take one more, if some do."""
+        each, more = divmod(samples, self.size)
+        return [each + (rank < more) for rank in range(self.size)]
+
+    def span(self, samples: int) -> tuple[int, int]:
+        """Where this rank's share of so many samples begins and ends."""
+        sizes = self.sizes(samples)
+        first = sum(sizes[: self.rank])
+        return first, first + sizes[self.rank]
+
+    def share(self, rows: Tensor) -> Tensor:
+        """This rank's share of rows that all ranks have."""
+        first, last = self.span(len(rows))
+        return rows[first:last]
+
+    def all_of(self, own: Value) -> list[Value]:
+        """What every rank has, in their order."""
+        if self.group is None:
+            return [own]
+        found: list[Any] = [None] * self.size
+        with self._waiting():
+            dist.all_gather_object(found, own, group=self.group)
+        return found
+
+    def at_first(self, own: Value) -> list[Value]:
+        """What every rank has, for the first rank alone; nothing for the others."""
+        if self.group is None:
+            return [own]
+        found: list[Any] | None = None if self.rank else [None] * self.size
+        with self._waiting():
+            dist.gather_object(own, found, dst=dist.get_global_rank(self.group, 0), group=self.group)
+        return found or []
+
+    def summed(self, own: Mapping[str, float]) -> dict[str, float]:
+        """The sums over all ranks by name, the same on each of them."""
+        found = self.all_of(dict(own))
+        return {name: sum(each[name] for each in found) for name in own}
+
+    def rows(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The rows `(n, …)` of all ranks, one after the other, without gradient; `sizes`: how many each has."""
+        if self.group is None or not any(sizes):
+            return own.detach()
+        sent = torch.nn.functional.pad(as_bytes(own), (0, 0, 0, max(sizes) - len(own)))
+        parts = [torch.empty_like(sent) for _ in sizes]
+        with self._waiting():
+            dist.all_gather(parts, sent, group=self.group)
+        found = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        return from_bytes(found, own.dtype).view(-1, *own.shape[1:])
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What the first rank makes, on all of them; they wait for it, and fail with it."""
+        if self.group is None:
+            return make()
+        made: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                made[0] = make()
+            except ClipperError as error:
+                made[1] = error
+        with self._waiting():
+            dist.broadcast_object_list(made, src=dist.get_global_rank(self.group, 0), group=self.group)
+        if made[1] is not None:
+            raise made[1]
+        return cast(Value, made[0])
+
+    def total(self, own: Tensor) -> Tensor:
+        """The sum over all ranks, of the shape of `own`; the same on each of them."""
+        return own if self.group is None else self._reduced(own, dist.ReduceOp.SUM)
+
+    def most(self, own: Tensor) -> Tensor:
+        """The largest over all ranks, number by number; true where it is true on some rank."""
+        if self.group is None:
+            return own
+        whole = own.to(torch.uint8) if own.dtype == torch.bool else own
+        return self._reduced(whole, dist.ReduceOp.MAX).to(own.dtype)
+
+    def any(self, own: Tensor) -> bool:
+        """Whether something is true on some rank."""
+        return bool(self.most(own.any()))
+
+    def mean(self, own: Tensor) -> Tensor:
+        """The mean over the rows `(n, …)` of all ranks."""
+        if self.group is None:
+            return own.mean(0)
+        rows = torch.tensor([len(own)], device=own.device)
+        return (self.total(widened(own).sum(0)) / self.total(rows)).to(own)
+
+    def count(self, own: int) -> int:
+        """How many there are on all ranks together."""
+        return sum(self.all_of(own))
+
+    def before(self, own: int) -> int:
+        """How many there are on the ranks before this one."""
+        return sum(self.all_of(own)[: self.rank])
+
+    def swapped(self, own: Tensor, peer: int, rows: int) -> Tensor:
+        """What another rank sends, `(rows, …)`, in return for rows `(n, …)` of the same form."""
+        got, other = own.new_empty(rows, *own.shape[1:]), dist.get_global_rank(cast("ProcessGroup", self.group), peer)
+        both = [
+            dist.P2POp(dist.isend, own.contiguous(), other, self.group),
+            dist.P2POp(dist.irecv, got, other, self.group),
+        ]
+        with self._waiting():
+            for work in dist.batch_isend_irecv(both):
+                work.wait()
+        return got
+
+    def agreed(self, make: Callable[[], Value]) -> Value:
+        """What this rank makes, unless that fails on some rank: then it fails on all of them, in words."""
+        made, failed = None, None
+        try:
+            made = make()
+        except ClipperError as error:
+            failed = error
+        found = self.all_of(None if failed is None else str(failed))
+        if failed is not None:
+            raise failed
+        for rank, reason in enumerate(found):
+            if reason is not None:
+                raise InputError(f"rank {rank} failed: {reason}")
+        return cast(Value, made)
+
+    def _reduced(self, own: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
+        found = own.clone(memory_format=torch.contiguous_format)
+        with self._waiting():
+            dist.all_reduce(found, op=how, group=self.group)
+        return found
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Say in words that the other ranks do not answer."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RankError(
+                f"rank {self.rank} of {self.size} got no answer from the others. If one has ended, its message says "
+                "why, and a run with a checkpoint goes on from it; if one needs more time, raise timeout= of "
+                f"torch.distributed.init_process_group. What torch says: {error}"
+            ) from error
+
+
+ALONE = Ranks()
+"""A process that shares with nobody."""
+
+
+@dataclass
+class Traffic:
+    """What a rank sent to others along pairs in rounds of messages.
+
+    Attributes:
+        sent: bytes.
+        rounds: of messages.
+    """
+
+    sent: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The instances of a pool that this rank holds; those of all ranks follow one another in the order of the ranks.
+
+    An instance of another rank that has a pair with one of this rank's is borrowed. Own instances have the ids 0 to
+    `instances - 1` here, borrowed ones those that follow.
+
+    Attributes:
+        ranks: all of them.
+        sizes: how many instances each of them holds.
+        lent: by rank, the own instances that it borrows, ascending.
+        borrowed: what this rank borrows, by their ids among those of all ranks, ascending.
+        counts: how many of these each rank lends.
+        traffic: what was sent so far.
+
+    Examples:
+        >>> alone = Shard.of(Ranks(), instances=6)
+        >>> alone.first, alone.total, alone.bordered(torch.arange(6)).tolist()
+        (0, 6, [0, 1, 2, 3, 4, 5])
+    """
+
+    ranks: Ranks
+    sizes: tuple[int, ...]
+    lent: tuple[Tensor, ...] = ()
+    borrowed: Tensor | None = None
+    counts: tuple[int, ...] = ()
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @classmethod
+    def of(cls, ranks: Ranks, instances: int) -> Shard:
+        """The share of a rank with so many instances; nothing is borrowed yet."""
+        return cls(ranks, tuple(ranks.all_of(instances)))
+
+    @property
+    def instances(self) -> int:
+        """How many this rank holds."""
+        return self.sizes[self.ranks.rank]
+
+    @property
+    def first(self) -> int:
+        """How many the ranks before this one hold."""
+        return sum(self.sizes[: self.ranks.rank])
+
+    @property
+    def total(self) -> int:
+        """How many all ranks hold."""
+        return sum(self.sizes)
+
+    @property
+    def reach(self) -> int:
+        """How many instances have an id here: own and borrowed ones."""
+        return self.instances + sum(self.counts)
+
+    def owner(self, ids: Tensor) -> Tensor:
+        """The rank that holds each instance, by its id among those of all."""
+        ends = torch.tensor(self.sizes, device=ids.device).cumsum(0)
+        return torch.searchsorted(ends, ids, right=True)
+
+    def bordering(self, source: Tensor, target: Tensor) -> Shard:
+        """The same share; it borrows what has an edge with an own instance. Ids among those of all, `(E,)` each."""
+        if self.ranks.size == 1:
+            return self
+        ends, others = torch.cat([source, target]), torch.cat([target, source])
+        leaves = self.holds(ends) & ~self.holds(others)
+        own, borrowed = ends[leaves] - self.first, torch.unique(others[leaves])
+        owner = self.owner(others[leaves])
+        lent = tuple(torch.unique(own[owner == rank]) for rank in range(self.ranks.size))
+        counts = torch.bincount(self.owner(borrowed), minlength=self.ranks.size).tolist()
+        return replace(self, lent=lent, borrowed=borrowed, counts=tuple(counts))
+
+    def holds(self, ids: Tensor) -> Tensor:
+        """Which instances are this rank's own, by their ids among those of all."""
+        return (ids >= self.first) & (ids < self.first + self.instances)
+
+    def local(self, ids: Tensor) -> Tensor:
+        """The ids that own and borrowed instances have here, by their ids among those of all."""
+        if self.borrowed is None:
+            return ids - self.first
+        place = self.instances + torch.searchsorted(self.borrowed, ids)
+        return torch.where(self.holds(ids), ids - self.first, place)
+
+    def known_as(self, ids: Tensor) -> Tensor:
+        """The reverse: ids among those of all."""
+        if self.borrowed is None or not len(self.borrowed):
+            return ids + self.first
+        borrowed = self.borrowed[(ids - self.instances).clamp(min=0)]
+        return torch.where(ids < self.instances, ids + self.first, borrowed)
+
+    def bordered(self, values: Tensor) -> Tensor:
+        """The rows `(instances, …)` of own instances, and after them those of borrowed ones."""
+        if self.borrowed is None or not len(self.borrowed):
+            return values
+        sent = values.to(torch.uint8) if values.dtype == torch.bool else values
+        parts = [
+            self.ranks.swapped(sent[lent], peer, count).to(values.dtype)
+            for peer, (lent, count) in enumerate(zip(self.lent, self.counts, strict=True))
+            if count
+        ]
+        return torch.cat([values, *parts])
+
+    def swapped(self, rows: Tensor, peer: int) -> Tensor:
+        """What the other ends of pairs with another rank have, for what the own ends have, `(k, …)` each."""
+        self.traffic.sent += rows.numel() * rows.element_size()
+        return self.ranks.swapped(rows, peer, len(rows))
+
+    def normal(self, shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
+        """Normal random numbers for own instances, `(instances, …)`: this rank's part of what one process draws."""
+        if self.ranks.size == 1:
+            return torch.randn(tuple(shape), generator=generator)
+        width = math.prod(shape[1:])
+        first, last = self.first * width, (self.first + self.instances) * width
+        ends = [*range(0, self.total * width - _DRAWN + 1, _DRAWN)] or [0]
+        kept = []
+        for begin, end in pairwise([*ends, self.total * width]):
+            drawn = torch.randn(end - begin, generator=generator)
+            if begin < last and end > first:  # a slice would keep all of what was drawn
+                kept.append(drawn[max(first - begin, 0) : last - begin])
+        return torch.cat(kept).view(tuple(shape))
+
+
+def partition(embeddings: Tensor, parts: int) -> Tensor:
+    """Which rank takes each sample, `(n,)`, so that fewer pairs of near instances lead from rank to rank.
+
+    The samples are halved across the direction in which instances differ most, then each half in the same way. Ranks
+    get equally many, or one more. A sample's instances stay together, so that many pairs are cut nevertheless: about
+    40 % for two ranks and sums of three digits, where chance cuts 50 %.
+
+    Args:
+        embeddings: of all samples, `(n, m, d)`.
+        parts: how many ranks there are.
+
+    Raises:
+        InputError: these are no such embeddings, or there are fewer samples than ranks.
+
+    Examples:
+        >>> embeddings = torch.tensor([[[0.0], [0.1]], [[5.0], [5.1]], [[0.2], [0.1]], [[5.2], [5.3]]])
+        >>> rank = partition(embeddings, parts=2)
+        >>> bool(rank[0] == rank[2]), bool(rank[1] == rank[3]), bool(rank[0] == rank[1])
+        (True, True, False)
+    """
+    values, parts = as_tensor(embeddings, "embeddings").detach(), whole_number(parts, "parts")
+    if values.ndim != _AXES or len(values) < parts:
+        raise InputError(
+            f"expected embeddings of shape (n, m, d) of at least {parts} samples, one a rank, got {tuple(values.shape)}"
+        )
+    rank = torch.zeros(len(values), dtype=torch.long, device=values.device)
+    open_ = [(torch.arange(len(values), device=values.device), 0, parts)]
+    while open_:
+        samples, first, many = open_.pop()
+        rank[samples] = first
+        if many == 1:
+            continue
+        flat = widened(values[samples]).flatten(0, 1)
+        flat = flat - flat.mean(0)
+        direction = torch.linalg.eigh(flat.T @ flat).eigenvectors[:, -1]
+        order = samples[(flat @ direction).view(len(samples), -1).sum(1).argsort(stable=True)]
+        half = len(samples) * (many // 2) // many
+        open_ += [(order[:half], first, many // 2), (order[half:], first + many // 2, many - many // 2)]
+    return rank
+
+
+def as_bytes(rows: Tensor) -> Tensor:
+    """Rows `(n, …)` as `(n, bytes)`."""
+    width = math.prod(rows.shape[1:])
+    return rows.detach().reshape(len(rows), width).contiguous().view(torch.uint8)
+
+
+def from_bytes(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """The reverse: `(n, bytes)` as `(n, numbers)`."""
+    return rows.clone(memory_format=torch.contiguous_format).view(dtype)  # a single row counts as contiguous as it is
