@@ -291,6 +291,10 @@ class FeaturesMlp(Classifier):
         head = nn.Sequential(nn.Dropout(0.5), nn.Linear(256, classes))
         super().__init__(features, head, (width,), mean, torch.where(deviation > 0, deviation, 1))
 
+    def standardised(self, inputs: Tensor) -> Tensor:
+        """Features with mean 0 and deviation 1 among the training instances, `(instances, d)`."""
+        return (inputs - self.mean) / self.deviation
+
 
 class BagMlp(FeaturesMlp):
     """A network for the instances of bags, label 1 being positive.
