@@ -51,7 +51,7 @@ def test_every_place_of_every_table_is_a_run_that_can_be_configured(table):
 
 
 def test_every_published_figure_belongs_to_a_table():
-    assert set(layout._published()) == set(TABLES) - {"joint", "demo"}
+    assert set(layout._published()) == set(TABLES) - {"joint", "demo", "proportions"}
 
 
 def test_rows_of_other_systems_show_their_figures_and_are_never_run(tmp_path):

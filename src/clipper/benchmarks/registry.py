@@ -23,7 +23,18 @@ from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
-_OWN = ("sum", "max", "addition", "hwf", "formulas", "bags", "proportions", "mugen.benchmark", "vqar.benchmark")
+_OWN = (
+    "sum",
+    "max",
+    "addition",
+    "hwf",
+    "formulas",
+    "bags",
+    "proportions",
+    "sudoku",
+    "mugen.benchmark",
+    "vqar.benchmark",
+)
 """The modules of this package that register a benchmark."""
 
 

@@ -25,6 +25,9 @@ SCORES = {
     "sums": "sums, %",
     "formulas": "formulas, %",
     "likeliest": "most probable sums, %",
+    "cells": "cells up to a renaming, %",
+    "boards": "boards, %",
+    "auroc": "area under the ROC curve of boards, %",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {
