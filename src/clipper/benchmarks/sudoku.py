@@ -91,6 +91,12 @@ def units(size: int) -> list[list[int]]:
     return cells + [list(column) for column in zip(*cells, strict=True)] + [inside[size * i :][:size] for i in side]
 
 
+@cache
+def units_of_cells(size: int) -> list[list[int]]:
+    """The numbers of each cell's row, column and box among all units."""
+    return [[unit for unit, cells in enumerate(units(size)) if cell in cells] for cell in range(size * size)]
+
+
 def is_right(labels: Sequence[int], size: int) -> bool:
     """Whether every row, column and box holds all labels."""
     return all(len({labels[cell] for cell in unit}) == size for unit in units(size))
@@ -150,28 +156,30 @@ def filled(size: int, chance: random.Random) -> list[int]:
         >>> is_right(filled(9, random.Random(0)), 9)
         True
     """
-    peers = [{c for unit in units(size) if cell in unit for c in unit} for cell in range(size * size)]
+    of_cell = units_of_cells(size)
+    board, used = [-1] * size * size, [0] * 3 * size  # the labels of each unit so far, as bits
 
-    def extended(labels: dict[int, int]) -> dict[int, int] | None:
-        if len(labels) == size * size:
-            return labels
-        left = {
-            cell: [label for label in range(size) if all(labels.get(peer) != label for peer in peers[cell])]
-            for cell in range(size * size)
-            if cell not in labels
-        }
-        fewest = min(map(len, left.values()))
-        cell = chance.choice([cell for cell, choices in left.items() if len(choices) == fewest])
-        chance.shuffle(left[cell])
-        for label in left[cell]:
-            found = extended({**labels, cell: label})
-            if found is not None:
-                return found
-        return None
+    def complete() -> bool:
+        free = [cell for cell, label in enumerate(board) if label < 0]
+        if not free:
+            return True
+        taken = {cell: used[a] | used[b] | used[c] for cell in free for a, b, c in [of_cell[cell]]}
+        most = max(bits.bit_count() for bits in taken.values())
+        cell = chance.choice([cell for cell, bits in taken.items() if bits.bit_count() == most])
+        labels = [label for label in range(size) if not taken[cell] >> label & 1]
+        for label in chance.sample(labels, len(labels)):
+            board[cell] = label
+            for unit in of_cell[cell]:
+                used[unit] ^= 1 << label
+            if complete():
+                return True
+            for unit in of_cell[cell]:
+                used[unit] ^= 1 << label
+        board[cell] = -1
+        return False
 
-    board = extended({})
-    assert board is not None
-    return [board[cell] for cell in range(size * size)]
+    complete()
+    return board
 
 
 def _spoilt(
@@ -202,7 +210,7 @@ def board_lattice(right: Sequence[bool], size: int = 4) -> Lattice:
         >>> board_lattice([True, False]).counts  # of 4 ** 16
         [288, 4294967008]
     """
-    of_cell = [[u for u, unit in enumerate(units(size)) if cell in unit] for cell in range(size * size)]
+    of_cell = units_of_cells(size)
     complete = [max(unit) for unit in units(size)]
 
     def step(state: tuple[int, tuple[int, ...] | None], label: int) -> tuple[int, tuple[int, ...] | None]:
