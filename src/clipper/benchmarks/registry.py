@@ -25,6 +25,7 @@ GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
 _OWN = (
     "sum",
+    "long_sum",
     "max",
     "addition",
     "hwf",
