@@ -34,7 +34,7 @@ _THIRD = 3
 
 
 def _in_small_bags(config: RunConfig) -> RunConfig:
-    return replace(config, data="digits", slots=min(config.slots, 8), samples=min(config.samples, 100))
+    return replace(config, rule="counts", data="digits", slots=8, samples=40, batch=10)
 
 
 @register("proportions", data=DATA, engines=("semantic", "sampled"), quick=_in_small_bags)

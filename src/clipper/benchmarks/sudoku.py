@@ -44,7 +44,7 @@ _MOST_CHANGES = 10
 
 
 def _small(config: RunConfig) -> RunConfig:
-    return replace(config, data="digits", slots=16, samples=min(config.samples, 60))
+    return replace(config, data="digits", slots=16, samples=60, batch=8, lr=1e-3, schedule="constant")
 
 
 @register("sudoku", data=DATA, engines=("semantic", "sampled"), quick=_small)
