@@ -20,6 +20,9 @@ check: test # and the long forms of the attacks in tests/hardening, the longer t
 	CLIPPER_PEERS=1 OMP_NUM_THREADS=1 $(VENV)/bin/pytest --numprocesses auto -rA tests/integrations tests/benchmarks/test_race.py
 	$(VENV)/bin/clipper table addition --quick --variant none --variant gold --seeds 1 --epochs 5 --out $(VENV)/quick
 	$(VENV)/bin/clipper table shortcuts --quick --seeds 1 --epochs 5 --out $(VENV)/quick
+	for table in bags proportions sudoku long-sum; do \
+		$(VENV)/bin/clipper table $$table --quick --seeds 1 --epochs 10 --out $(VENV)/quick || exit 1; \
+	done
 	@if [ -e "$$CLIPPER_DATA/hwf/expr_train.json" ]; then \
 		$(VENV)/bin/clipper table formulas --quick --seeds 1 --epochs 2 --out $(VENV)/quick; \
 	else echo "skipped the table formulas: CLIPPER_DATA has no folder hwf"; fi

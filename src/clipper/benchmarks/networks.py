@@ -290,3 +290,50 @@ class DigitsCnn(Classifier):
             nn.ReLU(),
         )
         super().__init__(features, nn.Linear(64, classes), (1, 8, 8), 0.3, 0.38)
+
+
+class FeaturesMlp(Classifier):
+    """A network for vectors of features, which it standardises as the training instances are.
+
+    Args:
+        instances: the training instances, `(instances, d)`: their mean and deviation are kept.
+        classes: how many labels there are.
+
+    Examples:
+        >>> log_probs, embedding = FeaturesMlp(torch.rand(100, 30), classes=2)(torch.rand(5, 30))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 2]), torch.Size([5, 256]))
+    """
+
+    def __init__(self, instances: Tensor, classes: int) -> None:
+        deviation, mean = torch.std_mean(instances, 0)
+        width = instances.shape[1]
+        features = nn.Sequential(nn.Hardtanh(-5, 5), nn.Linear(width, 256), nn.ReLU())  # no feature far from the rest
+        head = nn.Sequential(nn.Dropout(0.5), nn.Linear(256, classes))
+        super().__init__(features, head, (width,), mean, torch.where(deviation > 0, deviation, 1))
+
+    def standardised(self, inputs: Tensor) -> Tensor:
+        """Features with mean 0 and deviation 1 among the training instances, `(instances, d)`."""
+        return (inputs - self.mean) / self.deviation
+
+
+class BagMlp(FeaturesMlp):
+    """A network for the instances of bags, label 1 being positive.
+
+    It begins with about one positive instance in a bag: from one half, a bag of a thousand is positive beyond doubt.
+
+    Args:
+        instances: the training instances, `(instances, d)`.
+        positive: how many of them to take for positive at first.
+
+    Examples:
+        >>> log_probs, _ = BagMlp(torch.rand(1000, 30), positive=10)(torch.rand(500, 30))
+        >>> 3 < log_probs[:, 1].exp().sum().item() < 8
+        True
+    """
+
+    def __init__(self, instances: Tensor, positive: int) -> None:
+        super().__init__(instances, classes=2)
+        start = torch.tensor([len(instances) / positive, 1.0]).log()
+        with torch.no_grad():
+            self.head.get_parameter("1.bias").copy_(start)

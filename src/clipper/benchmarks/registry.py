@@ -23,7 +23,10 @@ from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
 """The entry point group in which installed packages name theirs."""
-_OWN = ("sum", "max", "addition", "hwf", "formulas", "shortcuts", "kandinsky", "mugen.benchmark", "vqar.benchmark")
+_OWN = (
+    "sum", "long_sum", "max", "addition", "hwf", "formulas", "shortcuts", "kandinsky", "bags", "proportions", "sudoku",
+    "mugen.benchmark", "vqar.benchmark",
+)  # fmt: skip
 """The modules of this package that register a benchmark."""
 
 

@@ -36,6 +36,9 @@ SCORES = {
     "shortcuts": "shortcuts",
     "namings": "namings",
     "joint": "called joint, % of runs",
+    "cells": "cells up to a renaming, %",
+    "boards": "boards, %",
+    "auroc": "area under the ROC curve of boards, %",
 }
 """What is measured on held-out data besides the accuracy, in words."""
 NAMES = {

