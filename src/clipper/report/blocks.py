@@ -321,5 +321,9 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
     "ablation": _ablation,
     "clips": _tasks("mugen"),
     "scenes": _tasks("vqar"),
+    **{
+        name: _tasks(name)
+        for name in ("addition", "formulas", "shortcuts", "long-sum", "sudoku", "bags", "proportions")
+    },
 }
 """What blocks there are, by name."""
