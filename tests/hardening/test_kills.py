@@ -242,9 +242,9 @@ def test_a_killed_table_loses_no_finished_run(nursery, tmp_path):
             seen[0] = b""
 
     killed(nursery, 1 * EFFORT, 4.0, command, check, seed=6)
-    assert sorted(record.config["seed"] for record in Ledger(path).records()) == [0, 1, 2]
+    assert sorted(record.config["seed"] for record in Ledger(path).records()) == [100, 101, 102]
     assert path.read_bytes().count(b"\n") == 3
-    assert json.loads((tmp_path / "sum.json").read_text())["entries"][0]["seeds"] == [0, 1, 2]
+    assert json.loads((tmp_path / "sum.json").read_text())["entries"][0]["seeds"] == [100, 101, 102]
     assert not [name for name in listing(tmp_path) if name.endswith((".part", ".claim"))]
 
 

@@ -84,11 +84,11 @@ def test_a_lattice_says_the_same_in_blocks(block: int) -> None:
             torch.testing.assert_close(found, wanted)
 
 
-def test_a_large_pool_holds_each_formula_once() -> None:
+def test_a_large_pool_holds_each_formula_once(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = Candidates.from_rule(sum, [3, 4, 4, 3], 2, 5)
     assert isinstance(listed_factor(candidates), CandidateFactor)
-    with block_of(len(candidates) - 1):
-        factor = listed_factor(candidates)
+    monkeypatch.setattr(InferenceSettings, "memory", len(candidates) - 1)
+    factor = listed_factor(candidates)
     assert isinstance(factor, RepeatedFactor)
     assert len(factor.different) == len(candidates.batch([0, 1]))
 

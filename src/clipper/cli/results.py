@@ -25,7 +25,7 @@ def results(
         typer.Option(help="A page, in Markdown; may come twice. Default: README.md and the pages in docs with blocks."),
     ] = None,
 ) -> None:
-    """Make anew what pages say of recorded runs: all tables as far as they were run, and which claims reproduce.
+    """Refill the figures on the pages from the recorded runs, and say which of the paper's claims reproduce.
 
     Figures stand in blocks, from <!-- clipper results: NAME --> to <!-- end of NAME -->; the rest of a page is left
     alone. A page that is not there, or has no block, becomes a document of all tables. Without --to, every table has a

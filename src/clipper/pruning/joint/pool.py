@@ -465,9 +465,8 @@ class CandidateFactor:
         score = self.scores(field)
         peak = self._peak(score)
         score.sub_(peak.index_select(0, self.candidates.sample))
-        return score.clamp_(
-            min=log(torch.finfo(score.dtype).tiny)
-        ).exp_(), peak  # subnormal numbers take ten times as long
+        # A little above the smallest normal number: on the way to a subnormal one, exp takes thirty times as long.
+        return score.clamp_(min=log(torch.finfo(score.dtype).tiny) + 1).exp_(), peak
 
     def _peak(self, score: Tensor) -> Tensor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
@@ -576,7 +575,7 @@ class RepeatedFactor:
 
 def listed_factor(candidates: Candidates) -> CandidateFactor | RepeatedFactor:
     """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
-    if len(candidates) <= InferenceSettings.block:
+    if len(candidates) <= InferenceSettings.memory:
         return CandidateFactor(candidates)
     formula, firsts = templates_of(candidates)
     return RepeatedFactor(candidates.batch(firsts), formula)
