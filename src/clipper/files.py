@@ -108,6 +108,40 @@ def append(path: str | Path, line: bytes) -> None:
             raise
 
 
+def rows_in(path: str | Path, kind: str, name: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a file to which `append` adds, one a line; those that a killed process cut off are left out.
+
+    Args:
+        path: the file; one that is not there has no rows.
+        kind: the value of `"format"`, with which every row begins.
+        name: what such a row is called, for the message.
+
+    Raises:
+        FileError: the file cannot be read, or holds anything else.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "lines"
+        ...     append(path, b'{"format": "figures 1", "value": 3}')
+        ...     append(path, b'{"format": "figures 1", "va')
+        ...     [row["value"] for row in rows_in(path, "figures 1", "row of figures")]
+        [3]
+    """
+    place = checked_path(path)
+    try:
+        lines = place.read_bytes().split(b"\n") if place.exists() else []
+    except OSError as error:
+        raise FileError(f"cannot read the rows in {place} ({error}); choose another file") from error
+    start = f'{{"format": "{kind}"'.encode()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line[: len(start)] != start[: len(line)]:
+            raise FileError(f"line {number} of {place} is no {name}; choose another file")
+        with suppress(ValueError):
+            yield parsed_json(line)
+
+
 @contextmanager
 def claimed(path: str | Path) -> Iterator[bool]:
     """Whether this process alone holds the claim that the file stands for; it ends with the block, or the process.

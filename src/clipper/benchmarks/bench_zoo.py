@@ -17,9 +17,9 @@ from clipper.benchmarks.probe import digest
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
-from clipper.errors import FileError, InputError
+from clipper.errors import InputError
 from clipper.executors import WorkerDiedError, run_jobs
-from clipper.files import append, checked_path, make_folder, parsed_json
+from clipper.files import append, make_folder, rows_in
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings
 from clipper.training.environment import environment
@@ -155,23 +155,8 @@ def read_rows(file: str | Path) -> dict[str, Row]:
     Raises:
         FileError: if it holds anything else.
     """
-    place = checked_path(file)
-    try:
-        lines = place.read_bytes().split(b"\n") if place.exists() else []
-    except OSError as error:
-        raise FileError(f"cannot read the rows in {place} ({error}); choose another file") from error
-    rows = {}
-    start = f'{{"format": "{FORMAT}"'.encode()
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            if line[: len(start)] != start[: len(line)]:
-                raise FileError(f"line {number} of {place} is no row of the zoo; choose another file")
-            try:
-                row = parsed_json(line)
-            except ValueError:
-                continue
-            rows[_key(row["line"], row["seed"], row["settings"])] = row
-    return rows
+    found = rows_in(file, FORMAT, "row of the zoo")
+    return {_key(row["line"], row["seed"], row["settings"]): row for row in found}
 
 
 def _attempt(job: Job) -> Row:

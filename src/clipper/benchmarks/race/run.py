@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -18,8 +17,8 @@ from clipper.benchmarks.race.contestants import Contestant
 from clipper.benchmarks.race.summary import Row
 from clipper.benchmarks.race.tasks import Task, write_task
 from clipper.benchmarks.timing import OnProgress
-from clipper.errors import ClipperError, FileError
-from clipper.files import append, checked_path, make_folder, parsed_json
+from clipper.errors import ClipperError
+from clipper.files import append, make_folder, parsed_json, rows_in
 from clipper.training.environment import environment
 
 FORMAT = "clipper race 1"
@@ -164,22 +163,8 @@ def read_rows(file: str | Path) -> dict[str, Row]:
     Raises:
         FileError: if it holds anything else.
     """
-    place = checked_path(file)
-    try:
-        lines = place.read_bytes().split(b"\n") if place.exists() else []
-    except OSError as error:
-        raise FileError(f"cannot read the rows in {place} ({error}); choose another file") from error
-    rows = {}
-    start = f'{{"format": "{FORMAT}"'.encode()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        if line[: len(start)] != start[: len(line)]:
-            raise FileError(f"line {number} of {place} is no row of a race; choose another file")
-        with suppress(ValueError):
-            row = parsed_json(line)
-            rows[_key(row["task"], row["contestant"], row["seed"], row["settings"])] = row
-    return rows
+    found = rows_in(file, FORMAT, "row of a race")
+    return {_key(row["task"], row["contestant"], row["seed"], row["settings"]): row for row in found}
 
 
 def _answers(row: Row, job: Job) -> bool:
