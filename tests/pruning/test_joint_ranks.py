@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,25 +32,6 @@ REFUSED = [
 """What the first and the second rank are told of the `mistakes`, in their order."""
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo")
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """As the processes of the job have: sums in another order are rounded differently."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def group() -> Iterator[dist.ProcessGroup]:
-    """A group of this process alone."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    assert dist.group.WORLD is not None
-    yield dist.group.WORLD
-    gc.collect()  # what still holds the group when Python ends can make gloo abort
-    dist.destroy_process_group()
 
 
 @pytest.mark.slow

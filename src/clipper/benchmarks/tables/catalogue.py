@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.tables.layout import FRESH, USUAL, VARIANTS, Column, Row, Table, rows_of
+from clipper.benchmarks.tables.layout import USUAL, VARIANTS, Column, Row, Table, rows_of
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.benchmarks.vqar.files import own_folder
 from clipper.errors import InputError
@@ -303,7 +303,6 @@ NEIGHBOURS_TABLE = Table(
     ("accuracy", "retained", "gold"),
     notes={"paper": "the printed program, by the classifier's own layer", "exact": "the stated problem, likewise"},
 )
-BENCHMARK_SEED = FRESH
 _ADD_EPOCHS = {"LeNet": {"epochs": 40, "lr": 3e-3}, "MnistCnn": {"epochs": 10, "lr": 1e-3}}
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
@@ -333,7 +332,7 @@ ADDITION_TABLE = Table(
     "MNIST-Add: the sum of two numbers of N handwritten digits",
     (
         *(
-            Row(network, variant, {"network": network, **_ADD_EPOCHS[network], **changes}, BENCHMARK_SEED)
+            Row(network, variant, {"network": network, **_ADD_EPOCHS[network], **changes})
             for network in ("LeNet", "MnistCnn")
             for variant, changes in _ADD_VARIANTS.items()
         ),
@@ -354,8 +353,8 @@ FORMULAS_TABLE = Table(
     "formulas",
     "HWF as published: formulas of 1 to 7 symbols, with division",
     (
-        Row("SymbolCnn", "none", {"objective": "none"}, BENCHMARK_SEED),
-        Row("SymbolCnn", "gold", {"objective": "gold"}, BENCHMARK_SEED),
+        Row("SymbolCnn", "none", {"objective": "none"}),
+        Row("SymbolCnn", "gold", {"objective": "gold"}),
         *_reported("ABLkit", "ABL", "NGS"),
     ),
     tuple(
@@ -394,9 +393,9 @@ SHORTCUTS_TABLE = Table(
     "shortcuts",
     "Reasoning shortcuts (rsbench): labels, concepts, and the calibration of concepts",
     (
-        Row("semantic", "none", {"objective": "none"}, BENCHMARK_SEED),
-        Row("semantic", "mixture", {"objective": "mixture"}, BENCHMARK_SEED),
-        Row("gold labels", "none", {"objective": "gold"}, BENCHMARK_SEED),
+        Row("semantic", "none", {"objective": "none"}),
+        Row("semantic", "mixture", {"objective": "mixture"}),
+        Row("gold labels", "none", {"objective": "gold"}),
         *_reported("NeSyDM", "semantic loss", "BEARS", "NeSyDM"),
     ),
     (
@@ -421,7 +420,7 @@ BAGS_TABLE = Table(
     "bags",
     "Multiple-instance learning: is at least one instance of a bag positive?",
     (
-        Row("BagMlp", "none", {"objective": "none"}, BENCHMARK_SEED),
+        Row("BagMlp", "none", {"objective": "none"}),
         *_reported("Attention MIL", "mi-SVM", "MI-SVM", "EM-DD", "mi-Graph", "mi-Net", "Attention"),
     ),
     tuple(
@@ -467,9 +466,9 @@ PROPORTIONS_TABLE = Table(
     "proportions",
     "Learning from label proportions: how often each class comes in a bag",
     (
-        Row("bags", "none", {"rule": "proportions", "objective": "none", "batch": 2}, BENCHMARK_SEED),
-        Row("classes", "none", {"rule": "counts", "objective": "none"}, BENCHMARK_SEED, "class by class"),
-        Row("gold labels", "gold", {"objective": "gold"}, BENCHMARK_SEED, "gold labels"),
+        Row("bags", "none", {"rule": "proportions", "objective": "none", "batch": 2}),
+        Row("classes", "none", {"rule": "counts", "objective": "none"}, title="class by class"),
+        Row("gold labels", "gold", {"objective": "gold"}, title="gold labels"),
     ),
     tuple(_proportions(data, slots) for data in ("digits", "breast-cancer") for slots in _BAG_SIZES),
     seeds=5,
@@ -489,10 +488,7 @@ SUDOKU_TABLE = Table(
     "sudoku",
     "Visual Sudoku: is this board of handwritten digits right?",
     (
-        *(
-            Row("LeNet", variant, {"network": "LeNet", "objective": variant}, BENCHMARK_SEED)
-            for variant in ("none", "gold")
-        ),
+        *(Row("LeNet", variant, {"network": "LeNet", "objective": variant}) for variant in ("none", "gold")),
         *_reported("Morra et al.", "NeuPSL", "LTN"),
     ),
     tuple(
@@ -515,10 +511,7 @@ LONG_SUM_TABLE = Table(
     "long-sum",
     "SUM-1024: the sum of 1,024 handwritten digits",
     (
-        *(
-            Row("LeNet", variant, {"network": "LeNet", "objective": variant}, BENCHMARK_SEED)
-            for variant in ("none", "gold")
-        ),
+        *(Row("LeNet", variant, {"network": "LeNet", "objective": variant}) for variant in ("none", "gold")),
         *_reported("CTSketch", "CTSketch"),
     ),
     (
