@@ -16,11 +16,9 @@ from clipper.engines import IsedLoss, SemanticLoss
 from clipper.errors import InputError
 from clipper.training import train
 from tests.launch import ROOT, finished, torchrun
-from tests.pruning.test_distributed import group, one_thread
 from tests.training.distributed_runs import RUNS, outcome
 from tests.training.problems import TinyNet, problem
 
-__all__ = ["group", "one_thread"]
 RANKS = 2
 GRADIENT = 1e-6
 """What rounding may change about a gradient."""
