@@ -16,7 +16,7 @@ from clipper.candidates.rules import MAX
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.naming import NamingEvidence, Namings, NamingSearch, anneal_names, enough_judges
-from clipper.pruning.joint.pool import one_hot
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.search import _Search
 from tests.pruning.pools import clustered, model_of
 
@@ -74,6 +74,16 @@ def names_that_fit(rule: Rule, gold: Tensor, classes: int) -> set[tuple[int, ...
 
     extend([])
     return fits
+
+
+def names_of(pool: Pool, heard: Tensor, settings: InferenceSettings = CONSTANTS) -> NamingSearch:
+    """A search for names by what instances hear, `(n*m, c)`; each has the label that it hears."""
+    return NamingSearch(pool, heard, heard.argmax(1), settings, torch.Generator().manual_seed(0))
+
+
+def nearly_sure(labels: Tensor, classes: int) -> Tensor:
+    """What instances hear that err once in a hundred times, `(n*m, c)`."""
+    return torch.where(one_hot(labels.view(-1, 1), classes)[:, :, 0] > 0, 0.99, 0.01 / (classes - 1)).log()
 
 
 def gold_names(posterior: Posterior[Candidates], gold: Tensor) -> list[tuple[int, ...]]:
@@ -217,21 +227,25 @@ def test_names_are_as_probable_as_they_make_the_formulas(classes: int) -> None:
     expected = torch.tensor([total_evidence(candidates, heard[:, list(order)]) for order in orders])
     judge = NamingEvidence(pool, heard, CONSTANTS)
     torch.testing.assert_close(judge(torch.tensor(orders)), expected.double(), atol=1e-4, rtol=0)
-    namings = NamingSearch(pool, heard, CONSTANTS).everywhere(torch.Generator().manual_seed(0))
+    namings = names_of(pool, heard).everywhere()
     likely = expected >= expected.max() - CONSTANTS.improbable
     assert namings.exhaustive
     assert {tuple(o) for o in namings.orders.tolist()} == {o for o, ok in zip(orders, likely, strict=True) if ok}
-    assert float(namings.evidence[0]) == pytest.approx(float(expected.max()), abs=1e-4)
-    weight = dict(zip(orders, expected.masked_fill(~likely, -torch.inf).softmax(0).tolist(), strict=True))
-    assert namings.weight.tolist() == pytest.approx([weight[tuple(o)] for o in namings.orders.tolist()], abs=1e-3)
+    assert namings.orders[0].tolist() == list(orders[int(expected.argmax())])
+    for order, odds in zip(namings.orders, namings.evidence.tolist(), strict=True):
+        each = [
+            total_evidence(candidates.batch([i]), heard[2 * i : 2 * i + 2, order])
+            - total_evidence(candidates.batch([i]), heard[2 * i : 2 * i + 2, namings.orders[0]])
+            for i in range(6)
+        ]
+        assert odds == pytest.approx(min(0.0, sum(each) - min(0.0, *each)), abs=1e-4), "all but the loudest"
 
 
 def test_names_that_no_formula_tells_apart_are_equally_probable() -> None:
     rows = [list(pair) for pair in itertools.permutations(range(3), 2)]
     candidates = Candidates.from_lists([rows] * 30, classes=3)  # all that is known: the two differ
     heard = 3 * one_hot(torch.tensor(rows * 5).view(-1, 1), 3)[:, :, 0]
-    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
-    namings = names.everywhere(torch.Generator().manual_seed(0))
+    namings = names_of(model_of(candidates, NOWHERE), heard).everywhere()
     assert namings.weight.tolist() == pytest.approx([1 / 6] * 6)
     assert {tuple(order) for order in namings.orders.tolist()} == set(itertools.permutations(range(3)))
 
@@ -251,8 +265,7 @@ def test_exchanged_names_are_put_right() -> None:
     candidates, _, gold = clustered(60, slots=2, classes=5)
     wrong = torch.tensor([0, 3, 2, 1, 4])[gold]
     heard = 3 * one_hot(wrong.view(-1, 1), 5)[:, :, 0]
-    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
-    namings = names.everywhere(torch.Generator().manual_seed(0))
+    namings = names_of(model_of(candidates, NOWHERE), heard).everywhere()
     assert torch.equal(heard[:, namings.orders[0]].argmax(1), gold.flatten())
     assert float(namings.weight[0]) > 0.99
 
@@ -279,9 +292,47 @@ def test_one_sample_of_a_large_pool_decides_what_no_other_can() -> None:
     few = replace(CONSTANTS, memory=1 << 12)
     assert enough_judges(model_of(candidates, NOWHERE), few) < 300
     for order in ([0, 1], [1, 0]):
-        names = NamingSearch(model_of(candidates, NOWHERE), heard[:, order], few)
-        namings = names.everywhere(torch.Generator().manual_seed(0))
+        namings = names_of(model_of(candidates, NOWHERE), heard[:, order], few).everywhere()
         assert namings.orders[0].tolist() == order
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_one_misread_sample_does_not_decide_the_names_but_a_known_label_does(known: bool) -> None:
+    """Differences tell no number from its mirror image. The last sample, 0 and 2, does, and it is heard as 4 and 2."""
+    gold = torch.randint(0, 5, (60, 2), generator=torch.Generator().manual_seed(0))
+    lists = [[(a, b) for a in range(5) for b in range(5) if abs(a - b) == abs(c - d)] for c, d in gold.tolist()]
+    candidates = Candidates.from_lists([*lists, [(0, b) for b in range(5)]], classes=5)
+    pool = model_of(candidates, NOWHERE)
+    heard = nearly_sure(torch.cat([gold, torch.tensor([[4, 2]])]), 5)
+    last = torch.arange(61) == 60
+    names = NamingSearch(
+        pool, heard, heard.argmax(1), CONSTANTS, torch.Generator().manual_seed(0), known=last if known else None
+    )
+    namings = names.everywhere()
+    assert namings.orders.tolist() == [[4, 3, 2, 1, 0], [0, 1, 2, 3, 4]]
+    assert float(namings.weight[0]) > 0.9 if known else namings.weight.tolist() == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_names_are_open_where_two_classes_may_share_one() -> None:
+    """3 and 5 have one name, 4, and the others fit. Nobody is called 0. Without the merger, all have other names."""
+    pairs = [(0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)]  # all that occur
+    merged = torch.tensor([5, 2, 7, 4, 9, 4, 1, 6, 3, 8])
+    gold = torch.tensor(pairs * 12)
+    candidates = Candidates.from_rule(sum, gold.sum(1), 2, 10)
+    assert bool(candidates.contains(merged[gold]).all())
+    heard = nearly_sure(merged[gold], 10)
+    namings = names_of(model_of(candidates, NOWHERE), heard).everywhere()
+    assert not namings.exhaustive
+    assert namings.orbit.tolist() == [0] * 10
+
+
+def test_a_label_that_nobody_has_leaves_names_alone_that_formulas_settle() -> None:
+    gold = torch.randint(0, 9, (100, 3), generator=torch.Generator().manual_seed(0))
+    candidates = Candidates.from_rule(sum, gold.sum(1), 3, 10)
+    heard = nearly_sure(gold, 10)
+    namings = names_of(model_of(candidates, NOWHERE), heard).everywhere()
+    assert namings.exhaustive
+    assert namings.orders.tolist() == [list(range(10))]
 
 
 def test_names_that_change_places_one_after_another_are_one_orbit() -> None:
@@ -290,7 +341,7 @@ def test_names_that_change_places_one_after_another_are_one_orbit() -> None:
     candidates = Candidates.from_lists([rows] * 10 + [[(3, 4)]] * 10, classes=5)
     gold = torch.tensor(rows[:2] * 5 + [[3, 4]] * 10)
     heard = (0.01 + one_hot(gold.view(-1, 1), 5)[:, :, 0]).log_softmax(1)
-    names = NamingSearch(model_of(candidates, NOWHERE), heard, CONSTANTS)
+    names = names_of(model_of(candidates, NOWHERE), heard)
     namings = names.around(torch.arange(5))
     assert namings.orbit.tolist() == [0, 0, 0, 3, 4]
     assert {tuple(order[:3]) for order in namings.orders.tolist()} == set(itertools.permutations(range(3)))

@@ -77,7 +77,7 @@ def _no_islands() -> Iterator[None]:
 
 
 def _no_global_names() -> AbstractContextManager[Any]:
-    def near(self: NamingSearch, _: torch.Generator) -> Any:
+    def near(self: NamingSearch) -> Any:
         return self.around(torch.arange(self.kinds[-1].stop), exhaustive=True)
 
     return patch.object(NamingSearch, "everywhere", near)

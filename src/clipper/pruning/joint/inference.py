@@ -213,7 +213,7 @@ class _Run(Generic[Set]):
         if verdict == "joint" and not given:
             if not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
-            elif float(namings.weight[0]) < 1 - settings.negligible:
+            elif not torch.equal(namings.orbit, torch.arange(pool.classes)):
                 verdict = "ambiguous"
         elif not given and (verdict == "uninformative" or alone.leak > settings.leak):
             sharpness = 0.0  # nothing that neighbours say is believed
@@ -223,9 +223,13 @@ class _Run(Generic[Set]):
         concluded = self._concluded(pool, potential, messages, namings, verdict, verification)
         return replace(concluded, found=found)
 
+    def _labels(self, pool: Pool, messages: Tensor) -> Tensor:
+        """Of the best state, `(n*m,)`."""
+        return pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
+
     def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
         """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""
-        names = pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
+        names = self._labels(pool, messages)
         orders = [matched(states.labels[:, 0], names, pool.classes, pool.ranks) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
 
@@ -239,8 +243,12 @@ class _Run(Generic[Set]):
         first place in `messages (2P, c, states)`, and the names are given in its terms.
         """
         heard = self.pool.tempered(held, verification.sharpness, self.settings.least_error) - self.pool.unary
-        names = NamingSearch(self.pool, heard[:, :, 0], self.settings, verification.wrong, prior)
-        namings = names.everywhere(self.generator)
+        known = (self.known != 0).view(len(prior), -1).any(1)
+        names = NamingSearch(
+            self.pool, heard[:, :, 0], self._labels(pool, messages), self.settings, self.generator,
+            wrong=verification.wrong, prior=prior, known=known,
+        )  # fmt: skip
+        namings = names.everywhere()
         best, present = namings.orders[0], torch.arange(pool.classes)
         if torch.equal(best, present):
             return potential, messages, namings

@@ -7,6 +7,7 @@ of which the formulas refute by itself, so names are sought from many random ord
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 import torch
@@ -37,7 +38,7 @@ class Namings:
 
     Attributes:
         orders: `(ways, c)`: label y is now called what was heard as `orders[:, y]`; the most probable first.
-        evidence: `(ways,)`: the log-probability of the formulas under each.
+        evidence: `(ways,)`: the log-odds of each against the first.
         exhaustive: whether these are all of them, as far as the search can tell.
         orbit: `(c,)`: the smallest label that each label may change names with.
     """
@@ -71,6 +72,7 @@ class NamingEvidence:
         wrong: float = 0.0,
         prior: Tensor | None = None,
         most: int | None = None,
+        known: Tensor | None = None,
     ) -> None:
         """Note what instances hear, `heard (n*m, c)`, under names that may be wrong.
 
@@ -82,6 +84,7 @@ class NamingEvidence:
             wrong: the share of wrong targets.
             prior: how surprising each formula is where the target is wrong, `(n,)`.
             most: a part of the formulas judges, about so many; None for all.
+            known: `(n,)` bool: samples of which a label is known.
         """
         judges = torch.arange(pool.factor.shape[0], device=heard.device)
         for left_out in (hidden, pool.disbelieved):
@@ -99,6 +102,7 @@ class NamingEvidence:
                 value.view(n, m, c)[judges].flatten(0, 1) for value in (self.unary, self.heard, self.possible)
             )
         self.wrong, self.prior = wrong, None if prior is None else widened(prior[judges])
+        self.known = None if known is None else known[judges]
         self.together = max(1, settings.memory // (self.factor.size + self.heard.numel() + 1))
 
     def __call__(self, orders: Tensor) -> Tensor:
@@ -111,6 +115,22 @@ class NamingEvidence:
             else torch.zeros(len(orders), dtype=widest_float(orders.device), device=orders.device)
         )
         return self.ranks.total(own)
+
+    def against_first(self, orders: Tensor) -> Tensor:
+        """The log-odds of each of the `orders (ways, c)` against the first, but for the sample that speaks loudest.
+
+        One misread instance must not decide what the labels are called. A known label may.
+        """
+        first = self._evidence(orders[:1].T.to(self.heard.device))
+        total, least, most = (first.new_zeros(len(orders)) for _ in range(3))
+        for way, order in enumerate(orders.to(self.heard.device)):
+            odds = (self._evidence(order[:, None]) - first)[:, 0]
+            alone = odds if self.known is None else odds.masked_fill(self.known, 0)
+            total[way] = odds.sum()
+            if len(odds):
+                least[way], most[way] = alone.min().clamp(max=0), alone.max().clamp(min=0)
+        total, least, most = self.ranks.total(total), -self.ranks.most(-least), self.ranks.most(most)
+        return torch.where(total < 0, (total - least).clamp(max=0), (total - most).clamp(min=0)).to(orders.device)
 
     def _evidence(self, orders: Tensor) -> Tensor:
         """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
@@ -139,15 +159,31 @@ class NamingSearch:
     """
 
     def __init__(
-        self, pool: Pool, heard: Tensor, settings: InferenceSettings, wrong: float = 0.0, prior: Tensor | None = None
+        self,
+        pool: Pool,
+        heard: Tensor,
+        labels: Tensor,
+        settings: InferenceSettings,
+        generator: torch.Generator,
+        *,
+        wrong: float = 0.0,
+        prior: Tensor | None = None,
+        known: Tensor | None = None,
     ) -> None:
-        """Note what instances hear, `heard (n*m, c)`, logarithms of probabilities; the rest as in `NamingEvidence`."""
-        most = enough_judges(pool, settings)
-        self.kinds, self.settings = pool.kinds, settings
-        self.part = NamingEvidence(pool, heard, settings, wrong=wrong, prior=prior, most=most)
-        self.everybody = NamingEvidence(pool, heard, settings, wrong=wrong, prior=prior)
+        """Note what instances hear, `heard (n*m, c)`, logarithms of probabilities, and their `labels (n*m,)`.
 
-    def everywhere(self, generator: torch.Generator) -> Namings:
+        The `generator` is of the walkers; the rest as in `NamingEvidence`.
+        """
+        self.kinds, self.settings, self.generator = pool.kinds, settings, generator
+        judges = partial(NamingEvidence, pool, heard, settings, wrong=wrong, prior=prior, known=known)
+        most = enough_judges(pool, settings)
+        self.part, self.everybody = judges(most=most), judges()
+        self.unused = unused_labels(pool, labels[:, None], settings).cpu()
+        if bool(self.unused.any()):
+            mistaken = self.unused.to(labels.device)[labels] & (labels >= 0)  # the few that have such a label
+            self.merged = judges(mistaken.view(pool.factor.shape[0], -1).any(1), most=most)
+
+    def everywhere(self) -> Namings:
         """The best names of all, and all others that are about as good.
 
         Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best.
@@ -159,7 +195,7 @@ class NamingSearch:
         arrived = 0
         for _ in range(2):
             walked, reached = anneal_names(
-                self.part, self.kinds, 2 * settings.walkers, generator, 2 * settings.exchanges
+                self.part, self.kinds, 2 * settings.walkers, self.generator, 2 * settings.exchanges
             )
             orders, level = torch.cat([orders, walked]), torch.cat([level, reached])
             arrived += int((reached[1:] >= level.max() - settings.improbable).sum())
@@ -214,7 +250,43 @@ class NamingSearch:
         evidence = self.everybody(orders)
         # The leader stays first: it may be more probable for other reasons.
         rank = torch.cat([torch.zeros(1, dtype=torch.long), 1 + evidence[1:].argsort(descending=True, stable=True)])
-        return Namings(orders[rank[:most]], evidence[rank[:most]], exhaustive, _orbits(orders, self.kinds))
+        listed = orders[rank[:most]]
+        merged = self._merged(leader)
+        return Namings(
+            listed, self.everybody.against_first(listed), exhaustive and not bool(merged.any()),
+            _orbits(orders, self.kinds, merged),
+        )  # fmt: skip
+
+    def _merged(self, leader: Tensor) -> Tensor:
+        """The labels whose names are open if the state has merged two classes, `(c,)` bool; `leader (c,)` names it.
+
+        A label that nobody has may be a second name of any group. So walkers look for names again, with each such label
+        given to some group besides. If they can rename other groups, all names of the kind are open.
+        """
+        found = torch.zeros_like(self.unused)
+        if not bool(self.unused.any()):
+            return found
+        settings, unused = self.settings, self.unused[leader]
+        walkers = settings.walkers * min(settings.walkers, max(map(len, self.kinds)))  # some for each group
+        groups = leader.repeat(walkers, 1)
+        for kind in self.kinds:
+            places = torch.arange(kind.start, kind.stop)
+            spare, others = places[unused[places]], places[~unused[places]]
+            if len(spare) and len(others):
+                pick = torch.randint(len(others), (walkers, len(spare)), generator=self.generator)
+                pick[:, 0] = torch.arange(walkers) % len(others)
+                groups[:, spare] = leader[others[pick]]
+        orders, level = anneal_names(self.merged, self.kinds, walkers, self.generator, 2 * settings.exchanges, groups)
+        renamed = (orders != leader) & ~unused & (level >= self.merged(leader[None]) - settings.improbable)[:, None]
+        for kind in self.kinds:
+            found[kind.start : kind.stop] = renamed[:, kind.start : kind.stop].any()
+        return found
+
+
+def unused_labels(pool: Pool, labels: Tensor, settings: InferenceSettings) -> Tensor:
+    """The labels that next to no instance has in `labels (n*m, 1)`, `(c,)` bool: two classes may share a name there."""
+    size = pool.ranks.total(one_hot(labels, pool.classes).sum(0))
+    return (size < settings.negligible * pool.typical)[:, 0]
 
 
 def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
@@ -242,19 +314,22 @@ def _affine(kinds: list[range], most: int) -> Tensor:
     return torch.stack(orders)
 
 
-def _orbits(orders: Tensor, kinds: list[range]) -> Tensor:
-    """The smallest label that each label may change names with, `(c,)`, given some ways to name them, `(ways, c)`.
+def _orbits(orders: Tensor, kinds: list[range], merged: Tensor) -> Tensor:
+    """The smallest label that each label may change names with, `(c,)`.
 
     All labels of a kind that any way renames are one orbit: the ways that are not listed may lead anywhere among them.
 
+    Args:
+        orders: some ways to name them, `(ways, c)`.
+        kinds: the labels of each kind.
+        merged: `(c,)` bool: labels whose names are open besides.
+
     Examples:
-        >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3]]), [range(4)]).tolist()
+        >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3]]), [range(4)], torch.zeros(4, dtype=torch.bool)).tolist()
         [0, 1, 1, 3]
     """
-    renamed, orbit = (
-        (orders[0].argsort()[orders] != torch.arange(orders.shape[1])).any(0),
-        torch.arange(orders.shape[1]),
-    )
+    renamed = (orders[0].argsort()[orders] != torch.arange(orders.shape[1])).any(0) | merged
+    orbit = torch.arange(orders.shape[1])
     for kind in kinds:
         some = renamed[kind.start : kind.stop].nonzero()[:, 0] + kind.start
         orbit[some] = some[:1]
@@ -262,18 +337,24 @@ def _orbits(orders: Tensor, kinds: list[range]) -> Tensor:
 
 
 def anneal_names(
-    evidence: NamingEvidence, kinds: list[range], walkers: int, generator: torch.Generator, steps: int
+    evidence: NamingEvidence,
+    kinds: list[range],
+    walkers: int,
+    generator: torch.Generator,
+    steps: int,
+    groups: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Where walkers end, `(walkers, c)`, and how probable the formulas are there, `(walkers,)`.
 
-    Each begins with a random order, the first one with the present one. A step exchanges two labels of a kind and is
-    taken by Metropolis' rule, at a temperature that falls. There are `steps` of them for each label.
+    Each begins with a random order of its `groups (walkers, c)`, the first one with the present one. A step exchanges
+    two labels of a kind and is taken by Metropolis' rule, at a temperature that falls. There are `steps` of them for
+    each label. All labels are groups of their own if none are given.
     """
-    classes = kinds[-1].stop
-    orders = torch.arange(classes).repeat(walkers, 1)
+    orders = torch.arange(kinds[-1].stop).repeat(walkers, 1) if groups is None else groups.clone()
     for kind in kinds:
         for place in range(1, walkers):
-            orders[place, kind.start : kind.stop] = kind.start + torch.randperm(len(kind), generator=generator)
+            mixed = kind.start + torch.randperm(len(kind), generator=generator)
+            orders[place, kind.start : kind.stop] = orders[place, mixed]
     wide = [kind for kind in kinds if len(kind) > 1]
     if not wide:
         return orders, evidence(orders)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import widest_float
-from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges
+from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges, unused_labels
 from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
@@ -97,7 +97,7 @@ def search(
     else:
         groups = previous.states[0]
         elite = search.cooled(hurried, {f: search.moves(previous.states[f], f, 2) for f in range(folds)})
-    behind = search.behind(elite)
+    behind = list(range(folds)) if search.unused(elite) else search.behind(elite)
     if behind and previous is None:
         hints = {f: [None] * (per_fold - 1) + [search.named(groups.labels[:, -1], f)] for f in behind}
         elite |= search.better(elite, search.cooled(whole, hints), per_fold)
@@ -163,9 +163,13 @@ class _Search:
     def _different(self, states: States, count: int) -> States:
         return states.best(count, self.settings.negligible, self.pool.ranks)
 
+    def unused(self, elite: dict[int, States]) -> bool:
+        """Whether the most probable state has a label that nobody has."""
+        return bool(unused_labels(self.pool, elite[_leading(elite)].labels[:, :1], self.settings).any())
+
     def behind(self, elite: dict[int, States]) -> list[int]:
         """The folds that have not found the groups of the most probable state, whatever their names."""
-        lead = max(elite, key=lambda f: float(elite[f].score[0]))
+        lead = _leading(elite)
         groups = {f: one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for f, states in elite.items()}
         least = (1 - self.settings.negligible) * float(self.pool.ranks.total(groups[lead].sum()))
         shared = {f: self.pool.ranks.total(groups[lead].T @ mine) for f, mine in groups.items()}
@@ -199,6 +203,11 @@ class _Search:
             judge, self.pool.kinds, self.settings.walkers, self.generator, self.settings.exchanges
         )
         return hint[:, orders[int(evidence.argmax())].to(hint.device)]
+
+
+def _leading(elite: dict[int, States]) -> int:
+    """The fold with the most probable state."""
+    return max(elite, key=lambda f: float(elite[f].score[0]))
 
 
 def islands(edges: Edges, labels: Tensor) -> Tensor:

@@ -24,8 +24,8 @@ class InferenceSettings:
         rarest: agreement on a rare label counts at most this many times as much as on a typical one.
         prior_pairs: pairs for each two labels that say nothing about their confusion, so that few pairs make no law.
         still: a change that counts as none: of a message, of the share of messages that move, of a probability.
-        negligible: a share that counts as none: of the instances in which two states differ, of the probability of
-            other namings.
+        negligible: a share that counts as none: of the instances in which two states differ, of those that would have
+            a label if all were as frequent.
         walkers: searches for other names of the labels, side by side.
         improbable: nats by which the formulas must be against a naming for it to be out of the question, and for what
             neighbours say before it counts at all.
