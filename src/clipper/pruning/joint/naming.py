@@ -122,7 +122,8 @@ class NamingEvidence:
         One misread instance must not decide what the labels are called. A known label may.
         """
         first = self._evidence(orders[:1].T.to(self.heard.device))
-        total, least, most = (first.new_zeros(len(orders)) for _ in range(3))
+        total = first.new_zeros(len(orders))
+        least, most = total.clone(), total.clone()
         for way, order in enumerate(orders.to(self.heard.device)):
             odds = (self._evidence(order[:, None]) - first)[:, 0]
             alone = odds if self.known is None else odds.masked_fill(self.known, 0)

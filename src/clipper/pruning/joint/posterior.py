@@ -105,7 +105,7 @@ class Posterior(Generic[Set]):
         marginals: `(n, m, c)`: the probability of each label of each slot; zero in unused slots.
         probability: `(Ω,)`: the probability of each candidate if the target is right; a sample's sum to one. Candidates
             that are not listed are listed for it, if they are few enough.
-        verdict: "joint": believe it. "ambiguous": believe the groups, but several ways to name them are possible, see
+        verdict: "joint": believe it. "ambiguous": the groups are found, but several ways to name them are possible, see
             `namings`. "unsettled": something was found, but not enough to rely on: the search did not end, most folds
             did not find it again, hidden formulas bear out too little, or edges carry the target itself from sample to
             sample. "uninformative": hidden formulas are foreseen no better than by a class prior.
@@ -163,7 +163,7 @@ class Posterior(Generic[Set]):
 
     @property
     def namings(self) -> list[Naming]:
-        """The ways to name the labels, the most probable first."""
+        """The ways to name the labels, the most probable first; a single one if two classes may share a name."""
         ways = self.mixture.namings
         first = ways.orders[0]
         # A way reads label y off what was heard as orders[y]; so the first way's y is order⁻¹(first(y)) in another.
