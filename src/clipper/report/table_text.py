@@ -1,4 +1,4 @@
-"""Tables of results as text: ours beside the paper's, for the terminal, for Markdown, and the document of them all."""
+"""Tables of results as text, our figures beside the paper's: for the terminal and for Markdown pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEAD = """Made by `clipper results` from the {runs:,} runs in `results/records.
 
 
 def ours(entry: Entry, measure: Measure) -> list[str]:
-    """Mean ± deviation; then the 95 % interval of the mean, and over how many seeds. No lines where nothing was run."""
+    """Lines of text: mean ± deviation, the 95 % interval of the mean, the number of seeds. Empty if nothing was run."""
     values, digits = entry.values(measure), digits_of(measure)
     if len(values) < 2:
         return [line for value in values for line in (f"{value:.{digits}f}", _noted("(1 seed)", entry.mark))]
@@ -41,7 +41,7 @@ def _noted(text: str, *notes: str) -> str:
 
 
 def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
-    """One number: the mean, its mark, and what to know of it unless it is said beside; or what a run would cost."""
+    """One cell: the mean with its mark and remarks; or, if nothing was run, the cost of a run."""
     values = entry.values(measure)
     if values:
         mean = f"{sum(values) / len(values):.{digits_of(measure)}f}"
@@ -54,7 +54,7 @@ def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
 
 
 def cost(hours: float | None) -> str:
-    """Core-hours in brackets; nothing if nobody knows.
+    """Core-hours in brackets; empty if unknown.
 
     Examples:
         >>> cost(0.42), cost(37.2), cost(0.004), cost(None)
@@ -66,7 +66,7 @@ def cost(hours: float | None) -> str:
 
 
 def peculiarity(entry: Entry) -> str:
-    """What a place has instead of what the paper has, or of what the table asks for; empty if nothing."""
+    """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
     config = entry.place.config
     proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None
     frozen = config.encoder if entry.place.row.variant == "frozen" and not deviations(entry) else ""
@@ -74,12 +74,12 @@ def peculiarity(entry: Entry) -> str:
 
 
 def digits_of(measure: Measure) -> int:
-    """Decimals that say something."""
+    """How many decimals to print."""
     return 3 if measure == "pruning_seconds" else 1
 
 
 def papers(entry: Entry, measure: Measure) -> str:
-    """The paper's mean ± deviation; without one where it ran once."""
+    """The paper's mean ± deviation; the mean only if it ran once."""
     figure = entry.published.get(measure)
     if figure is None:
         return NOTHING
@@ -92,7 +92,7 @@ def columns_of(table: Table) -> list[str]:
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
-    """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
+    """The cells of the table, row by row, without empty rows; with several measures, a row for each cell."""
     cells: dict[str, list[tuple[str, str]]]
     if len(table.measures) > 1:
         cells = {
@@ -127,7 +127,7 @@ def _pair(entry: Entry | None, measure: Measure) -> tuple[str, str]:
 
 
 def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """For narrow screens: of each task its name, the heads and the rows; the paper's figure below ours."""
+    """For narrow screens: name, heads and rows of each task; the paper's figure below ours."""
     heads = ["row", *(NAMES[measure] for measure in table.measures)]
     tasks = []
     for column in table.columns:
@@ -164,13 +164,13 @@ Gathered = Sequence[tuple[Table, Sequence[Entry]]]
 
 
 def results_text(runs: int, gathered: Gathered) -> str:
-    """All tables one below the other, in Markdown, from so many runs."""
+    """All tables one below the other, in Markdown."""
     parts = [head(runs, gathered), *(f"## {table.title}\n\n{section(table, own, 3)}" for table, own in gathered)]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def overview(runs: int, gathered: Gathered) -> str:
-    """What came out in short, and where each table is: a page of its own."""
+    """The overview page: a summary, and links to the page of each table."""
     rows = []
     for table, entries in gathered:
         own = [entry for entry in entries if not entry.place.row.source]
@@ -184,7 +184,7 @@ def overview(runs: int, gathered: Gathered) -> str:
 
 
 def head(runs: int, gathered: Gathered) -> str:
-    """What came out in short, and how the tables are to be read."""
+    """A summary of the results, and how to read the tables."""
     meaning = "\n".join(f"- **{variant}**: {text}" for variant, text in MEANING.items())
     claims = [claim for _, entries in gathered for claim in claims_of(entries)]
     (old, old_means), (stale, stale_means) = MARKS.items()
@@ -195,17 +195,17 @@ def head(runs: int, gathered: Gathered) -> str:
 
 
 def total(entries: Sequence[Entry]) -> float | None:
-    """Core-hours of all that is missing; None if nobody knows of any."""
+    """Core-hours of all missing runs; None if unknown."""
     known = [entry.hours for entry in entries if entry.hours is not None]
     return sum(known) if known else None
 
 
 def section(table: Table, entries: Sequence[Entry], level: int = 2) -> str:
-    """One table: task by task what was run of it, here or by others, what is missing, and the claims.
+    """One table: for each task what was run, here or by others; what is missing; and the claims.
 
     Args:
         table: the table.
-        entries: what came out at its places.
+        entries: the results in its cells.
         level: of the headings.
     """
     parts = ["".join(f"- **{variant}** here: {text}\n" for variant, text in table.notes.items()), f"{table.remark}\n"]
@@ -231,7 +231,7 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 
 def task(table: Table, entries: Sequence[Entry]) -> str:
-    """One task of a table: a number in each cell; deviations, intervals and seeds to be unfolded."""
+    """One task of a table: a number in each cell; deviations, intervals and seeds fold out."""
     seeds = [
         [entry.place.row.name, NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
         for entry in entries
