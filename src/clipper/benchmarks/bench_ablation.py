@@ -1,4 +1,4 @@
-"""The ablation of joint inference: the zoo again, with one constant or one mechanism changed at a time."""
+"""The ablation of joint inference: the zoo with one constant or one mechanism changed at a time."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MECHANISMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
 
 
 def changes() -> list[str]:
-    """Every change, by name; the first is none.
+    """The names of all changes; the first changes nothing.
 
     Examples:
         >>> changes()[:3]
@@ -112,7 +112,7 @@ def changes() -> list[str]:
 
 
 def changed(change: str) -> tuple[InferenceSettings, AbstractContextManager[Any]]:
-    """The constants under a change, and what else it does while inference runs."""
+    """The settings under a change, and a context that applies the rest of it."""
     settings, name = InferenceSettings(), change.partition("=")[0]
     for value in _CONSTANTS.get(name, ()):
         if change == f"{name}={_shown(value)}":
@@ -147,7 +147,7 @@ def run_ablation(
 
 
 def summary_of(name: str, rows: Sequence[Row]) -> Row:
-    """What the pools of a change say together, in one row."""
+    """The summary of the pools of a change, one row."""
     whole = [row for row in rows if row["error"] is None]
     sound = [row for row in whole if row["line"] not in TROUBLED]
     believed = ("joint", "ambiguous")

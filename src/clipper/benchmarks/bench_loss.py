@@ -62,7 +62,7 @@ class SumCircuit:
 def race_losses(
     rounds: int, progress: OnProgress, batch: int = 64, slots: tuple[int, ...] = SLOTS
 ) -> list[dict[str, Any]]:
-    """Median milliseconds on each sum; every round runs all methods on the same batch, the first of them in turns."""
+    """Median milliseconds on each sum; every round runs all methods on the same batch, in rotating order."""
     turns = [rounds if m <= _LISTED else max(1, rounds // 10) for m in slots]
     tick = ticks(progress, "racing", sum(turns) + len(slots) * WARM_UP)
     rows = []
@@ -115,7 +115,7 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 def race_alignments(
     rounds: int, progress: OnProgress, clips: int = 64, frames: int = 128, actions: int = 12
 ) -> dict[str, Any]:
-    """Alignments against the same candidates as a state machine's lattice, and against the nearest loss of PyTorch."""
+    """Compare alignments with the same candidates as a state machine's lattice, and with PyTorch's CTC loss."""
     classes = len(ACTIONS)
     texts = _texts(clips, actions)
     engine = SemanticLoss()
@@ -147,7 +147,7 @@ def _texts(clips: int, actions: int) -> list[Text]:
 
 
 def _ctc(log_probs: Tensor, texts: list[Text]) -> Tensor:
-    """CTC wants a blank, frames first and labels from 1: another model, but as much to sum up."""
+    """PyTorch's CTC loss. It has a blank label, so it is another model, but the work is comparable."""
     padded = torch.nn.functional.pad(log_probs, (1, 0), value=-5.0).transpose(0, 1)
     targets = torch.tensor([action + 1 for text in texts for action in text])
     lengths = torch.tensor([len(text) for text in texts])

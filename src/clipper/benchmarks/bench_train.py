@@ -1,4 +1,4 @@
-"""What pruning costs in a training run: its share of the epoch, on SUM-3 in batches of 64."""
+"""Measures pruning's share of the training time, on SUM-3 in batches of 64."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A picture's pattern says how many shapes and how many colours its primitives have. A sample is three pictures, its label
 is whether their patterns are the same, and its concepts are the shapes and colours of the nine primitives, two kinds of
-label. Each primitive is drawn by itself, so that nobody has to find it in the picture.
+label. Each primitive is drawn in its own image, so that it need not be found in the picture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rows of the zoo say together: figures by line, and which promises they keep. Knows rows, and no pools."""
+"""Summary of the rows of the zoo: figures by line, and which promises hold."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Promise:
-    """What joint inference promises, and whether the rows keep it.
+    """A promise of joint inference, and whether it held.
 
     Attributes:
         text: the promise.
-        held: whether it is kept; None if no row says.
+        held: whether it held; None if no row tests it.
         figure: what was measured.
     """
 
@@ -44,13 +44,13 @@ class Promise:
 
 
 def summarise(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The figures of each line, over its seeds: means, and the lowest where a single pool matters.
+    """The figures of each line over its seeds: means, and the lowest value for some.
 
     Args:
-        rows: of `run_zoo`.
+        rows: the rows that `run_zoo` returns.
 
     Returns:
-        A document for each line, in the order of the rows. What no row has is None.
+        A dictionary for each line, in the order of the rows; None for figures that no row has.
     """
     return [
         _line(name, [row for row in rows if row["line"] == name]) for name in dict.fromkeys(r["line"] for r in rows)
@@ -80,7 +80,7 @@ def _line(name: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def promises(rows: Sequence[Row]) -> list[Promise]:
-    """Which promises the rows keep; a pool that failed keeps none.
+    """Which promises hold in the rows; a pool that failed breaks all of them.
 
     Examples:
         >>> [promise.held for promise in promises([])][:2]

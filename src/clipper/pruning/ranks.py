@@ -356,8 +356,8 @@ def partition(embeddings: Tensor, parts: int) -> Tensor:
         embeddings: of all samples, `(n, m, d)`.
         parts: how many ranks there are.
 
-        Raises:
-            InputError: the embeddings have another shape, or there are fewer samples than ranks.
+    Raises:
+        InputError: the embeddings have another shape, or there are fewer samples than ranks.
 
     Examples:
         >>> embeddings = torch.tensor([[[0.0], [0.1]], [[5.0], [5.1]], [[0.2], [0.1]], [[5.2], [5.3]]])

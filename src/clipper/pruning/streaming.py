@@ -137,8 +137,8 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
     Returns:
         Counts of what was done.
 
-        Raises:
-            FileError: a file cannot be read or written.
+    Raises:
+        FileError: a file cannot be read or written.
         InputError: candidates, embeddings and options do not fit one another.
         WorkerDiedError: a process of the executor died repeatedly.
     """

@@ -90,8 +90,8 @@ def refreshed(page: str, sources: Sources) -> str:
         page: the text, in Markdown.
         sources: the recorded runs.
 
-        Raises:
-            InputError: a block has an unknown name, or no end.
+    Raises:
+        InputError: a block has an unknown name, or no end.
     """
     begun = page.count("<!-- clipper results: ")
     if len(list(_BLOCK.finditer(page))) != begun:

@@ -1,4 +1,4 @@
-"""The paper's tables and those beyond them, each declared once; what was published is in `published.csv`."""
+"""All tables: the paper's and further ones. Published figures are in `published.csv`."""
 
 from __future__ import annotations
 
@@ -569,7 +569,7 @@ TABLES = {table.name: table for table in (*_PAPER, *_DOUBTS, *_FIELD, DEMO_TABLE
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:
-    """One of the tables as it can be run; on VQAR's own scenes where they are, on generated ones elsewhere.
+    """One of the tables, as it can be run here: on VQAR's own scenes if they are here, else on generated ones.
 
     Examples:
         >>> table_named("hwf").title
@@ -581,7 +581,7 @@ def table_named(name: str, data_root: str | Path | None = None) -> Table:
 
 
 def table_shown(name: str, ledger: Ledger) -> Table:
-    """The table that the records are about, with or without data: on VQAR's own scenes, generated ones, or both.
+    """One of the tables, as it was recorded: on VQAR's own scenes, generated ones, or both.
 
     Examples:
         >>> table_shown("hwf", Ledger("no-such-folder/records.jsonl")).title
@@ -592,7 +592,7 @@ def table_shown(name: str, ledger: Ledger) -> Table:
 
 
 def tables_of(ledger: Ledger) -> list[Table]:
-    """All tables of results; the demo is to be looked at, and is none."""
+    """All tables of results; the demo is not one of them."""
     return [table_shown(name, ledger) for name in TABLES if name != DEMO_TABLE.name]
 
 
