@@ -159,7 +159,7 @@ def footnote(entries: Sequence[Entry]) -> str:
         parts.append(f"Means over {number} seeds ({seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}).")
     parts += [f"*{mark}*: {MARKS[mark]}." for mark in MARKS if any(entry.mark == mark for entry in entries)]
     if any(not entry.records and not entry.place.row.source for entry in entries):
-        parts.append("Not run: in brackets core-hours, judged by runs like it.")
+        parts.append("Not run: estimated core-hours in brackets.")
     return " ".join(parts)
 
 
@@ -169,12 +169,12 @@ def _readme(sources: Sources) -> str:
     gains = [claim for claim in claims if claim.kind == "accuracy gain"]
     return "\n".join(
         [
-            "100 samples of MNIST digits of which only the sum is known, the paper's network, accuracy after the last "
-            "epoch in %:\n",
+            "Accuracy after the last epoch, in %. The training set is 100 samples of MNIST digits of which only the "
+            "sum is known. All rows train the paper's network:\n",
             wide(entries, _README_ROWS, tasks),
-            "\nLonger tasks, the paper's best figure beside our best:\n",
+            "\nLonger tasks, with the paper's best figure beside our best:\n",
             _against_the_paper(sources),
-            f"\n{in_short(gains)} [Every seed of every figure, and claim by claim](docs/results.md).",
+            f"\n{in_short(gains)} [All results, seed by seed and claim by claim](docs/results.md).",
         ]
     )
 
@@ -272,7 +272,7 @@ def _made(rows: Sequence[Row]) -> str:
     seeds, commits = sorted({row["seed"] for row in rows}), sorted({str(row["commit"]) for row in rows})
     parts = [f"seeds {seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}"]
     if not all(row.get("probe") for row in rows):
-        parts.append("*old*: the rows do not say by which method they were made")
+        parts.append("*old*: the rows have no record of the method's version")
     elif any(changed(row["probe"], row["versions"]) for row in rows):
         parts.append(f"*stale*: {MARKS['stale']}")
     return "; ".join(parts)
@@ -304,8 +304,9 @@ def _ablation(sources: Sources) -> str:
     ]  # fmt: skip
     return "\n".join(
         [
-            f"{len(rows):,} pools, {_made(rows)}. Development seeds: they say what matters to the method, and are no "
-            f"results. Pools without an answer that were believed, under all changes: {believed}.\n",
+            f"{len(rows):,} pools, {_made(rows)}. These seeds were used to develop the method, so the figures "
+            f"are no results. Pools with nothing to find that were called joint or ambiguous, under all changes: "
+            f"{believed}.\n",
             markdown_table(heads, cells),
         ]
     )

@@ -61,7 +61,7 @@ _PLURAL = {
 _SAID = {
     "reproduces": "reproduce",
     "not run": "are not run",
-    "marked": "have old or stale runs alone",
+    "marked": "have only old or stale runs",
     "too few seeds": "have too few seeds",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",

@@ -10,18 +10,25 @@ from clipper.benchmarks.tables.layout import FRESH, MEANING, Measure
 from clipper.benchmarks.tables.summary import MARKS, NAMES, bounded
 from clipper.report.claims import CLAIM_COLUMNS, NOTHING, Claim, claims_of, in_short
 
-_HEAD = """Made by `clipper results` from the {runs:,} runs in `results/records.jsonl`; `clipper table` adds to them.
+_HEAD = """`clipper results` writes these figures from the {runs:,} runs in `results/records.jsonl`. `clipper table`
+adds runs.
 
 **In short.** {short}
 
-- Accuracy is the last epoch's on held-out data, never the best epoch's: the mean over the seeds. Deviations,
-  95 % intervals and every seed are below each table. A seed means the same samples and first weights in every row.
-- Results are of seeds from {fresh} on; settings were chosen on seeds 0 to 19.
-- *{old}*: {old_means}. No result, and counted as none.
+How to read the tables:
+
+- Accuracy is measured on held-out data after the last epoch, never the best epoch, and averaged over seeds.
+  Deviations, 95 % intervals and every seed are below each table. All rows use the same samples and initial weights
+  for a seed.
+- Results have seeds from {fresh} on. Settings were chosen on seeds 0 to 19.
+- *{old}*: {old_means}. Such figures do not count as results.
 - *{stale}*: {stale_means}.
-- *not run (2 h)*: it would take about so many core-hours, judged by runs like it.
-- Beside each figure stands the paper's, of three runs. A gain *reproduces* if our interval holds the paper's and
-  excludes zero, is *undecided* if it holds both, and *not seen* if it holds zero but not the paper's.
+- *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
+- The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
+  not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
+  gain.
+
+What is done to the candidates in each row:
 
 {meaning}
 """
@@ -179,7 +186,7 @@ def overview(runs: int, gathered: Gathered) -> str:
         numbers = [len(own), results, len(done) - results, len(own) - len(done)]
         missing = cost(total(own)).strip(" ()") or NOTHING
         rows.append([f"[{table.title}](results/{table.name}.md)", *map(str, numbers), missing])
-    heads = ["table", "places", "with results", "with old or stale runs", "not run", "to run, core-hours"]
+    heads = ["table", "cells", "with results", "with old or stale runs", "not run", "to run, core-hours"]
     return f"{head(runs, gathered)}\n{markdown_table(heads, rows)}"
 
 

@@ -14,11 +14,11 @@ from clipper.benchmarks.config import RunConfig
 Measure = str
 """What is measured of a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
 FROZEN = "mobilenet-v2"
-"""The pretrained encoder of the rows "frozen"; the paper's ResNet-18 where a user has its weights."""
+"""The pretrained encoder of the rows "frozen"; the paper has ResNet-18."""
 ENTROPY = 0.1
 """The weight of the entropy in the rows "entropy"."""
 FRESH = 100
-"""The first seed of every figure for readers: settings are chosen while looking at seeds 0 to 19."""
+"""The first seed of results; settings are chosen on seeds 0 to 19."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
     "frozen": {"objective": "paper", "encoder": FROZEN},
@@ -30,21 +30,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "shuffled": {"objective": "joint", "encoder": "shuffled"},
     "em": {"objective": "em", "encoder": "outlines"},
 }
-"""What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
+"""What is done to the candidates: the first three are the paper's; its reviewers asked for random and entropy."""
 USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled", "em"))
-"""Those that every engine is tried with."""
+"""The variants that every engine is run with."""
 MEANING = {
-    "none": "all candidates",
-    "frozen": "the printed program, neighbours by a pretrained encoder (MobileNetV2; the paper has ResNet-18)",
-    "trainable": "the printed program, neighbours by the classifier's own layer",
-    "exact": "the stated problem, neighbours by the classifier's own layer",
-    "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
-    "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
-    "frames' middle)",
-    "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
-    "em": "as joint, but by expectation-maximisation over neighbours' averages",
-    "gold": "the ceiling: trained on the gold labels of the same images, same seeds, optimiser and epochs",
+    "none": "nothing: all candidates",
+    "frozen": "the paper's program as printed; neighbours by a pretrained encoder (MobileNetV2; the paper has "
+    "ResNet-18)",
+    "trainable": "the paper's program as printed; neighbours by the classifier's own layer",
+    "exact": "the problem that the paper states; neighbours by the classifier's own layer",
+    "random": "the control: as many candidates as by exact are discarded at random; for clips, edges lead to random "
+    "frames",
+    "entropy": f"all candidates; the loss has a penalty on the posterior's entropy, with weight {ENTROPY:g}",
+    "joint": "joint inference over the whole pool, before training; neighbours by outlines (for clips, of the "
+    "middle of each frame)",
+    "shuffled": "a control for joint: each image has the embedding of another one, so nothing should be discarded",
+    "em": "a baseline for joint: expectation-maximisation instead of joint inference",
+    "gold": "the ceiling: trained on the gold labels of the same images, with the same seeds, optimiser and epochs",
 }
 
 

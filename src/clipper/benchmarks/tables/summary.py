@@ -59,11 +59,10 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
 }
 """What a run without pruning has no figure for; the others are measured on held-out data."""
 OLD, STALE = "old", "stale"
-"""Marks of figures that are no results: of seeds that settings were chosen on, or of a method that has changed."""
+"""Marks of figures that do not count as results."""
 MARKS = {
-    OLD: f"seeds below {FRESH}, which settings were chosen on, or runs that do not say by which method they were made",
-    STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now "
-    "(`clipper table NAME --first-seed 200` runs it anew on the next hundred of seeds)",
+    OLD: f"seeds below {FRESH}, which were used to choose settings, or runs without a record of the method's version",
+    STALE: "the method has changed since the run (`clipper table NAME --first-seed 200` runs it again, with new seeds)",
 }
 COUNTS = ("shortcuts", "namings")
 """Scores that are numbers of something, not shares."""
