@@ -14,12 +14,14 @@ from clipper.training.inspection import Inspection
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
 _ONE_BY_ONE = (
-    "Inputs that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
-    "that neighbour could not have; the chosen edges strike them out."
+    "Instances that are close to each other should share a label. An edge leads from an instance to a neighbour. It "
+    "rules out the candidates in which the instance has a label that the neighbour cannot have. The edges that were "
+    "chosen strike out these candidates."
 )
 _JOINTLY = (
-    "Inputs that lie close should share a label, and what is known of one sample says something about its neighbours, "
-    "and about theirs. All samples decide together how probable each candidate is."
+    "Instances that are close to each other should share a label. So what is known about one sample also tells "
+    "something about its neighbours, and about their neighbours. Joint inference combines all of this, and gives each "
+    "candidate a probability."
 )
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

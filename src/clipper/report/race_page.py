@@ -17,8 +17,8 @@ ENTRY_COLUMNS = ["contestant", "accuracy, %", "s to 95 %", "first step, s", "end
 _BUSY = 0.9
 """The share of its seconds in which a contestant should have had the processor."""
 _LEAD = (
-    "The same samples, network, first weights and held-out images for everybody, one thread each, one after the other "
-    "on one machine. The clock starts with a contestant's own code and stands still while its network "
+    "All contestants have the same samples, network, initial weights and held-out images. They run one after the "
+    "other on one machine, with one thread. The clock starts with a contestant's own code and stops while its network "
     "is measured."
 )
 _MEANINGS = {

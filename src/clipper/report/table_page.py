@@ -21,9 +21,9 @@ from clipper.training.inspection import Inspection
 FEWEST = 3
 """Measurements that make a curve."""
 _LEAD = (
-    "Accuracy is the last epoch's on held-out data: the mean over the seeds. Rest on it for its deviation, the 95 % "
-    "interval of the mean, and the number of seeds; every seed is below. A seed means the same samples and first "
-    "weights in every row."
+    "Accuracy is measured on held-out data after the last epoch, and averaged over the seeds. Point at it to see its "
+    "deviation, its 95 % interval and the number of seeds. All rows use the same samples and initial weights for each "
+    "seed."
 )
 
 
@@ -90,7 +90,8 @@ def write_table_page(
         result: the result in one sentence, as the heading of the page; the table's title if not given.
         links: other files, relative to the page, by their titles.
     """
-    pruned = {_name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
+    name = _name if len(table.columns) > 1 else _row_name
+    pruned = {name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
     shown = [measure for measure in table.measures if measure not in OF_PRUNING]
     write_page(
         path,
@@ -107,7 +108,7 @@ def write_table_page(
         kept=kept_figure(pruned) if pruned else None,
         costs=overhead_figure(pruned) if pruned else None,
         inspected=_inspected(inspections or {}),
-        seed_columns=["place", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)],
+        seed_columns=["row", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)],
         seeds=_seeds(entries, shown),
     )
 
@@ -187,6 +188,10 @@ def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
 
 def _name(entry: Entry) -> str:
     return f"{entry.place.column.name}: {entry.place.row.name}"
+
+
+def _row_name(entry: Entry) -> str:
+    return entry.place.row.name
 
 
 def _records(entries: Sequence[Entry]) -> Records:

@@ -18,13 +18,13 @@ LINE_COLUMNS = [
 ]  # fmt: skip
 PROMISE_COLUMNS = ["promise", "", "measured"]
 _LEAD = (
-    "Each line is a kind of pool: a rule, the data, the number of samples, and the trouble, if there is one. Means are "
-    "over the seeds; no pool is left out. Gold labels are used for these figures alone."
+    "Each line is a kind of pool: a rule, the data, the number of samples and, in some lines, a disturbance. Means are "
+    "over all seeds. Gold labels are used for these figures only."
 )
 _GROUPS = {
     "joint": "Lines whose labels are identified",
     "ambiguous": "Lines whose labels are identified up to their names",
-    "noise": "Lines whose embeddings say nothing",
+    "noise": "Lines whose embeddings hold no information",
     None: "Other lines: hard rules, wrong targets, tiny pools, known labels",
 }
 _MEANINGS = {
