@@ -18,7 +18,7 @@ from clipper.errors import InputError
 from clipper.training.adapters import predict
 
 _LISTED = 2
-"""Digits of a number up to which the most probable sum is worked out, too: beyond, there are too many sums."""
+"""Numbers with more digits than this have too many sums to find the most probable one."""
 
 
 @register("addition", data=DIGITS, quick=on_digits)

@@ -41,7 +41,7 @@ LINES = (
     "sum-3/noise/100/one-target",
     "sum-3/digits/100/backgrounds",
 )
-"""Pools with something to find, but for the last three."""
+"""The lines of the ablation. All but the last three have something to find."""
 TROUBLED = LINES[-3:]
 
 _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
@@ -64,7 +64,7 @@ _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
     "leak": (math.inf,),
     "memory": (1 << 19,),
 }
-"""What each constant is changed to: as good as switched off, where that can be."""
+"""What each constant is changed to: a value that switches it off, if there is one."""
 
 
 @contextmanager
@@ -97,7 +97,7 @@ MECHANISMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "no groups named by formulas": _no_groups,
     "no target doubted": _no_doubt,
 }
-"""What no constant switches off, and how it is."""
+"""Mechanisms that no constant switches off, and how to switch them off."""
 
 
 def changes() -> list[str]:

@@ -18,7 +18,7 @@ from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.joint.pool import CandidateFactor, Factor, LatticeFactor
 
 _STARTS = 4
-"""Starts of a round that is raced."""
+"""Starts in a round that is timed."""
 
 
 def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> dict[str, Any]:

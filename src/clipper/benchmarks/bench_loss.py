@@ -19,11 +19,11 @@ from clipper.errors import require
 
 CLASSES = 10
 Semiring = Literal["log", "real"]
-"""What a circuit computes in: logarithms, as safe as semantic loss, or probabilities, faster until they underflow."""
+"""Circuits compute with logarithms, which is safe, or with probabilities, which is faster but may underflow."""
 SLOTS = (3, 4, 15, 30, 40)
-"""The sums that are raced."""
+"""The lengths of the sums that are timed."""
 _LISTED = 4
-"""Slots up to which candidates are listed, too; a longer race has a tenth of the rounds."""
+"""Up to this many slots, lists of candidates are timed, too; longer sums get a tenth of the rounds."""
 Text = tuple[int, ...]
 
 

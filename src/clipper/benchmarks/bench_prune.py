@@ -21,7 +21,7 @@ from clipper.pruning.objectives import Objective, Solver
 SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
 OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
 CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
-"""Slots, neighbours and objective of each race."""
+"""Slots, neighbours and objective of each comparison."""
 
 
 def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from clipper.training import EpochMetrics, Samples, train
 ENCODERS = ("trainable", "pixels")
 OBJECTIVES: tuple[TrainObjective, ...] = ("paper", "exact")
 RUN = 50
-"""Epochs of the run whose share is reported: what is done once, before the first batch, counts once."""
+"""Epochs of the run whose share is reported; work before the first batch counts once."""
 
 
 def measure_overhead(base: RunConfig, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from clipper.training.environment import environment
 
 FORMAT = "clipper zoo 1"
 MASS = 0.95
-"""Of the posterior that the candidates keep when they are pruned."""
+"""The posterior probability that the kept candidates must add up to."""
 SAME_NAMING = 0.85
 """The share of gold labels that a naming must give to count as the gold one."""
 

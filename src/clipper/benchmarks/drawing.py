@@ -24,7 +24,7 @@ from clipper.proximity import Outlines
 from clipper.training import Samples
 
 MOST_SLOTS = 1_000
-"""Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
+"""The most slots of a sample."""
 DIGITS = {
     "digits": ("DigitsMlp", "DigitsCnn", "LinearOnOutlines"),
     "mnist": ("MnistCnn", "LeNet", "LinearOnOutlines"),
@@ -32,11 +32,11 @@ DIGITS = {
 }
 """The data sets of ten classes, with the networks that fit each."""
 HELD = ("fixed", "gold")
-"""The draws that are made once, before training."""
+"""The kinds of draws that are made once, before training."""
 _TOGETHER = 256
-"""Samples whose candidates are held in full while some of them are drawn."""
+"""How many samples' candidates are listed at a time while some are drawn."""
 _MOST_OUTPUTS = 100_000
-"""Candidates of all outputs together, past which an engine sees those of the target alone."""
+"""If all outputs together have more candidates than this, engines get only those of the target."""
 
 
 def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:

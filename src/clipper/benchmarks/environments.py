@@ -27,9 +27,9 @@ PACKAGES = {
     "klay": ("--no-deps", "klaycircuits==0.1.2"),
     "snorkel": ("--no-deps", "snorkel==0.10.0", "munkres==1.1.4", "tqdm==4.67.1"),  # its NumPy and SciPy are older
 }
-"""What pip is asked for, in the versions that were tested. Without dependencies: torch and NumPy stay as they are."""
+"""The arguments of pip, with tested versions. Without dependencies, so that torch and NumPy are not replaced."""
 SECONDS = 1800
-"""After which pip is given up."""
+"""Timeout of pip, in seconds."""
 
 
 class NoEnvironmentError(ClipperError, RuntimeError):

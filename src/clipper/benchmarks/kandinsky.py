@@ -32,9 +32,9 @@ SLOTS = PICTURES * PRIMITIVES * len(KINDS)
 SIDE = 28
 """Pixels of a primitive's side."""
 _HELD_OUT = 2**31 - 1
-"""Seed of the held-out samples: no run's own."""
+"""Seed of the held-out samples; no run uses it."""
 _DIFFERENT = (0, 0)
-"""In place of a pattern, where the pictures so far have different ones."""
+"""Stands for a pattern if the pictures so far have different ones."""
 
 State = tuple[tuple[int, int] | None, int, frozenset[int], int]
 """The pattern of the pictures so far; of the present one, how many shapes it has (0 before they are read), which labels

@@ -26,7 +26,7 @@ from clipper.training import Samples
 
 DATA = {"mnist": ("LeNet", "MnistCnn"), "digits": DIGITS["digits"]}
 EQUATIONS = 10
-"""Sums for each group: with fewer, the equations say too little about a group's mean label."""
+"""Sums for each group; with fewer, the mean labels are not well determined."""
 GROUPINGS = 3
 """How often images are grouped, from different starts."""
 _DIRECTIONS = 64
@@ -34,9 +34,9 @@ _DIRECTIONS = 64
 _ROUNDS = 10
 """Of k-means."""
 _OFF = 0.25
-"""By how much a mean label, averaged over the groupings, may miss a whole number."""
+"""How far a mean label, averaged over the groupings, may be from a whole number."""
 _RIDGE = 1.0
-"""Added to how often groups come together, so that a group that never comes has the mean label of all."""
+"""Ridge of the least squares; a group that never occurs gets the mean label of all."""
 _CHUNK = 5_000
 """Images compared with all groups at a time."""
 

@@ -49,9 +49,9 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 _PICTURES = 800
-"""About so many of the samples' own go into an inspection."""
+"""About how many pictures go into an inspection."""
 _ENCODER_SIZE = 96
-"""To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
+"""Side in pixels to which small images are enlarged for a pretrained encoder; 224 takes five times as long."""
 
 _LOADED = 256
 """Samples in memory at a time, where not all are."""

@@ -29,13 +29,13 @@ from clipper.training.adapters import predict
 
 DATA = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("LeNet", "MnistCnn")}
 HELD_OUT = 1_000
-"""Held-out samples of combinations that were learned from, and as many of all others."""
+"""Number of held-out samples of training combinations, and of other combinations."""
 BINS = 10
 """Of a calibration, as in rsbench, BEARS and NeSyDM."""
 _TIE = 1e-5
 """Probabilities nearer than this are equal."""
 _BUDGET = 100_000_000
-"""Of the search for shortcuts: a few seconds."""
+"""Budget of the search for shortcuts: a few seconds."""
 
 
 @dataclass(frozen=True)

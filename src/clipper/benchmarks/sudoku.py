@@ -37,9 +37,9 @@ from clipper.training.adapters import predict
 
 DATA = {name: DIGITS[name] for name in ("mnist", "digits")}
 _TESTED = 100
-"""Right boards to measure on, and as many wrong ones."""
+"""Number of right boards to test on, and of wrong ones."""
 _AGAIN = 0.5
-"""How probable it is that a wrong board has one change more."""
+"""The probability that a wrong board has one more change."""
 _MOST_CHANGES = 10
 
 

@@ -13,7 +13,7 @@ from typing import Any
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, what is done of it, and all there is to do."""
 Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
-"""One round of a race: what makes the input of a call, and the contestants, each a function of that input."""
+"""One round: a function that makes the input of a call, and the contestants, functions of that input."""
 WARM_UP = 3
 """Rounds before the clock starts."""
 

@@ -135,7 +135,7 @@ class Instances:
 
 
 _PER_CLASS = 400
-"""Synthetic instances of each class; of the most frequent one, where they differ."""
+"""Synthetic instances of each class; of the most frequent class, if their numbers differ."""
 
 
 def _standardised(name: str) -> Instances:
@@ -252,7 +252,7 @@ RULES: dict[str, Rule] = {
     "proportions-4": Rule(_multiset, 4),
     "proportions-4-8": Rule(_multiset, 8, fewest_slots=4, classes=4),
 }
-"""What is known of a sample."""
+"""The rules: what is known about a sample."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ TROUBLES: dict[str, Trouble] = {
     **{f"wrong-{percent}": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
     **{f"known-{known}": Trouble(known=known) for known in (1, 10)},
 }
-"""What is done to a pool."""
+"""The disturbances of pools."""
 
 
 def _lines() -> tuple[Line, ...]:

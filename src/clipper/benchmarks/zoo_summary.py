@@ -9,7 +9,7 @@ from typing import Any
 
 VERDICTS = ("joint", "ambiguous", "unsettled", "uninformative")
 GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
-"""Gold labels that a line keeps on average, and that every pool of so many samples keeps."""
+"""The share of gold labels that a line keeps on average, and that each pool of this many samples keeps."""
 FALSE_ALARMS = 0.02
 """The share of pools without information that may be called joint."""
 NINE_IN_TEN = 0.9
@@ -19,13 +19,13 @@ LABELS_RIGHT = 0.95
 GAP = 0.05
 """Between the accuracy that a posterior expects, and its accuracy."""
 WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
-"""By trouble, the labels right and the suspicion's AUC that SUM-3 has on average."""
+"""By disturbance, the promised share of labels right and AUC of the suspicion, for SUM-3 on average."""
 
 _NAMED = 5
-"""Lines that miss a promise and are named; of more, the number is said."""
+"""The most lines that are listed by name if they break a promise; of more, the number is given."""
 
 Row = dict[str, Any]
-"""What came out of one pool."""
+"""The result of one pool."""
 
 
 @dataclass(frozen=True)

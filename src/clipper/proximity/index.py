@@ -49,22 +49,22 @@ NAMES = (*METHODS, "faiss")
 """What `search=` takes by name; "faiss" is an older name of "ivf"."""
 
 EXACT_PAIRS = 10**10
-"""Pairs of a query and an instance, 100,000 of each say, that are still compared one by one unless told otherwise."""
+"""Up to this many pairs of a query and an instance, the default search is exact: 100,000 × 100,000."""
 
 _QUERIES = 1 << 14
 """Queries that are answered at a time, so that progress shows."""
 
 _TUNED_ON = 1_000
-"""Queries by which `build` chooses how thoroughly to look."""
+"""Queries on which `build` tunes the search effort."""
 
 _MEASURED_ON = 1_000
 """Queries for which recall is measured at most."""
 
 MANIFEST = "index.json"
-"""The file that says which files an index consists of: the index is there when this is."""
+"""The file that lists the files of an index; it is written last."""
 
 _CLAIM = "index.lock"
-"""Whoever writes the index holds it."""
+"""The lock of the process that writes the index."""
 
 _OURS = re.compile(r"(vectors|groups|structure)-[0-9a-f]{16}(\.npy)?")
 """Names of an index's other files."""

@@ -29,13 +29,13 @@ from clipper.proximity.selection import (
 from clipper.proximity.ties import DistinctPool, PreciseDistances, lengths, nearest_distinct
 
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
-"""`(queries, d), (pool, d) -> (queries, pool)`: any distance a user may prefer."""
+"""`(queries, d), (pool, d) -> (queries, pool)`: a distance function of the user."""
 
 SearchProgress = Callable[[int, int], None]
 """Called with the number of queries done and their total."""
 
 MOST_EDGES = 200_000_000
-"""Pairs that a search returns before it says that the radius or k is too large."""
+"""The most pairs that a search returns; with more, it raises a `BudgetError`."""
 
 POOL_PIECE = 1 << 14
 """Instances of the pool that queries are compared with at a time."""
@@ -47,7 +47,7 @@ _SMALL = 1e-30
 """A radius below this may be no number of the embeddings' precision."""
 
 _TIES = 16
-"""Pairs of a query, beyond 2 k, that rounding may leave in doubt before the query goes to `ties.py`."""
+"""If a query has more uncertain pairs than this, beyond 2 k, it goes to `ties.py`."""
 
 _PAIRS = 1 << 22
 """Pairs within a radius that are looked at without counting first how many of them are in doubt."""
@@ -377,7 +377,7 @@ class _Ties:
     k: int | None
     radius: float
     many: bool = False
-    """Whether the pool repeats so few vectors that all queries are better off with these."""
+    """Whether the pool has so few distinct vectors that searching these is faster for all queries."""
 
     def check_finite(self) -> None:
         """Raise an error if a vector holds NaN or infinity."""

@@ -23,7 +23,7 @@ PRODUCT_WIDTH = 6
 """Up to this many edges per sample, subsets are counted by one matrix product."""
 
 SET_WIDTH = 4
-"""Up to this many edges per sample, all sets of masks that can occur, 2^2^edges, are known beforehand."""
+"""Up to this many edges per sample, all 2^2^edges sets of masks are tabulated."""
 
 _CELLS = 1 << 24
 """Table cells, or pairs of masks, held at a time."""

@@ -22,7 +22,7 @@ from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labe
 from clipper.pruning.result import Pruning, Set
 
 MOST_BUNDLES = 12
-"""Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
+"""Up to this many bundles of a sample, all sets of them are tried; with more, the search is greedy."""
 _CELLS = 1 << 24
 """Entries of the tables of allowed labels that are looked at together."""
 
@@ -142,7 +142,7 @@ class Contested:
 
 
 Choice = tuple[list[bool], int | None]
-"""Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
+"""Which bundles are chosen; and, unless the choice is proved optimal, a lower bound on the candidates left."""
 
 
 def best_choices(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:

@@ -26,9 +26,9 @@ Solver = Literal["closed-form", "highs", "cp-sat"]
 
 _OBJECTIVES, _SOLVERS = get_args(Objective), get_args(Solver)
 POOLED = ("joint", "em")
-"""Objectives under which all samples decide together."""
+"""Objectives that infer the labels of the whole pool together."""
 NEIGHBOURS = 8
-"""Neighbours per instance where the number is chosen automatically and all samples decide together."""
+"""The default number of neighbours per instance for joint inference and EM."""
 _PIECE = 1 << 18
 """Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
 

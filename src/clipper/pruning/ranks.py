@@ -208,7 +208,7 @@ class Ranks:
 
 
 ALONE = Ranks()
-"""A process that shares with nobody."""
+"""A process without a group."""
 
 
 @dataclass

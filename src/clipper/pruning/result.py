@@ -19,7 +19,7 @@ from clipper.pruning.consistency import edge_rejects, labels_left
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
 Set = TypeVar("Set", bound=CandidateSet)
-"""The kind of candidate set; what is left of one is of the same kind."""
+"""A type of candidate set; what is left of a set has the same type."""
 
 
 class Pruning(Generic[Set]):

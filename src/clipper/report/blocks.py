@@ -31,7 +31,7 @@ _BLOCK = re.compile(
     r"(?m)^<!-- clipper results: (?P<name>[\w-]+) -->\n(?:.*?\n)??<!-- end of (?P=name) -->$", re.DOTALL
 )
 OF_TABLE = "table-"
-"""What the name of a block begins with that holds a single table; the rest is the table's name."""
+"""Prefix of the name of a block that holds a single table; the rest is the table's name."""
 _README_ROWS = {
     "semantic": "all candidates (semantic loss)",
     "semantic + trainable": "the paper's pruning, run here",
@@ -47,7 +47,7 @@ _LONG = {
     "HWF-7": ("joint", "HWF-7, n=1,000"),
     "HWF-15": ("joint", "HWF-15, n=1,000"),
 }
-"""The paper's hardest tasks, by the table and the column of our runs; how many formulas it has, it does not say."""
+"""The paper's hardest tasks, by the table and the column of our runs. It does not state its number of formulas."""
 ZOO_LINES = (
     "sum-3/digits/100", "sum-4/digits/100", "sum-3/mnist/100", "sum-3/mnist/1000", "sum-3/gaussians/100",
     "sum-3-mod-10/digits/100", "product-3-mod-10/digits/100", "luhn-3/digits/100", "xor-3/cancer/100",

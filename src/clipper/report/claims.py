@@ -13,7 +13,7 @@ from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 
 CLOSE = 3.0
-"""Points within which a share that was kept counts as the paper's."""
+"""A share that is kept reproduces if it is within this many points of the paper's."""
 NOTHING = "–"
 """Stands where there is no figure."""
 
@@ -74,7 +74,7 @@ _SAID = {
 """Verdicts on several claims."""
 NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
 NO_RESULTS = " runs: "
-"""What stands between the mark of runs that are no results and a verdict by them."""
+"""Separates the mark of runs that are no results from a verdict."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 

@@ -167,7 +167,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 Gathered = Sequence[tuple[Table, Sequence[Entry]]]
-"""Tables, each with what came out at its places."""
+"""Tables, each with the results in its cells."""
 
 
 def results_text(runs: int, gathered: Gathered) -> str:

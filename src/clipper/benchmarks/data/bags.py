@@ -28,7 +28,7 @@ MIL_FILES = Source(
 BAG_SETS = (*_FILES, "biopsies")
 """All data sets."""
 _TOGETHER = 3
-"""Biopsies in a bag; with 37 % malignant ones, three bags of four have one."""
+"""Biopsies in a bag. 37 % are malignant, so three of four bags have at least one."""
 _INSIDE = Path("data") / "datasets" / "csv"
 """Where the package has its files."""
 

@@ -24,7 +24,7 @@ _DEEPEST = 32
 """Containers within one another; VQAR's scene graphs have four."""
 _DIMENSIONS = 32
 _SHARED = 10
-"""Values that come out, for each byte of the pickle: more are one value named again and again, to fill the memory."""
+"""The most values per byte of the pickle. More means that it repeats a value to fill the memory."""
 _WIDEST = 64
 """Bits of a whole number."""
 

@@ -20,7 +20,7 @@ from clipper.errors import FileError, require
 MOST_PIXELS = 1 << 24
 """Of a picture: 4,096 × 4,096."""
 _MOST_PACKED = 200
-"""How many times smaller than its content an archive may be; real features and images are not ten times smaller."""
+"""The highest compression ratio of an archive; for real features and images it is below ten."""
 
 
 def read_bytes(path: Path, remedy: str) -> bytes:

@@ -28,7 +28,7 @@ State = Literal["verified", "damaged", "missing", "unverified"]
 OFFLINE = "CLIPPER_OFFLINE"
 """Environment variable; if set, nothing is downloaded."""
 _PATIENCE = 20.0
-"""Seconds without an answer after which a mirror is given up."""
+"""Timeout of a mirror, in seconds."""
 _CHUNK = 1 << 18
 
 

@@ -27,12 +27,12 @@ from clipper.training import Samples
 from clipper.training.adapters import predict
 
 HELD_OUT = 200
-"""Clips that a run is measured on."""
+"""Number of test clips."""
 CHOICES = (3, 10)
 """Texts to choose from for each video, and videos for each text: chance is one in three, and one in ten. The paper does
 not say how many it has; its batches are of three."""
 _SEED = 2**31 - 1
-"""Of the drawn clips that are held out: no run's own."""
+"""Seed of the drawn test clips; no run uses it."""
 _SHORTEST = 16
 
 

@@ -45,9 +45,9 @@ MEASURED_AT = (
 )
 """Seconds at which accuracies are compared."""
 _SHORTLY_BEFORE = 0.9
-"""The network is measured at the end of the first step after so much of these seconds, to be within them."""
+"""The network is measured after the first step beyond this share of these seconds, so that it is still within them."""
 _TOGETHER = 500
-"""Held-out images in a forward pass."""
+"""Held-out images per forward pass."""
 
 
 class Finished(Exception):  # noqa: N818

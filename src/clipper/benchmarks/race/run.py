@@ -23,7 +23,7 @@ from clipper.training.environment import environment
 
 FORMAT = "clipper race 1"
 _PATIENCE = 900
-"""Seconds that a contestant may take on top of three times its own: for its measurements, and a long last step."""
+"""Seconds that a process may take beyond three times its time limit, for measurements and a long last step."""
 
 
 class ContestantFailedError(ClipperError, RuntimeError):

@@ -12,12 +12,12 @@ from clipper.benchmarks.race.heat import MEASURED_AT
 from clipper.benchmarks.race.tasks import TASKS
 
 NEAR = 0.95
-"""The share of the best final accuracy to which the seconds are counted."""
+"""The share of the best final accuracy for which the time to reach it is reported."""
 _FIRST_COMPARISON = 1.0
-"""Seconds; before that, hardly anybody has begun."""
+"""Seconds; earlier, hardly any contestant has begun."""
 
 Row = dict[str, Any]
-"""What came out of one run."""
+"""The result of one run."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from clipper.files import written_whole
 
 CLASSES = 10
 NETWORKS = {"digits": "DigitsCnn", "mnist": "MnistCnn"}
-"""The network that everybody trains, by data set."""
+"""The network that all contestants train, by data set."""
 
 
 @dataclass(frozen=True)

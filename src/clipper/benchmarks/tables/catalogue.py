@@ -17,8 +17,8 @@ CEILING = Row("gold labels", "none", {"engine": "semantic", "objective": "gold"}
 EXACT_LOSS = Row(
     "exact loss", "none", {"engine": "semantic", "objective": "none", "per_sample": 0, "batch": 8, "lr": 3e-4}
 )
-"""Semantic loss over all candidates, however many. A long sum says little, so many small steps; small ones in length,
-too, or a label may die out early and never come back (docs/lattices.md)."""
+"""Semantic loss over all candidates, however many. A long sum holds little information, so there are many steps. The
+learning rate is small, because otherwise a label may die out early (docs/lattices.md)."""
 EXACT_CEILING = replace(CEILING, changes={**EXACT_LOSS.changes, "objective": "gold"}, title="gold labels, small steps")
 """The ceiling of the exact loss: the same batches and steps."""
 PER_SAMPLE = 100
@@ -229,7 +229,7 @@ _POOL: dict[str, Any] = {"encoder": "outlines", "when": "once"}
 _LINEAR: dict[str, Any] = {
     "network": "LinearOnOutlines", "restarts": 8, "batch": 16, "lr": 1e-2, "epochs": 100, "evaluate_every": 50,
 }  # fmt: skip
-"""Settled on seeds 0 and 1 of SUM-3; 100 samples are learned by heart without much decay, 1,000 hardly."""
+"""Chosen on seeds 0 and 1 of SUM-3. Without much weight decay the layer memorises 100 samples, but hardly 1,000."""
 CONFOUNDS_TABLE = Table(
     "confounds",
     "From the paper's pruning to joint inference, one change at a time",

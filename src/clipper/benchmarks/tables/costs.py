@@ -20,7 +20,7 @@ _LIKE = (
     ("slots", "data", "network"),
     ("data", "network"),
 )
-"""What two runs have in common that take about as long for each image in each epoch: the nearest first."""
+"""Fields that runs of about the same time per image and epoch have in common; the closest match first."""
 
 
 class Costs:

@@ -25,9 +25,9 @@ from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
 
 LONG = 2_000
-"""Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
+"""Runs with more steps than this write checkpoints."""
 PATIENCE = 0.5
-"""Seconds between two looks at the runs that other processes have claimed."""
+"""Seconds between two checks of the runs that other processes have locked."""
 
 
 def run_cells(

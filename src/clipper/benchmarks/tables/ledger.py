@@ -29,7 +29,7 @@ UNCHECKED = "clipper ledger 1"
 _CORE = {"format", "config", "versions", "epochs"}
 """What every line has."""
 _PARTS = {"clipper ledger 2": _CORE, FORMAT: _CORE | {"settings", "commit", "load"}}
-"""What the lines of each format with a checksum are made of; those of the newest may have a probe, too."""
+"""The parts of lines by format; lines of the newest format may also have a probe."""
 DIGITS = 6
 """Significant digits of the figures in the file."""
 _MARK, _END = b', "checksum": "', b'"}'

@@ -40,7 +40,7 @@ SCORES = {
     "boards": "boards, %",
     "auroc": "area under the ROC curve of boards, %",
 }
-"""What is measured on held-out data besides the accuracy, in words."""
+"""Titles of what is measured on held-out data besides the accuracy."""
 NAMES = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
@@ -57,7 +57,7 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "pruning_seconds": lambda record: record.pruning_seconds,
     "pruning_share": lambda record: 100 * record.pruning_share,
 }
-"""What a run without pruning has no figure for; the others are measured on held-out data."""
+"""Measures of pruning, which runs without pruning do not have."""
 OLD, STALE = "old", "stale"
 """Marks of figures that do not count as results."""
 MARKS = {

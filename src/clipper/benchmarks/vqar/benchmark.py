@@ -27,7 +27,7 @@ _TIME_LIMIT = 600.0
 SIDE = 28
 """Pixels of a picture's side."""
 _HELD_OUT = 2**31 - 1
-"""Seed of the generated scenes that are held out: no run's own."""
+"""Seed of the generated test scenes; no run uses it."""
 
 
 @register(

@@ -26,7 +26,7 @@ CRIC = Source(
 
 
 RULES = ("name(O, P) :- name(O, C), is_a(C, P).", "name(O, has(R, V)) :- name(O, C), oa_rel(R, C, V).")
-"""An object is whatever its name is a kind of, and whatever things of that name have in common."""
+"""An object belongs to all classes of its name, and has all properties of its name."""
 
 
 @dataclass(frozen=True, eq=False)
