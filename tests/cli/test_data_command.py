@@ -80,7 +80,7 @@ def test_what_cannot_be_fetched_says_where_to_get_it(app: typer.Typer, monkeypat
     monkeypatch.delenv("CLIPPER_OFFLINE")
     with pytest.raises(FileError, match=r"hwf cannot be downloaded; get the HWF data of Li et al\. 2020"):
         run(app, "fetch", "hwf")
-    with pytest.raises(FileError, match="embedded in scikit-learn"):
+    with pytest.raises(FileError, match="come with scikit-learn"):
         run(app, "fetch", "digits")
     with pytest.raises(InputError, match="expected one of the data sets"):
         run(app, "fetch", "svhn")

@@ -93,7 +93,7 @@ def test_a_report_is_written_beside_the_record(tmp_path):
     page = tmp_path / "pages" / "one.html"
     document = json.loads(run("--out", tmp_path / "one.json", "--report", page, "--json"))
     assert document["report"] == str(page)
-    assert "What struck out what" in page.read_text(encoding="utf-8")
+    assert "Which edges ruled out which candidates" in page.read_text(encoding="utf-8")
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_training(tmp_path):

@@ -199,7 +199,7 @@ def test_a_job_carries_its_own_edges_and_no_others(files: tuple[Path, Path], tmp
 
 
 def test_batches_and_workers_exclude_one_another(files: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave out one of them"):
+    with pytest.raises(InputError, match="leave out the workers or the batch"):
         prune_files(PruneJob(*files, tmp_path / "kept.parquet", batch=20), executor=LocalProcesses(1))
 
 

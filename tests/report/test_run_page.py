@@ -108,10 +108,10 @@ def test_a_joint_run_says_how_sure_and_how_right_it_was(tmp_path: Path) -> None:
     config = RunConfig(samples=30, slots=2, epochs=1, objective="joint", encoder="blurred")
     write_run_page(*_page(config, tmp_path))
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    assert "How sure it was, and how right" in page
+    assert "<h2>Calibration</h2>" in page
     assert "gold labels kept" in page
     write_run_page(*_page(replace(config, objective="exact", encoder="pixels"), tmp_path))
-    assert "How sure it was" not in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "Calibration" not in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def _page(config: RunConfig, folder: Path) -> tuple[Record, Path, Inspection]:

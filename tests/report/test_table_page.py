@@ -55,7 +55,7 @@ def test_the_page_has_curves_what_is_kept_what_it_costs_and_an_inspector(written
     page = written[2].paths["page"].read_text(encoding="utf-8")
     assert page.count("<svg") == 4  # ours beside the paper's, curves, kept, costs
     assert 'class="inspector"' in page
-    assert "What struck out what: dolphin + trainable" in page
+    assert "Which edges ruled out which candidates: dolphin + trainable" in page
     for entry in written[1]:
         assert ", ".join(f"{value:.1f}" for value in entry.values("accuracy")) in page  # every seed
 

@@ -1,4 +1,4 @@
-"""Benchmarks: one file each, registered by name; the data sets, the runs and the tables that they make up."""
+"""Benchmarks, registered by name, and their data sets, runs and tables of results."""
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import Benchmark, benchmark_named, register

@@ -18,7 +18,7 @@ from clipper.errors import InputError
 from clipper.training.adapters import predict
 
 _LISTED = 2
-"""Digits of a number up to which the most probable sum is worked out, too: beyond, there are too many sums."""
+"""Numbers with more digits than this have too many sums to find the most probable one."""
 
 
 @register("addition", data=DIGITS, quick=on_digits)
@@ -33,7 +33,7 @@ def build(config: RunConfig) -> Benchmark:
 
 @dataclass(frozen=True)
 class SumAccuracy:
-    """How many held-out digits are read right, and how many sums of two numbers made of them.
+    """Accuracy on held-out digits, and on sums of two numbers made of them.
 
     Attributes:
         pixels: all held-out images, `(instances, *shape)`.
@@ -55,7 +55,7 @@ class SumAccuracy:
 
     @classmethod
     def drawn(cls, test: Images, rule: Rule, slots: int, seed: int) -> SumAccuracy:
-        """Draw all held-out images into sums, each image once; what is left over counts among the digits alone."""
+        """Draw all held-out images into sums, each image once; images that are left over count as digits only."""
         sums = len(test) // slots
         if not sums:
             raise InputError(f"expected numbers of at most {len(test) // 2} digits, as {len(test)} images are held out")
@@ -63,7 +63,7 @@ class SumAccuracy:
         return cls(test.pixels, test.labels, order[: sums * slots].view(sums, slots), rule)
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """What is right: `accuracy` of digits, `sums` of the most probable digits, `likeliest`: most probable sums."""
+        """`accuracy` of digits; `sums` of the most probable digits; `likeliest`, the most probable sums."""
         log_probs = predict(network, self.pixels.unsqueeze(1))[:, 0]  # (instances, c)
         read, gold = log_probs.argmax(-1), self.labels
         sums = [self.rule.value(tuple(row)) for row in gold[self.chosen].tolist()]

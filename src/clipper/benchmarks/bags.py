@@ -1,7 +1,7 @@
 """Multiple-instance learning: a bag is positive if at least one of its instances is; MUSK1, MUSK2 and Elephant.
 
-Accuracy is that of ten-fold cross-validation: a run holds out one fold, and ten seeds in a row are all folds of one
-partition of the bags, drawn anew for the next ten.
+Accuracy is that of ten-fold cross-validation. A run holds out one fold; ten consecutive seeds are the ten folds of one
+partition of the bags.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def _biopsies(config: RunConfig) -> RunConfig:
 
 @register("bags", data=dict.fromkeys(BAG_SETS, ("BagMlp",)), engines=("semantic", "sampled"), quick=_biopsies)
 def build(config: RunConfig) -> Benchmark:
-    """Bags of nine folds, at most `samples` of them, and whether each has a positive instance.
+    """The bags of nine folds, at most `samples` of them, and whether each has a positive instance.
 
-    A bag has a slot for each of its instances, whatever `slots` says.
+    A bag has a slot for each of its instances; `slots` is ignored.
     """
     found = bags(config.data, config.data_root)
     held_out = folds(found.positive, config.seed // FOLDS) == config.seed % FOLDS
@@ -51,7 +51,7 @@ def build(config: RunConfig) -> Benchmark:
 
 
 def folds(positive: Tensor, seed: int) -> Tensor:
-    """The fold of each bag, `(bags,)`: as many bags of either sort in every fold as can be.
+    """The fold of each bag, `(bags,)`, stratified: folds have about equal numbers of positive and of negative bags.
 
     Args:
         positive: whether each bag is positive, `(bags,)` bool.
@@ -71,7 +71,7 @@ def folds(positive: Tensor, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class BagAccuracy:
-    """How many held-out bags are told right: positive ones have a positive instance with a probability above one half.
+    """Accuracy on held-out bags. A bag is predicted positive if P(it has a positive instance) is above one half.
 
     Attributes:
         inputs: `(bags, m, d)`; zeros in unused slots.
@@ -97,7 +97,7 @@ class BagAccuracy:
         return cls(stacked([pad_slots(bag, longest) for bag in chosen]), used, found.positive[held_out])
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """`accuracy`: the share of bags that are told right."""
+        """`accuracy`: the share of bags that are classified correctly."""
         log_probs = predict(network, self.inputs[self.used].unsqueeze(1))[:, 0]  # (instances, 2)
         negative = torch.zeros(self.used.shape, dtype=torch.float64)
         negative[self.used] = log_probs[:, 0].double()

@@ -1,4 +1,4 @@
-"""The ablation of joint inference: the zoo again, with one constant or one mechanism changed at a time."""
+"""The ablation of joint inference: the zoo with one constant or one mechanism changed at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LINES = (
     "sum-3/noise/100/one-target",
     "sum-3/digits/100/backgrounds",
 )
-"""Pools with something to find, but for the last three."""
+"""The lines of the ablation. All but the last three have something to find."""
 TROUBLED = LINES[-3:]
 
 _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
@@ -64,7 +64,7 @@ _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
     "leak": (math.inf,),
     "memory": (1 << 19,),
 }
-"""What each constant is changed to: as good as switched off, where that can be."""
+"""What each constant is changed to: a value that switches it off, if there is one."""
 
 
 @contextmanager
@@ -97,11 +97,11 @@ MECHANISMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "no groups named by formulas": _no_groups,
     "no target doubted": _no_doubt,
 }
-"""What no constant switches off, and how it is."""
+"""Mechanisms that no constant switches off, and how to switch them off."""
 
 
 def changes() -> list[str]:
-    """Every change, by name; the first is none.
+    """The names of all changes; the first changes nothing.
 
     Examples:
         >>> changes()[:3]
@@ -112,7 +112,7 @@ def changes() -> list[str]:
 
 
 def changed(change: str) -> tuple[InferenceSettings, AbstractContextManager[Any]]:
-    """The constants under a change, and what else it does while inference runs."""
+    """The settings under a change, and a context that applies the rest of it."""
     settings, name = InferenceSettings(), change.partition("=")[0]
     for value in _CONSTANTS.get(name, ()):
         if change == f"{name}={_shown(value)}":
@@ -147,7 +147,7 @@ def run_ablation(
 
 
 def summary_of(name: str, rows: Sequence[Row]) -> Row:
-    """What the pools of a change say together, in one row."""
+    """The summary of the pools of a change, one row."""
     whole = [row for row in rows if row["error"] is None]
     sound = [row for row in whole if row["line"] not in TROUBLED]
     believed = ("joint", "ambiguous")

@@ -1,4 +1,4 @@
-"""What asked labels are worth: labels right after a few answers to `posterior.ask`, and after as many at random."""
+"""Compares known labels chosen by `posterior.ask` with as many random ones, by the labels right afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure_asking(base: RunConfig, seeds: Sequence[int], labels: int, progress:
         The mean share of labels right of each, and a row for each pool.
 
     Raises:
-        InputError: nobody knows the gold labels of the benchmark's samples.
+        InputError: the benchmark has no gold labels.
     """
     rows = []
     for done, seed in enumerate(seeds):

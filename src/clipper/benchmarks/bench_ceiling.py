@@ -1,7 +1,7 @@
-"""What weak labels identify: if all images of a class got one label, which labels would every sample allow?
+"""Upper bound of learning: which classes the samples identify, even with perfect embeddings.
 
-With perfect embeddings this is all that is left to find out, so it bounds what any method can learn from the samples.
-Two classes that may change places without a sample noticing are told apart by nobody.
+If all images of a class get the same label, which assignments of labels to classes does every sample allow? If two
+classes can be exchanged without contradicting any sample, no method can tell them apart.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def measure_ceiling(base: RunConfig, seeds: Sequence[int]) -> dict[str, Any]:
         seeds: one for each draw.
 
     Returns:
-        The mean, the mean for who can see that classes differ, and a row for each draw.
+        The mean, the mean if distinct classes must get distinct labels, and a row for each draw.
 
     Raises:
-        InputError: nobody knows the gold labels of the benchmark's samples.
+        InputError: the benchmark has no gold labels.
     """
     build = benchmark_named(base.rule)
     build.check(base)

@@ -1,4 +1,4 @@
-"""What joint inference costs: neighbours, search and memory, and a round over a list against one over a lattice."""
+"""Measures joint inference: seconds, memory, labels right; and a round of messages by list and by lattice."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.joint.pool import CandidateFactor, Factor, LatticeFactor
 
 _STARTS = 4
-"""Starts of a round that is raced."""
+"""Starts in a round that is timed."""
 
 
 def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> dict[str, Any]:
-    """Infer once, with automatic settings, and say what it took and how much of it is right.
+    """Infer once, with default settings; returns time, memory and the share of labels right.
 
     Args:
         config: the run whose samples are drawn.
@@ -31,7 +31,7 @@ def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> d
 
     Raises:
         BudgetError: the samples have too many candidates to list.
-        InputError: nobody knows their gold labels.
+        InputError: the benchmark has no gold labels.
     """
     task = f"{config.rule.upper()}-{config.slots}"
     stage = f"{task}, n={config.samples:,}"
@@ -65,7 +65,7 @@ def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> d
 
 
 def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str, float]:
-    """Median milliseconds of what formulas answer in a round of messages, by list and by lattice, in turns.
+    """Median milliseconds of the formulas' part of a round of messages, by list and by lattice, in turns.
 
     Examples:
         >>> race = race_factors(Candidates.from_rule(max, [5] * 20, slots=4, classes=6), rounds=2)

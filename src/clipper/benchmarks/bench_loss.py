@@ -19,11 +19,11 @@ from clipper.errors import require
 
 CLASSES = 10
 Semiring = Literal["log", "real"]
-"""What a circuit computes in: logarithms, as safe as semantic loss, or probabilities, faster until they underflow."""
+"""Circuits compute with logarithms, which is safe, or with probabilities, which is faster but may underflow."""
 SLOTS = (3, 4, 15, 30, 40)
-"""The sums that are raced."""
+"""The lengths of the sums that are timed."""
 _LISTED = 4
-"""Slots up to which candidates are listed, too; a longer race has a tenth of the rounds."""
+"""Up to this many slots, lists of candidates are timed, too; longer sums get a tenth of the rounds."""
 Text = tuple[int, ...]
 
 
@@ -62,7 +62,7 @@ class SumCircuit:
 def race_losses(
     rounds: int, progress: OnProgress, batch: int = 64, slots: tuple[int, ...] = SLOTS
 ) -> list[dict[str, Any]]:
-    """Median milliseconds on each sum; every round runs all methods on the same batch, the first of them in turns."""
+    """Median milliseconds on each sum; every round runs all methods on the same batch, in rotating order."""
     turns = [rounds if m <= _LISTED else max(1, rounds // 10) for m in slots]
     tick = ticks(progress, "racing", sum(turns) + len(slots) * WARM_UP)
     rows = []
@@ -115,7 +115,7 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 def race_alignments(
     rounds: int, progress: OnProgress, clips: int = 64, frames: int = 128, actions: int = 12
 ) -> dict[str, Any]:
-    """Alignments against the same candidates as a state machine's lattice, and against the nearest loss of PyTorch."""
+    """Compare alignments with the same candidates as a state machine's lattice, and with PyTorch's CTC loss."""
     classes = len(ACTIONS)
     texts = _texts(clips, actions)
     engine = SemanticLoss()
@@ -147,7 +147,7 @@ def _texts(clips: int, actions: int) -> list[Text]:
 
 
 def _ctc(log_probs: Tensor, texts: list[Text]) -> Tensor:
-    """CTC wants a blank, frames first and labels from 1: another model, but as much to sum up."""
+    """PyTorch's CTC loss. It has a blank label, so it is another model, but the work is comparable."""
     padded = torch.nn.functional.pad(log_probs, (1, 0), value=-5.0).transpose(0, 1)
     targets = torch.tensor([action + 1 for text in texts for action in text])
     lengths = torch.tensor([len(text) for text in texts])

@@ -1,4 +1,4 @@
-"""How fast is pruning? Closed forms against solvers, all of it against the neighbour search alone, and the growth."""
+"""Speed of pruning: closed forms against solvers, pruning against neighbour search alone, and growth with samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clipper.pruning.objectives import Objective, Solver
 SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
 OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
 CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
-"""Slots, neighbours and objective of each race."""
+"""Slots, neighbours and objective of each comparison."""
 
 
 def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:
@@ -58,9 +58,9 @@ def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objectiv
 
 
 def race_search(progress: OnProgress, rounds: int = 200, batch: int = 64) -> dict[str, Any]:
-    """How many times as long `Clipper(k=1)` takes on a batch of SUM-3 as the product and top-k of a search alone.
+    """The time of `Clipper(k=1)` on a batch of SUM-3, divided by that of the neighbour search alone.
 
-    The images are MNIST's where that is here; else the embedded digits, enlarged to as many pixels.
+    The images are MNIST's if it is on this machine, else scikit-learn's digits, enlarged to the same size.
     """
     images, note = _large_images()
     clip = Clipper(k=1)
@@ -91,14 +91,14 @@ def _large_images() -> tuple[Images, str]:
 
 
 def _nearest(points: Tensor) -> Tensor:
-    """The two nearest of each point, itself and another, by squared distance: one product and one top-k."""
+    """The two nearest of each point, itself included, by squared distance: one matrix product and one top-k."""
     square = points.square().sum(1)
     distances = torch.addmm(square, points, points.T, alpha=-2).add_(square[:, None])
     return distances.topk(2, largest=False).indices
 
 
 def growth(progress: OnProgress, sizes: tuple[int, ...] = (100, 1_000, 10_000, 100_000)) -> list[dict[str, Any]]:
-    """Microseconds per sample of SUM-3 with three random edges each, the neighbour search left out."""
+    """Microseconds per sample of SUM-3 with three random edges each, without neighbour search."""
     rows = []
     for i, size in enumerate(sizes):
         generator = torch.Generator().manual_seed(size)
@@ -115,5 +115,5 @@ def growth(progress: OnProgress, sizes: tuple[int, ...] = (100, 1_000, 10_000, 1
 
 
 def _fresh(candidates: CandidateSet) -> CandidateSet:
-    """The candidates as a training loop draws them: nothing is worked out yet."""
+    """A copy of the candidates without cached values, as a training loop gets them."""
     return candidates.batch(range(candidates.samples))

@@ -1,7 +1,7 @@
-"""Growth: seconds, memory and recall of a job on files, from ten thousand instances to a million and more.
+"""Seconds, memory and recall of a job on files, from ten thousand instances to more than a million.
 
-Each size runs in a process of its own, so that its peak of memory is its own. A stage is a function from a `ScaleJob`
-to what it measured; a new one is a line in `STAGES`.
+Each size runs in its own process, so that its peak memory can be measured. A stage is a function from a `ScaleJob` to
+its measurements; `STAGES` lists them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ScaleJob:
 
     Attributes:
         stage: which one, a key of `STAGES`.
-        instances: how many instances the pool has, about: whole samples.
+        instances: about how many instances the pool has; rounded to whole samples.
         folder: where its files are, `candidates.parquet` and `embeddings.npy`.
         dimensions: of the embeddings.
         slots: instances of a sample; its target is their sum.
@@ -76,7 +76,7 @@ def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[
         A row of figures for each job.
 
     Raises:
-        ClipperError: a stage failed, or its process ended, for want of memory say.
+        ClipperError: a stage failed, or its process was killed, for example for lack of memory.
     """
     rows = []
     for done, job in enumerate(jobs):
@@ -96,7 +96,7 @@ def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[
 
 
 def write_pool(job: ScaleJob) -> dict[str, Any]:
-    """Write the candidates and embeddings of a pool of sums: classes are Gaussians of their own shape that overlap.
+    """Write the candidates and embeddings of a pool of sums; classes are overlapping Gaussians of different shapes.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

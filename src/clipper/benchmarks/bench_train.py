@@ -1,4 +1,4 @@
-"""What pruning costs in a training run: its share of the epoch, on SUM-3 in batches of 64."""
+"""Measures pruning's share of the training time, on SUM-3 in batches of 64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clipper.training import EpochMetrics, Samples, train
 ENCODERS = ("trainable", "pixels")
 OBJECTIVES: tuple[TrainObjective, ...] = ("paper", "exact")
 RUN = 50
-"""Epochs of the run whose share is reported: what is done once, before the first batch, counts once."""
+"""Epochs of the run whose share is reported; work before the first batch counts once."""
 
 
 def measure_overhead(base: RunConfig, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:

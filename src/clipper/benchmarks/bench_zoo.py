@@ -1,4 +1,4 @@
-"""Running the zoo: joint inference and EM on every pool, a row of figures each, kept in a file as they come."""
+"""Runs the zoo: joint inference and EM on every pool. Each pool's figures are written to a file when it ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clipper.training.environment import environment
 
 FORMAT = "clipper zoo 1"
 MASS = 0.95
-"""Of the posterior that the candidates keep when they are pruned."""
+"""The posterior probability that the kept candidates must add up to."""
 SAME_NAMING = 0.85
 """The share of gold labels that a naming must give to count as the gold one."""
 
@@ -37,7 +37,7 @@ class Job(NamedTuple):
     Attributes:
         line: its line.
         seed: its seed.
-        data_root: where data sets lie.
+        data_root: the folder of the data sets.
         change: a change of the ablation (`bench_ablation.changes`); "" for the zoo itself.
     """
 
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells pools apart in a file of rows, whichever version ran them."""
+        """The key of a pool in a file of rows, the same for all versions."""
         return _key(self.line.name, self.seed, _settings(self.line, self.change))
 
 
@@ -72,7 +72,7 @@ def lines_like(patterns: Sequence[str]) -> list[Line]:
 
 
 def quick_lines(lines: Sequence[Line]) -> list[Line]:
-    """The first line of each rule, and of each trouble.
+    """The first line for each rule and for each disturbance.
 
     Examples:
         >>> len(quick_lines(LINES)) < len(LINES) / 2
@@ -85,17 +85,17 @@ def quick_lines(lines: Sequence[Line]) -> list[Line]:
 
 
 def run_line(line: Line, seed: int, data_root: Path | None = None, change: str = "") -> Row:
-    """Make one pool of a line, infer its labels jointly and by EM, and say how much of both is right.
+    """Make one pool of a line, infer its labels jointly and by EM, and compare both with the gold labels.
 
     Args:
         line: which kind of pool.
         seed: of the pool, and of the inference.
         data_root: where data sets lie; as everywhere else if not given.
-        change: of the ablation; EM is left out then.
+        change: a change of the ablation; then EM is left out.
 
     Returns:
         A row of JSON: the verdict, the shares of labels right, of gold labels kept and of candidates kept, seconds,
-        the accuracy that the posterior expects, and more where it applies; None for what does not.
+            the accuracy that the posterior expects, and more; None for what does not apply.
 
     Examples:
         >>> from clipper.benchmarks.zoo import line_named
@@ -116,16 +116,16 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
 def run_zoo(
     jobs: Sequence[Job], file: Path | None, *, workers: int, progress: OnProgress, again: bool = False
 ) -> list[Row]:
-    """Run the pools that the file does not have, several at a time, and note each as soon as it is done.
+    """Run the pools that are not in the file, several at a time, and write each row when its pool is done.
 
-    A pool that fails has a row with its error, and is tried again the next time.
+    A pool that fails gets a row with its error, and is tried again the next time.
 
     Args:
         jobs: the pools.
-        file: of the rows, a line of JSON each; it may hold others. None to keep nothing.
+        file: the file of the rows, a line of JSON each; it may hold rows of other pools. None to write nothing.
         workers: processes, of one thread each.
         progress: called with what is done.
-        again: run those, too, that the file has; the newest row of a pool counts.
+        again: also run pools that are in the file; the newest row of a pool counts.
 
     Returns:
         The rows of all these pools, in the order of `jobs`.
@@ -150,7 +150,7 @@ def run_zoo(
 
 
 def read_rows(file: str | Path) -> dict[str, Row]:
-    """The rows in a file by their keys, the newest of each; a line that a killed process cut off is passed over.
+    """The newest row for each key in a file; an incomplete last line of a killed process is skipped.
 
     Raises:
         FileError: if it holds anything else.
@@ -160,7 +160,7 @@ def read_rows(file: str | Path) -> dict[str, Row]:
 
 
 def _attempt(job: Job) -> Row:
-    """The row of a pool, with the error if there is one: whatever one pool raises, the others are run."""
+    """The row of a pool, with its error if it failed. If one pool fails, the others still run."""
     try:
         return run_line(*job)
     except Exception as error:
@@ -224,7 +224,7 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
 
 
 def _renamed_right(labels: Tensor, gold: Tensor, order: Tensor) -> float:
-    """The share of labels that are right if label k is called `order[k]`."""
+    """The share of labels that are right if label k is renamed to `order[k]`."""
     used = gold >= 0
     return float((order[labels[used].long()] == gold[used]).double().mean())
 

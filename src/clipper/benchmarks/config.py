@@ -1,4 +1,4 @@
-"""RunConfig: everything that decides how a benchmark run ends, in one value. Every option is declared here, once."""
+"""RunConfig: all options of a benchmark run, and the help texts that `clipper train --help` shows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from clipper.training import Record
 EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampled"]
 TrainObjective = Literal["none", "paper", "exact", "joint", "mixture", "em", "random", "gold"]
 AUTO = "auto"
-"""The network, the data set or the encoder that the benchmark chooses."""
+"""Stands for the benchmark's default network, data set or encoder."""
 _VERSION = 2
-"""Of what `as_dict` gives. Without a version, k = 1 stood for the objective's default: one neighbour, or eight."""
+"""Version of what `as_dict` returns. In version 1, k = 1 stood for the objective's default: one neighbour, or eight."""
 
 _LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts"}
-"""Fields that the first records do not have."""
+"""Fields that older records do not have."""
 
 
 @documented
 @dataclass(frozen=True)
 class RunConfig:
-    """One run. The defaults are the paper's for SUM-3, on the embedded digits.
+    """The options of a benchmark run. The defaults are the paper's for SUM-3, on scikit-learn's digits.
 
     Examples:
         >>> config = RunConfig(objective="exact", seed=3)
@@ -40,58 +40,63 @@ class RunConfig:
 
     rule: str = option(
         "sum",
-        "What is known of a sample: the name of a benchmark, such as sum, or FILE.py:NAME of your own.",
+        "What is known about a sample: the name of a benchmark, such as sum, or FILE.py:NAME of your own.",
     )
-    slots: int = option(3, "Images per sample: 3 for SUM-3; frames of the longest clip.", most=10_000)
-    samples: int = option(100, "Samples to learn from.", flags=("--samples", "-n"))
-    per_sample: int = option(0, "Candidates drawn at random for each sample before training; 0 for all.", least=0)
+    slots: int = option(3, "Inputs per sample: 3 for SUM-3; for clips, frames of the longest.", most=10_000)
+    samples: int = option(100, "Number of training samples.", flags=("--samples", "-n"))
+    per_sample: int = option(0, "Use only this many random candidates of each sample; 0 for all.", least=0)
     draws: Literal["fixed", "gold", "fresh", "own"] = option(
         "fixed",
-        "Which candidates are drawn: the same all along; these, gold among them; uniform ones anew for each step; "
-        "anew from the classifier's own distribution.",
+        "With --per-sample, how candidates are drawn. fixed: once, before training. gold: the same, with the gold "
+        "labels among them. fresh: again for each step, uniformly. own: again for each step, from the "
+        "classifier's distribution.",
     )
-    data: str = option(AUTO, "The data set; auto for the benchmark's first. The digits are embedded.")
-    names: int = option(50, "With the rule vqar: how many names the objects have, the most frequent ones.")
-    network: str = option(AUTO, "A class of clipper.benchmarks.networks; auto for the one that fits the data.")
-    engine: EngineName = option("semantic", "What turns candidates into a loss.")
+    data: str = option(AUTO, "The data set; auto for the benchmark's default. digits needs no download.")
+    names: int = option(50, "With the rule vqar: use only this many names of objects, the most frequent.")
+    network: str = option(AUTO, "A class of clipper.benchmarks.networks; auto for the data set's default.")
+    engine: EngineName = option("semantic", "The loss on the candidates.")
     engine_options: Mapping[str, Any] = field(
         default_factory=dict,
-        metadata={"help": "NAME=VALUE for the engine; may come twice.", "flags": ("--engine-option",)},
+        metadata={"help": "NAME=VALUE for the engine; repeat for several.", "flags": ("--engine-option",)},
     )
     objective: TrainObjective = option(
         "exact",
-        "exact: Problem 3.6. paper: equation (1) as printed. joint: the whole pool; em: by EM. "
-        "mixture: as joint, one naming learned and all that fit predicted. "
-        "random: the control. none: the baseline. gold: the ceiling, trained on gold labels.",
+        "How candidates are pruned. exact: the paper's Problem 3.6. paper: its equation (1) as printed. "
+        "joint: joint inference over the pool. em: the same by expectation-maximisation. mixture: as joint; if "
+        "several namings of the classes fit, train on one and predict with all. random: the control, as many "
+        "discarded at random. none: the baseline. gold: the ceiling, trained on gold labels.",
     )
-    k: int | None = option(None, "Neighbours per instance; by default 8 with joint, else 1.", flags=("-k",))
+    k: int | None = option(None, "Neighbours per instance; default: 8 with joint and em, else 1.", flags=("-k",))
     encoder: str = option(
         "trainable",
-        "trainable: the network's own layer; joint takes the benchmark's encoder instead. Frozen: auto, pixels, "
-        "blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, other instances' embeddings.",
+        "What embeds the inputs. trainable: the network's last but one layer (joint uses auto instead). auto: the "
+        "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, "
+        "where each instance has the embedding of another.",
     )
     when: Literal["batch", "once"] = option(
-        "batch", "Prune each batch, or the pool once before training (frozen only)."
+        "batch", "Prune each batch, or the whole pool once before training (not with trainable)."
     )
-    passes: int = option(1, "With joint: infer and train so often, at most.")
-    bank: int = option(0, "Find neighbours among the last embeddings of this many samples too.", least=0)
+    passes: int = option(1, "With joint: at most this many rounds of inference and training.")
+    bank: int = option(0, "Also find neighbours among this many samples of earlier batches.", least=0)
     epochs: int = option(50, "Passes over the samples.")
     batch: int = option(64, "Samples per step.")
-    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", "How the weights are updated.")
+    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", "The optimiser.")
     lr: float = option(1e-3, "Learning rate.", above=0)
-    weight_decay: float | None = option(None, "Weight decay; by default the optimiser's own, 0.01 with adamw.")
+    weight_decay: float | None = option(None, "Weight decay; default: the optimiser's, 0.01 for adamw.")
     schedule: Literal["constant", "one-cycle"] = option(
-        "constant", "The learning rate: the same all along, or up to it and down again in one cycle over the run."
+        "constant", "Schedule of the learning rate: constant, or PyTorch's one-cycle with --lr as its maximum."
     )
     augment: Literal["none", "affine"] = option(
-        "none", "affine: each image is turned, shifted and scaled a little, at random, whenever it is learned from."
+        "none", "affine: rotate, shift and scale training images a little, at random."
     )
-    entropy: float = option(0.0, "Weight of the entropy of the posterior over the candidates.")
-    restarts: int = option(1, "Train so often from other first weights; the lowest training loss counts.")
-    seed: int = option(0, "Of samples, first weights, order and dropout.", least=0, most=MOST_SEED)
-    evaluate_every: int = option(1, "Epochs between two measurements; the last epoch is always measured.")
+    entropy: float = option(0.0, "Weight of an entropy term on the posterior over the candidates.")
+    restarts: int = option(
+        1, "Train this many times from different initial weights; keep the run with the lowest training loss."
+    )
+    seed: int = option(0, "Seed of the samples, the initial weights, the order and dropout.", least=0, most=MOST_SEED)
+    evaluate_every: int = option(1, "Measure the accuracy every this many epochs, and after the last one.")
     data_root: str | Path | None = field(default=None, compare=False, repr=False)
-    """The folder with the data sets: where the run finds things, not how it ends, so no record holds it."""
+    """The folder with the data sets. It does not affect the result, so records leave it out."""
 
     def __post_init__(self) -> None:
         hints = _hints()
@@ -110,7 +115,7 @@ class RunConfig:
         _check_options(self.engine_options)
         if self.passes > 1 and self.objective != "joint":
             raise InputError(
-                f"expected one pass with the objective {self.objective}, got {self.passes}; joint takes more"
+                f"expected one pass with the objective {self.objective}, got {self.passes}; only joint allows more"
             )
         if self.passes > 1 and (self.schedule != "constant" or self.augment != "none"):
             raise InputError(
@@ -127,17 +132,17 @@ class RunConfig:
             object.__setattr__(self, "data", next(iter(benchmark_named(self.rule).data)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For records and checkpoints: JSON values only."""
+        """The fields as JSON values, for records and checkpoints."""
         values = asdict(self) | {"engine_options": dict(self.engine_options), "version": _VERSION}
         del values["data_root"]
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """The reverse of `as_dict`; reads the configurations of all earlier records, too.
+        """The reverse of `as_dict`; also reads the configurations of earlier versions.
 
         Raises:
-            InputError: a field is unknown, or a value is none that it can have.
+            InputError: a field is unknown, or has an invalid value.
         """
         if not isinstance(values, Mapping):
             raise InputError(f"expected the fields of a run by name, got {values!r}")
@@ -156,7 +161,7 @@ class RunConfig:
 
 @cache
 def _hints() -> dict[str, Any]:
-    """The types of the fields, which take longer to work out than to check."""
+    """The types of the fields, cached because they are slow to resolve."""
     return get_type_hints(RunConfig)
 
 
@@ -174,7 +179,7 @@ def config_of(record: Record) -> RunConfig:
 
 
 def _check_options(options: Any) -> None:
-    """Refuse options that a record could not hold."""
+    """Raise an `InputError` if a record could not store the options."""
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise InputError(f"expected engine_options by name, got {options!r}")
     try:

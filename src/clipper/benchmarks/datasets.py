@@ -1,4 +1,4 @@
-"""All data sets by name: which there are, what of them is here, and the halves of those of single images."""
+"""All data sets by name: which exist, which are on this machine, and training and test images."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _HALVES: dict[str, Callable[[str, str | Path | None], Images]] = {"mnist": mnist
 
 @dataclass(frozen=True)
 class Inventory:
-    """What is here of a data set.
+    """What is on this machine of a data set.
 
     Attributes:
         name: of the data set.
-        folder: where it lies; None if it lies nowhere.
-        form: in which of its forms.
-        files: what is known of each file.
+        folder: where it is; None if it was not found.
+        form: the form in which it is published.
+        files: the state of each file.
     """
 
     name: str
@@ -57,7 +57,7 @@ _WORST_FIRST: dict[State, str] = {"damaged": "damaged", "missing": "incomplete",
 
 
 def inventory(name: str, root: str | Path | None = None) -> Inventory:
-    """What is here of a data set, every file checked against its published sum.
+    """What is on this machine of a data set; every file is compared with its published checksum.
 
     Examples:
         >>> inventory("digits").summary
@@ -75,7 +75,7 @@ def inventory(name: str, root: str | Path | None = None) -> Inventory:
 def source_of(name: str) -> Source:
     """The files of a data set."""
     if name == "digits":
-        raise FileError("the digits are embedded in scikit-learn: pip install 'clipper-nesy[benchmarks]' brings them")
+        raise FileError("the digits come with scikit-learn: pip install 'clipper-nesy[benchmarks]'")
     if name not in SOURCES:
         raise InputError(f"expected one of the data sets {', '.join(NAMES)}, got {name!r}")
     return SOURCES[name]
@@ -84,8 +84,8 @@ def source_of(name: str) -> Source:
 def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
     """The images to draw samples from, and those to measure accuracy on; none is in both.
 
-    MNIST and CIFAR-10 have their own halves. Of the embedded digits every third is held out, 1,198 and 599; of HWF's
-    distinct images every fifth. What is not here is downloaded, as far as it can be.
+    MNIST and CIFAR-10 have published splits. Of scikit-learn's digits every third is held out (1,198 and 599), of
+    HWF's distinct images every fifth. Missing data sets are downloaded if possible.
 
     Examples:
         >>> [len(part) for part in train_and_test("digits")]

@@ -1,4 +1,4 @@
-"""Samples of images under a rule: images drawn into slots, the rule's value noted, the candidates worked out."""
+"""Draws samples of images for a rule: images for the slots, the target, and the candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clipper.proximity import Outlines
 from clipper.training import Samples
 
 MOST_SLOTS = 1_000
-"""Slots of a sample: more than any task here has, and few enough to multiply their labels out."""
+"""The most slots of a sample."""
 DIGITS = {
     "digits": ("DigitsMlp", "DigitsCnn", "LinearOnOutlines"),
     "mnist": ("MnistCnn", "LeNet", "LinearOnOutlines"),
@@ -32,11 +32,11 @@ DIGITS = {
 }
 """The data sets of ten classes, with the networks that fit each."""
 HELD = ("fixed", "gold")
-"""The draws that are made once, before training."""
+"""The kinds of draws that are made once, before training."""
 _TOGETHER = 256
-"""Samples whose candidates are held in full while some of them are drawn."""
+"""How many samples' candidates are listed at a time while some are drawn."""
 _MOST_OUTPUTS = 100_000
-"""Candidates of all outputs together, past which an engine sees those of the target alone."""
+"""If all outputs together have more candidates than this, engines get only those of the target."""
 
 
 def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
@@ -44,8 +44,7 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
 
     Args:
         config: which data set, how many samples of how many slots, and which network.
-        rule: what is known of a sample.
-    """
+        rule: what is known about a sample."""
     first = benchmark_named(config.rule).data[config.data][0]
     network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
@@ -67,7 +66,7 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
 
 
 def with_gold(candidates: Candidates, gold: Tensor) -> Candidates:
-    """The same candidates; where `gold (n, m)` is not among a sample's, it takes the place of the first.
+    """The same candidates; if `gold (n, m)` is not among a sample's candidates, it replaces the first.
 
     Examples:
         >>> drawn = Candidates.from_lists([[(0, 2), (1, 1)], [(3, 0)]], classes=4)
@@ -81,28 +80,27 @@ def with_gold(candidates: Candidates, gold: Tensor) -> Candidates:
 
 
 def on_digits(config: RunConfig) -> RunConfig:
-    """The same task on the embedded digits, as far as 1,198 of them go."""
+    """The same task on scikit-learn's digits, with at most as many samples as their 1,198 training images allow."""
     return replace(config, data="digits", samples=min(config.samples, 100, 1_198 // config.slots))
 
 
 def draw(
     images: Images, rule: Rule, samples: int, slots: int, seed: int = 0, *, per_sample: int | None = None
 ) -> Samples:
-    """Draw images into samples of `slots`, and note what the rule gives for each.
+    """Draw samples of `slots` images, and compute the rule's value for each.
 
-    Where every slot takes every label, no image is drawn twice. Where a rule says what its slots take, such as digits
-    and operators in turn, each slot's label is drawn first, and images are reused once every image of that label has
-    been drawn.
-
-    Where there are too many candidates to enumerate and the rule has a state machine, they are those of its lattice.
+    If every slot can have every label, no image is drawn twice. If the rule restricts the labels of its slots (digits
+    and operators alternate), the label of each slot is drawn first, and images are reused once every image of that
+    label has been drawn. If there are too many candidates to list and the rule has a state machine, the candidates are
+    a lattice.
 
     Args:
         images: what to draw from.
-        rule: what is known of a sample.
+        rule: what is known about a sample.
         samples: how many, `n`.
         slots: images per sample, `m`.
         seed: of the draws.
-        per_sample: at most so many candidates of each sample, drawn at random; all if not given.
+        per_sample: at most this many random candidates of each sample; all if not given.
 
     Examples:
         >>> from clipper.benchmarks.datasets import digits
@@ -138,7 +136,7 @@ def draw(
 
 
 def outputs_of(rule: Rule, slots: int, classes: int) -> CandidateSet | None:
-    """The candidates of every value of a rule, a value being its own place; None where these are too many to list.
+    """The candidates of every value of a rule, in the order of the values; None if they are too many to list.
 
     Examples:
         >>> from clipper import rules
@@ -181,7 +179,7 @@ def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], gener
 
 
 def deal(images: Images, gold: Tensor, generator: torch.Generator) -> Tensor:
-    """Images with the labels `gold (n, m)`, by number, `(n, m)`; one comes twice only if its label has no other left.
+    """Indices of images with the labels `gold (n, m)`; an image is reused only if no other of its label is left.
 
     Raises:
         InputError: there is no image of some label.
@@ -207,7 +205,7 @@ def candidates_of(
     per_sample: int | None,
     seed: int,
 ) -> Candidates:
-    """The candidates of each sample, or at most `per_sample` of them, drawn without holding all at once."""
+    """The candidates of each sample, or at most `per_sample` random ones, drawn without listing all."""
     if per_sample is None:
         return Candidates.from_rule(rule, targets, slots, classes, domains=domains)
     lengths = [slots] * len(targets) if isinstance(slots, int) else slots

@@ -1,7 +1,7 @@
-"""Environments for other frameworks: the one that runs this, with a framework's packages laid over it.
+"""Python environments for other frameworks: the current one, with a framework's packages on top.
 
-Frameworks exclude one another, so each has a folder of its own in the user's cache. It is made once, whole or not at
-all, and takes torch and whatever else it can from the environment below: some megabytes, not a second torch.
+The frameworks' requirements contradict one another, so each has its own environment in the user's cache. It is created
+once. It uses torch and other packages of the current environment, so it needs only some megabytes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PACKAGES = {
     "klay": ("--no-deps", "klaycircuits==0.1.2"),
     "snorkel": ("--no-deps", "snorkel==0.10.0", "munkres==1.1.4", "tqdm==4.67.1"),  # its NumPy and SciPy are older
 }
-"""What pip is asked for, in the versions that were tested. Without dependencies: torch and NumPy stay as they are."""
+"""The arguments of pip, with tested versions. Without dependencies, so that torch and NumPy are not replaced."""
 SECONDS = 1800
-"""After which pip is given up."""
+"""Timeout of pip, in seconds."""
 
 
 class NoEnvironmentError(ClipperError, RuntimeError):
@@ -37,15 +37,15 @@ class NoEnvironmentError(ClipperError, RuntimeError):
 
 
 def python_with(name: str, packages: Sequence[str], constraints: Path | None = None) -> Path:
-    """The interpreter of an environment that has these packages over those of this one; made if it is not there.
+    """The interpreter of an environment with these packages on top of the current one; created if needed.
 
     Args:
         name: of the framework.
         packages: arguments of `pip install`.
-        constraints: a file of versions that pip keeps to.
+        constraints: a constraints file for pip.
 
     Raises:
-        NoEnvironmentError: the environment cannot be made; the last line of what pip said is in the message.
+        NoEnvironmentError: the environment cannot be created; the message holds the last line of pip's output.
     """
     below = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     limits = constraints.read_text(encoding="utf-8") if constraints is not None else ""

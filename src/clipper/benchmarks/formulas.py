@@ -1,6 +1,6 @@
 """HWF as published: formulas of 1, 3, 5 or 7 handwritten symbols, + − × ÷ among them, and their value, a fraction.
 
-This is the setting of NGS and ABLkit. Its halves share most of their images; "distinct" replaces the shared ones.
+This is the setting of NGS and ABLkit. Its training and test halves share most images; "distinct" replaces these.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def build(config: RunConfig) -> Benchmark:
 
 @dataclass(frozen=True)
 class FormulaAccuracy:
-    """How many held-out symbols are read right, and of how many held-out formulas the value is.
+    """Accuracy on held-out symbols, and on the values of held-out formulas.
 
     Attributes:
         inputs: `(n, m, *shape)`.
@@ -74,7 +74,7 @@ class FormulaAccuracy:
     targets: Tensor
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """What is right: `accuracy` of symbols; `formulas`, by the value of the most probable symbols."""
+        """`accuracy` of symbols; `formulas`: how often the most probable symbols give the right value."""
         used = self.gold >= 0
         found = predict(network, self.inputs[used].unsqueeze(1))[:, 0].argmax(-1)  # (instances,)
         read = torch.full_like(self.gold, -1)

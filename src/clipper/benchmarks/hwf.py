@@ -1,4 +1,4 @@
-"""HWF-M: the value of a handwritten formula of exactly M symbols, digits 1–9 and + − × in turn."""
+"""HWF-M: the value of a handwritten formula of exactly M symbols; digits 1–9 and operators + − × alternate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clipper.errors import InputError
 from clipper.training import Samples
 
 NO_FORMULA = 10**17
-"""What symbols in the wrong places give; no formula attains it."""
+"""The value of symbols that form no formula; no formula has this value."""
 
 
 def value(labels: tuple[Any, ...], unit: int = 1) -> Any:
@@ -85,9 +85,9 @@ def published_formulas(
         longest: the largest number of symbols, up to 7.
         samples: how many formulas to draw; all if not given.
         seed: of the draws.
-        per_sample: at most so many candidates of each sample, drawn at random; all if not given.
+        per_sample: at most this many random candidates of each sample; all if not given.
         root: the folder with the data sets.
-        distinct: with no image in both splits; else with the published images, of which these share many.
+        distinct: let no image be in both splits; if False, use the published images, of which the splits share many.
     """
     if not 1 <= longest <= 7:
         raise InputError(f"expected formulas of at most 1 to 7 symbols, as published, got longest={longest}")

@@ -2,7 +2,7 @@
 
 A picture's pattern says how many shapes and how many colours its primitives have. A sample is three pictures, its label
 is whether their patterns are the same, and its concepts are the shapes and colours of the nine primitives, two kinds of
-label. Each primitive is drawn by itself, so that nobody has to find it in the picture.
+label. Each primitive is drawn in its own image, so that it need not be found in the picture.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SLOTS = PICTURES * PRIMITIVES * len(KINDS)
 SIDE = 28
 """Pixels of a primitive's side."""
 _HELD_OUT = 2**31 - 1
-"""Seed of the held-out samples: no run's own."""
+"""Seed of the held-out samples; no run uses it."""
 _DIFFERENT = (0, 0)
-"""In place of a pattern, where the pictures so far have different ones."""
+"""Stands for a pattern if the pictures so far have different ones."""
 
 State = tuple[tuple[int, int] | None, int, frozenset[int], int]
 """The pattern of the pictures so far; of the present one, how many shapes it has (0 before they are read), which labels

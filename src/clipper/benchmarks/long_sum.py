@@ -1,10 +1,10 @@
-"""SUM-1024: the sum of a thousand digits, in CTSketch's setting: 5,000 sums, drawn from all images again and again.
+"""SUM-1024: the sum of 1,024 digits, in CTSketch's setting: 5,000 sums, in which images are reused.
 
-The lattice of such a sum has 47 million arcs, and a step of the exact loss shows the network a thousand images for one
-number. But a sum is linear in what it adds up. Images whose outlines are close together form groups, a sum shows so
-many images of each group, and 5,000 sums are 5,000 linear equations in the mean labels of 500 groups: least squares
-solves them at once. A group that holds one digit alone gets a whole number. The images are grouped three times from
-different starts; where all three agree on a digit, the network learns it, and from the other images it learns nothing.
+The lattice of such a sum has 47 million arcs, and a step of the exact loss uses a thousand images for one number. But
+a sum is linear in the labels. Images with similar outlines form 500 groups, and each sum counts how many of its images
+are in each group. So 5,000 sums are 5,000 linear equations in the mean labels of 500 groups, which least squares
+solves. If a group holds only one digit, its mean label is near a whole number. The images are grouped three times from
+different starts. The network trains on the images for which all three groupings give the same digit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clipper.training import Samples
 
 DATA = {"mnist": ("LeNet", "MnistCnn"), "digits": DIGITS["digits"]}
 EQUATIONS = 10
-"""Sums for each group: with fewer, the equations say too little about a group's mean label."""
+"""Sums for each group; with fewer, the mean labels are not well determined."""
 GROUPINGS = 3
 """How often images are grouped, from different starts."""
 _DIRECTIONS = 64
@@ -34,9 +34,9 @@ _DIRECTIONS = 64
 _ROUNDS = 10
 """Of k-means."""
 _OFF = 0.25
-"""By how much a mean label, averaged over the groupings, may miss a whole number."""
+"""How far a mean label, averaged over the groupings, may be from a whole number."""
 _RIDGE = 1.0
-"""Added to how often groups come together, so that a group that never comes has the mean label of all."""
+"""Ridge of the least squares; a group that never occurs gets the mean label of all."""
 _CHUNK = 5_000
 """Images compared with all groups at a time."""
 
@@ -47,18 +47,18 @@ def _of_small_digits(config: RunConfig) -> RunConfig:
 
 @register("long-sum", data=DATA, engines=("semantic",), quick=_of_small_digits)
 def build(config: RunConfig) -> Benchmark:
-    """The images whose digit the sums of M images say, with that digit."""
+    """The images whose digit follows from the sums of M images, with that digit."""
     images, test = train_and_test(config.data, config.data_root)
     if config.samples < EQUATIONS * images.classes:
         raise InputError(
-            f"expected at least {EQUATIONS * images.classes} sums, as many groups have, got {config.samples}"
+            f"expected at least {EQUATIONS * images.classes} sums to form groups of images, got {config.samples}"
         )
     sums = Sums.drawn(images.labels, config.samples, config.slots, config.seed)
     places = principal(embed(Outlines(), images.pixels.unsqueeze(1))[:, 0])
     found = agreed_labels(places, sums, images.classes, config.seed)
     kept = (found >= 0).nonzero()[:, 0]
     if not len(kept):
-        raise InputError("the sums say the digit of no image; draw more of them, or shorter ones")
+        raise InputError("the sums determine the digit of no image; draw more sums, or shorter ones")
     name = DATA[config.data][0] if config.network == AUTO else config.network
     candidates = Candidates.from_tensors(found[kept, None], torch.arange(len(kept)), images.classes)
     return Benchmark(
@@ -73,7 +73,7 @@ def build(config: RunConfig) -> Benchmark:
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known: which images were added up, and what came out.
+    """What is known: the images of each sum, and its value.
 
     Attributes:
         chosen: the images of each sum, `(n, m)`.
@@ -85,7 +85,7 @@ class Sums:
 
     @classmethod
     def drawn(cls, labels: Tensor, samples: int, slots: int, seed: int) -> Sums:
-        """Draw all images into sums, then all of them anew, until there are so many sums.
+        """Draw all images into sums, each once, and repeat until there are enough sums.
 
         Examples:
             >>> sums = Sums.drawn(torch.arange(10), samples=20, slots=5, seed=0)
@@ -100,10 +100,10 @@ class Sums:
 
 
 def agreed_labels(places: Tensor, sums: Sums, classes: int, seed: int) -> Tensor:
-    """The label of each image on which all groupings agree, `(images,)`; -1 where they do not.
+    """The label of each image if all groupings agree on it, else -1, `(images,)`.
 
     Args:
-        places: where each image lies, `(images, d)`; what is close probably shares a label.
+        places: the embedding of each image, `(images, d)`.
         sums: what is known.
         classes: how many labels there are.
         seed: of the groupings.

@@ -1,7 +1,7 @@
 """Networks: the classifiers that the benchmarks train.
 
-Each splits into `features`, up to the last but one layer, and `head`, so that the embedding comes out of the same
-forward pass as the loss. Pixels arrive in 0 … 1; each network scales them itself.
+Each consists of `features`, up to the last but one layer, and `head`. So one forward pass gives both log-probabilities
+and embeddings. Pixels are in 0 … 1; each network normalises them itself.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Classifier(nn.Module):
 class MnistCnn(Classifier):
     """The paper's network for 28×28 digits.
 
-    Its embedding is the 1024 activations before the dropout: what the head sees, without the dropout's noise.
+    Its embedding is the 1024 activations before dropout.
 
     Examples:
         >>> log_probs, embedding = MnistCnn()(torch.rand(5, 1, 28, 28))
@@ -89,7 +89,7 @@ class MnistCnn(Classifier):
 
 
 class LeNet(Classifier):
-    """DeepProbLog's network for 28×28 digits, which the papers on MNIST-Add train: a fortieth of `MnistCnn`'s work.
+    """DeepProbLog's network for 28×28 digits, used in papers on MNIST-Add; a fortieth of `MnistCnn`'s operations.
 
     Convolutions of 6 and 16 channels, layers of 120 and 84, no dropout.
 
@@ -140,7 +140,7 @@ class HwfCnn(Classifier):
 
 
 class SymbolCnn(Classifier):
-    """A small network for 45×45 handwritten symbols: a tenth of `HwfCnn`'s work.
+    """A small network for 45×45 handwritten symbols, with a tenth of `HwfCnn`'s operations.
 
     Examples:
         >>> log_probs, embedding = SymbolCnn()(torch.rand(5, 1, 45, 45))
@@ -165,7 +165,7 @@ class SymbolCnn(Classifier):
 
 
 class LinearOnOutlines(nn.Module):
-    """A linear layer on an image's outlines, which are not learned: what `joint` sees, without what it infers.
+    """A linear layer on an image's `Outlines`, which are not trained: a baseline for joint inference on them.
 
     Examples:
         >>> log_probs, embedding = LinearOnOutlines()(torch.rand(5, 1, 28, 28))
@@ -185,7 +185,7 @@ class LinearOnOutlines(nn.Module):
 
 
 class CifarResNet18(Classifier):
-    """ResNet-18, untrained, for 32×32 photographs.
+    """ResNet-18, not pretrained, for 32×32 photographs.
 
     Examples:
         >>> log_probs, embedding = CifarResNet18()(torch.rand(5, 3, 32, 32))
@@ -293,10 +293,10 @@ class DigitsCnn(Classifier):
 
 
 class FeaturesMlp(Classifier):
-    """A network for vectors of features, which it standardises as the training instances are.
+    """A network for vectors of features, standardised by the mean and deviation of the training instances.
 
     Args:
-        instances: the training instances, `(instances, d)`: their mean and deviation are kept.
+        instances: the training instances, `(instances, d)`.
         classes: how many labels there are.
 
     Examples:
@@ -320,11 +320,12 @@ class FeaturesMlp(Classifier):
 class BagMlp(FeaturesMlp):
     """A network for the instances of bags, label 1 being positive.
 
-    It begins with about one positive instance in a bag: from one half, a bag of a thousand is positive beyond doubt.
+    The bias of its head starts at about one positive instance per bag. If each instance started at one half, a bag of
+    a thousand would be positive with certainty.
 
     Args:
         instances: the training instances, `(instances, d)`.
-        positive: how many of them to take for positive at first.
+        positive: how many of them are predicted positive at the start, about.
 
     Examples:
         >>> log_probs, _ = BagMlp(torch.rand(1000, 30), positive=10)(torch.rand(500, 30))

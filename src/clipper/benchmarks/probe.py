@@ -1,8 +1,8 @@
-"""Probe: a few small seeded computations whose digest changes when the method does, part by part.
+"""Probe: small seeded computations whose digests change if the method changes, one digest for each part of it.
 
-A record carries the digests of the parts that its run used. If the code gives another digest now, the record is stale.
-Labels, kept candidates and counts enter the digests as they are; figures are computed in double precision and rounded,
-so that threads and machines make no difference. Other versions of PyTorch may.
+A record holds the digests of the parts that its run used. If the code now gives another digest, the record is stale.
+Labels, kept candidates and counts enter the digests as they are. Figures are computed in double precision and rounded,
+so that threads and machines make no difference; other versions of PyTorch may.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ def parts_of(config: RunConfig) -> list[str]:
 
 
 def probe_of(config: RunConfig) -> dict[str, str]:
-    """The digests of the parts that a run uses, as the code is now; without those that cannot be computed here."""
+    """The digests of the parts that a run uses, for the current code; without those that cannot be computed here."""
     found = {part: digest(part) for part in parts_of(config)}
     return {part: value for part, value in found.items() if value != NOT_TO_BE_HAD}
 
 
 def changed_parts(record: Record) -> list[str]:
-    """The parts of the method that have changed since a run; none if that cannot be told."""
+    """The parts of the method that have changed since a run; none if that cannot be determined."""
     return changed(record.probe, record.versions)
 
 
 def changed(probe: Mapping[str, str], made_with: Mapping[str, Any]) -> list[str]:
-    """The parts whose digest is another now than in `probe`; none if the packages that matter are other ones, too.
+    """The parts whose digest differs from that in `probe`; none if the versions of relevant packages differ, too.
 
     Examples:
         >>> changed({"draws": "0"}, versions()), changed({"draws": digest("draws")}, versions())
@@ -120,7 +120,7 @@ def digest(part: str) -> str:
 def _pool(
     rule: Callable[..., Any], samples: int, seed: int, noise: float = 0.3, slots: int = _SLOTS
 ) -> tuple[Candidates, Tensor, Tensor]:
-    """Candidates, embeddings `(n, m, d)` and gold labels `(n, m)`, all from uniform draws, which no machine rounds."""
+    """Candidates, embeddings `(n, m, d)` and gold labels `(n, m)`, from uniform draws, the same on all machines."""
     generator = torch.Generator().manual_seed(seed)
     gold = torch.randint(_CLASSES, (samples, slots), generator=generator)
     centres = torch.rand(_CLASSES, _WIDTH, generator=generator, dtype=torch.float64)
@@ -220,7 +220,7 @@ def _network() -> torch.nn.Module:
 
 
 class _WithEmbedding(torch.nn.Module):
-    """A classifier whose embedding is what it is given."""
+    """A classifier whose embedding is its input."""
 
     def __init__(self, layers: torch.nn.Module) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def _training() -> Iterator[Any]:
 
 
 def _task(rule: str) -> Iterator[Any]:
-    """What seed 0 draws, the network's first weights and the encoder, as far as the task comes without files."""
+    """The samples of seed 0, the network's initial weights and the encoder, if the task needs no files."""
     registration = benchmark_named(rule)
     config = registration.quick(RunConfig(rule=rule, samples=4))
     benchmark = registration(replace(config, samples=4))

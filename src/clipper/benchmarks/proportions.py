@@ -1,9 +1,9 @@
-"""Learning from label proportions: of a bag it is known how often each class comes, not where.
+"""Learning from label proportions: it is known how often each class occurs in a bag, but not where.
 
-"proportions" has the exact likelihood of a bag. Of ten classes in bags of 32 that has too many states; "counts" takes
-a bag's classes one by one instead, as samples of their own that show the same instances: how often does this one come?
-Each of these likelihoods is exact. Their product is not that of the bag, because it takes the counts of different
-classes for independent (a composite likelihood).
+"proportions" uses the exact likelihood of a bag. With ten classes and bags of 32 this has too many states. "counts"
+makes one sample for each bag and class instead, with the same instances: how often does this class occur? Each of
+these likelihoods is exact. Their product is not the likelihood of the bag, because it treats the counts of different
+classes as independent (a composite likelihood).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _in_small_bags(config: RunConfig) -> RunConfig:
 
 @register("proportions", data=DATA, engines=("semantic", "sampled"), quick=_in_small_bags)
 def build(config: RunConfig) -> Benchmark:
-    """Bags of M instances, and how often each class comes in each."""
+    """Bags of M instances, and how often each class occurs in each."""
     train, test = halves(config.data)
     chosen = drawn(len(train), config)
     gold = train.labels[chosen]
@@ -50,7 +50,7 @@ def build(config: RunConfig) -> Benchmark:
 
 @register("counts", data=DATA, engines=("semantic", "sampled"), quick=_in_small_bags)
 def build_counts(config: RunConfig) -> Benchmark:
-    """The same bags, each once for every class: how often does this class come?"""
+    """The same bags, one sample for each bag and class: how often does this class occur?"""
     train, test = halves(config.data)
     chosen = drawn(len(train), config)
     candidates = counts_of_classes(train.labels[chosen], train.classes)
@@ -58,7 +58,7 @@ def build_counts(config: RunConfig) -> Benchmark:
 
 
 def counts_of_classes(gold: Tensor, classes: int) -> Lattice:
-    """For each bag and each class a sample: the labels with which the class comes as often as in the bag.
+    """One sample for each bag and class: the labellings in which the class occurs as often as in the bag.
 
     Args:
         gold: the labels in each bag, `(bags, m)`.
@@ -86,7 +86,7 @@ def counts_of_classes(gold: Tensor, classes: int) -> Lattice:
 
 
 def _count(state: tuple[int, ...], label: int) -> tuple[int, int]:
-    """The class in question and how often it came: the first label says which it is."""
+    """The class in question and how often it occurred: the first label says which class it is."""
     return (label, 0) if not state else (state[0], state[1] + (label == state[0]))
 
 

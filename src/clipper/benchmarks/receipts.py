@@ -22,11 +22,11 @@ def write_receipts(folder: Path, config: RunConfig) -> Tensor:
     """Write the samples of a run as files: an image for each digit, and a table with the totals, not the digits.
 
     Args:
-        folder: where to; older files of the same names are replaced.
+        folder: the folder to write to; older files of the same names are replaced.
         config: the run whose samples are written.
 
     Returns:
-        The gold labels, `(n, m)`, which the files do not tell.
+        The gold labels, `(n, m)`, which are not in the files.
     """
     pillow: Any = require("PIL.Image", extra="images")
     samples = benchmark_named(config.rule)(config).samples

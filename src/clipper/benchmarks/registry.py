@@ -1,4 +1,4 @@
-"""The benchmarks by name: Clipper's own, those of installed packages, and those in a file of the user's."""
+"""The benchmarks by name: Clipper's own, those of installed packages, and those in your own files."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ _OWN = (
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """All that a run needs of a task: what it learns from, what learns, and how it is measured.
+    """A benchmark: training samples, a network, and how to evaluate it.
 
     Attributes:
-        samples: what the run learns from.
-        network: from instances `(instances, *shape)` to log-probabilities, and an embedding if it is to prune by it.
-        evaluate: from the network to figures by name, `accuracy` among them; or held-out inputs and labels.
-        encoder: what a run prunes by if it asks for `"auto"`, or for joint inference; None if there is none.
+        samples: the training samples.
+        network: from instances `(instances, *shape)` to log-probabilities; also to embeddings, if they are used to
+            prune.
+        evaluate: a function from the network to metrics by name, with `accuracy`; or held-out inputs and labels.
+        encoder: the encoder for `"auto"` and for joint inference; None if there is none.
         outputs: every output of the program, for engines that score all outputs.
         rule: from a tuple of labels to the target, for engines that run the program.
-        label_names: what the labels are called, for pages.
-        target_names: what is known of each sample, in words, for pages; the targets themselves if not given.
+        label_names: the names of the labels, for pages.
+        target_names: what is known about each sample, as text for pages; the targets themselves if not given.
         slot: what a slot holds: "image", "frame" …
         pictures: from sample ids to pictures `(n, m, channels, height, width)` in 0 … 1, for pages; the inputs
             themselves if not given.
-        note: what a page should say of the data.
+        note: a remark on the data, for pages.
     """
 
     samples: Samples
@@ -71,16 +72,16 @@ def _smaller(config: RunConfig) -> RunConfig:
 
 @dataclass(frozen=True)
 class Registration:
-    """A benchmark by its name. Call it with a configuration to build it.
+    """A registered benchmark. Call it with a configuration to build it.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         build: from a configuration to the benchmark.
-        data: the data sets that it takes, the default first, each with the names of the networks that fit it; without
-            networks, the benchmark has its own.
-        encoders: the encoders that it takes. A name that is not a general one stands for the benchmark's own.
+        data: the data sets that it accepts, the default first, each with the names of the networks that fit it; if
+            none are named, the benchmark has its own.
+        encoders: the encoders that it accepts. A name that is not a general one stands for the benchmark's own.
         engines: the engines that can learn from it.
-        quick: from a configuration to a smaller one that runs in seconds, without files.
+        quick: a function from a configuration to a smaller one that runs in seconds, without files.
     """
 
     name: str
@@ -91,10 +92,10 @@ class Registration:
     quick: Callable[[RunConfig], RunConfig] = field(default=_smaller)
 
     def __call__(self, config: RunConfig) -> Benchmark:
-        """Build it. The network's first weights depend on the seed alone.
+        """Build the benchmark. The network's initial weights depend only on the seed.
 
         Raises:
-            InputError: the parts of the configuration do not go together.
+            InputError: options of the configuration do not go together.
         """
         self.check(config)
         with torch.random.fork_rng(devices=[]):
@@ -105,7 +106,7 @@ class Registration:
         return made
 
     def check(self, config: RunConfig) -> None:
-        """Refuse parts that do not go together, before any data is read."""
+        """Raise an `InputError` if options do not go together, before any data is read."""
         if config.data not in self.data:
             raise InputError(
                 f"expected the rule {self.name} with the data set {' or '.join(self.data)}, got {config.data}"
@@ -125,8 +126,8 @@ class Registration:
         if config.when == "once" and config.encoder == "trainable" and config.objective in ("paper", "exact", "random"):
             frozen = [name for name in self.encoders if name != "trainable"]
             raise InputError(
-                "pruning once, before training, needs a frozen encoder, got trainable: the classifier's own layer "
-                f"means something only while it is trained; choose one of {', '.join(frozen)}"
+                "pruning once, before training, needs a fixed encoder, got trainable: the network's own layer is not "
+                f"trained yet; choose one of {', '.join(frozen)}"
             )
 
 
@@ -141,15 +142,15 @@ def register(
     engines: Sequence[str] = Registration.engines,
     quick: Callable[[RunConfig], RunConfig] = _smaller,
 ) -> Callable[[Build], Registration]:
-    """Give a benchmark its name: a decorator of the function that builds it.
+    """Register a benchmark: a decorator for the function that builds it.
 
     Args:
-        name: what to call it.
-        data: the data sets that it takes, the default first; a mapping also names the networks that fit each. Without
-            data sets, the benchmark's own is called as it is.
-        encoders: the encoders that it takes.
+        name: the name of the benchmark.
+        data: the data sets that it accepts, the default first; a mapping also names the networks that fit each. By
+            default one data set with the name of the benchmark.
+        encoders: the encoders that it accepts.
         engines: the engines that can learn from it.
-        quick: from a configuration to a smaller one.
+        quick: a function from a configuration to a smaller one.
 
     Returns:
         The decorator; what it returns is a `Registration`, which builds the benchmark when it is called.
@@ -177,13 +178,14 @@ def register(
 
 
 def benchmark_named(name: str) -> Registration:
-    """A benchmark by its registered name, as `file.py:NAME`, or by an entry point of the group `clipper.benchmarks`.
+    """Find a benchmark by its name.
 
     Args:
-        name: in a file, `NAME` is a function from a configuration to a `Benchmark`, registered or not.
+        name: a registered name, an entry point of the group `clipper.benchmarks`, or `file.py:NAME`, where `NAME` is a
+            function from a configuration to a `Benchmark`, registered or not.
 
     Raises:
-        InputError: nothing has that name, or the file that it names cannot be run.
+        InputError: there is no such benchmark, or the file cannot be run.
 
     Examples:
         >>> benchmark_named("sum").name

@@ -1,4 +1,4 @@
-"""One run, from its configuration to its record."""
+"""Runs a benchmark, from its configuration to its record."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 _PICTURES = 800
-"""About so many of the samples' own go into an inspection."""
+"""About how many pictures go into an inspection."""
 _ENCODER_SIZE = 96
-"""To which side the small images of the benchmarks are enlarged for a pretrained encoder: 224 costs five times more."""
+"""Side in pixels to which small images are enlarged for a pretrained encoder; 224 takes five times as long."""
 
 _LOADED = 256
 """Samples in memory at a time, where not all are."""
@@ -66,11 +66,11 @@ def run(
     callbacks: Sequence[Callback] = (),
     inspection: str | Path | None = None,
 ) -> Record:
-    """Build the benchmark, train, and say how it went; the same configuration gives the same result.
+    """Build the benchmark and train; the same configuration gives the same result.
 
     Args:
-        config: everything that decides how the run ends.
-        checkpoint: where the run's state is kept, and taken up again if it is there.
+        config: all options of the run.
+        checkpoint: the file for the run's state; if it exists, the run continues from it.
         checkpoint_steps: steps between two checkpoints, besides those at the end of every epoch.
         watch: called after each step and each epoch.
         callbacks: called after each epoch.
@@ -80,7 +80,7 @@ def run(
         The record: the configuration, every epoch's metrics, versions.
 
     Raises:
-        InputError: the parts of the configuration do not go together.
+        InputError: options of the configuration do not go together.
         FileError: the data set is not found, or a file cannot be read or written.
 
     Examples:
@@ -112,8 +112,9 @@ def run(
 
 
 def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str, Any]) -> History:
-    """Train from several first weights, and keep the run whose last epoch has the lowest training loss: no gold label,
-    and no held-out one, has a say in it."""
+    """Train from several initial weights, and keep the run with the lowest training loss in its last epoch.
+
+    Neither gold labels nor held-out data take part in the choice."""
     found = []
     for number in range(config.restarts):
         with torch.random.fork_rng(devices=[]):
@@ -170,7 +171,7 @@ def _trained(
 
 
 def draws_of(config: RunConfig) -> Draws | None:
-    """The draws that are made anew for every step; None where there are none, or they were made before."""
+    """The draws that are repeated for every step; None if there are none, or they were made before training."""
     if not config.per_sample or config.draws in HELD or config.objective == "gold":
         return None
     return Draws(config.per_sample, own=config.draws == "own")
@@ -184,7 +185,7 @@ def _with_share(history: History, drawn: Tensor) -> History:
 
 
 def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:
-    """What the benchmark chose where the configuration left it open."""
+    """What the benchmark chose where the configuration says "auto"."""
     chosen = {"network": type(benchmark.network).__name__}
     if clip_of(config) is None or (config.encoder == "trainable" and config.objective not in POOLED):
         return chosen
@@ -196,11 +197,13 @@ def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:
 
 
 def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
-    """What the run starts from: the benchmark's samples; for the ceiling with the gold labels alone."""
+    """The training samples: the benchmark's; for the ceiling, with the gold labels as the only candidates."""
     samples = benchmark.samples
     if config.objective == "gold":
         if samples.gold is None:
-            raise InputError(f"the ceiling learns from gold labels, and nobody knows those of {config.data}")
+            raise InputError(
+                f"the ceiling trains on gold labels, but the data set {config.data} has none; choose another objective"
+            )
         gold = Candidates.from_tensors(samples.gold, torch.arange(len(samples)), sizes_of(samples.candidates.kinds))
         samples = replace(samples, candidates=gold)
     if config.augment == "none":
@@ -237,7 +240,9 @@ def engine_of(config: RunConfig, benchmark: Benchmark) -> Engine:
 
 def _rule(benchmark: Benchmark) -> Callable[..., Any]:
     if benchmark.rule is None:
-        raise InputError("ised runs a rule on drawn labels, and this benchmark has none; choose another engine")
+        raise InputError(
+            "the engine ised needs a rule to run on drawn labels, but this benchmark has none; choose another engine"
+        )
     return benchmark.rule
 
 
@@ -255,18 +260,18 @@ def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
 
 
 def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
-    """By its name; a name that is not a general one stands for the benchmark's own, as does a layer yet to train."""
+    """An encoder by name; names that are not general, and "trainable", stand for the benchmark's own."""
     if config.encoder in PRETRAINED or config.encoder in WEIGHTLESS:
         return encoder_named(config.encoder, size=_ENCODER_SIZE)
     encoder = benchmark.encoder
     if encoder is None:
         known = ", ".join([*WEIGHTLESS, *PRETRAINED])
-        raise InputError(f"the rule {config.rule} names no encoder of its own; choose one of {known}")
+        raise InputError(f"the rule {config.rule} has no encoder of its own; choose one of {known}")
     return encoder
 
 
 def _shuffled(vectors: Tensor, kind: Tensor, seed: int) -> Tensor:
-    """Each instance with the vector of another of its kind, `(n, m, d)`: the control that knows nothing."""
+    """Embeddings permuted among instances of the same kind, `(n, m, d)`: the control without information."""
     vectors, generator = vectors.clone(), torch.Generator().manual_seed(seed)
     for number in range(int(kind.max()) + 1):
         places = (kind == number).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""What a run does, as opposed to what its configuration says: defaults filled in, what has no effect left out."""
+"""The effective settings of a run: defaults are filled in, and options without effect are left out."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ ENGINES: dict[str, type[Engine]] = {
     "ised": IsedLoss,
     "abl-sim": AblSim,
 }
-"""The engines by the names that configurations have for them."""
+"""The engines by their names in configurations."""
 DRAWS = 32
-"""Candidates that the engine "sampled" draws for each sample, if it is not told otherwise."""
+"""How many candidates the engine "sampled" draws for each sample by default."""
 _NOT_OPTIONS = {"self", "outputs", "rule", "seed", "entropy"}
-"""Arguments of engines that the benchmark or the configuration gives."""
+"""Arguments of engines that come from the benchmark or the configuration."""
 _OF_PRUNING = ("k", "encoder", "when", "passes", "bank")
-"""Fields that mean nothing where nothing is pruned."""
+"""Fields without effect if nothing is pruned."""
 
 
 def clip_of(config: RunConfig) -> Clipper | None:
-    """How the run prunes; None for the baseline, the ceiling, and a mixture, whose pool is named before training."""
+    """How the run prunes; None for the baseline, the ceiling, and a mixture, which prunes nothing during training."""
     if config.objective == "none" or config.objective == "gold" or config.objective == "mixture":
         return None
     return Clipper(k=config.k, objective=config.objective)
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    """What a run of this configuration does.
+    """The effective settings of a run: two configurations with the same settings are the same run.
 
-    Two configurations with the same settings are the same run. Where nothing is pruned, there are no neighbours, no
-    encoder and no batch to find them in. Joint inference and EM prune the pool once, with eight neighbours if no
-    number is given, and by the benchmark's own encoder if none is named. Engines have all their options.
+    If nothing is pruned, the options of pruning are left out. Joint inference and EM prune the pool once, by default
+    with eight neighbours and the benchmark's own encoder. All options of the engine are listed.
 
     Returns:
-        JSON values by name. `k`: neighbours of an instance. `scope`: where they are looked for, in the "pool" or in the
-        "batch". `when`: "once" or every "batch". `mass`: of the posterior that survivors hold, if there is one.
+        JSON values by name. `k`: neighbours of an instance. `scope`: whether they are searched in the "pool" or in the
+        "batch". `when`: whether to prune "once" or each "batch". `mass`: the posterior probability of the kept
+        candidates, for joint inference and EM.
 
     Examples:
         >>> joint = settings_of(RunConfig(objective="joint", encoder="outlines"))
@@ -74,7 +74,7 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 
 
 def run_key(config: RunConfig | Mapping[str, Any]) -> str:
-    """What tells runs apart: the same for two configurations of one run.
+    """A key of a run: the same for two configurations with the same effective settings.
 
     Examples:
         >>> run_key(RunConfig(objective="joint", encoder="auto")) == run_key(RunConfig(objective="joint", k=8))
@@ -85,7 +85,7 @@ def run_key(config: RunConfig | Mapping[str, Any]) -> str:
 
 
 def _defaults(engine: str) -> dict[str, Any]:
-    """An engine's options as they are if nobody gives them."""
+    """The defaults of an engine's options."""
     given = inspect.signature(ENGINES[engine].__init__).parameters
     options = {name: parameter.default for name, parameter in given.items() if name not in _NOT_OPTIONS}
     return {**options, "per_sample": DRAWS} if engine == "sampled" else options

@@ -1,7 +1,7 @@
-"""Reasoning shortcuts on digits: tasks whose formulas hold under wrong concepts, too, after rsbench (arXiv 2406.10368).
+"""Reasoning shortcuts on digits: tasks whose formulas also hold under wrong concepts; rsbench (arXiv 2406.10368).
 
-A run learns from some combinations of digits alone. It is measured by its labels (the formula's value), by its concepts
-(the digits) and by how well it knows what it cannot know: the calibration of the concepts.
+A run trains on some combinations of digits only. It is measured by its labels (the formula's value), by its concepts
+(the digits), and by the calibration of its concepts.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from clipper.training.adapters import predict
 
 DATA = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("LeNet", "MnistCnn")}
 HELD_OUT = 1_000
-"""Held-out samples of combinations that were learned from, and as many of all others."""
+"""Number of held-out samples of training combinations, and of other combinations."""
 BINS = 10
 """Of a calibration, as in rsbench, BEARS and NeSyDM."""
 _TIE = 1e-5
 """Probabilities nearer than this are equal."""
 _BUDGET = 100_000_000
-"""Of the search for shortcuts: a few seconds."""
+"""Budget of the search for shortcuts: a few seconds."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is known of a sample of digits, and which combinations of digits are learned from.
+    """What is known about a sample of digits, and which combinations of digits are in the training set.
 
     Attributes:
         classes: digits 0 … c − 1.
-        seen: the combinations, each of m digits.
+        seen: these combinations, each of m digits.
         value: from the digits of a sample to its label.
     """
 
@@ -148,17 +148,17 @@ def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
 
 
 def check_slots(config: RunConfig, slots: int) -> None:
-    """Refuse samples of another size than the task's.
+    """Check the number of slots.
 
     Raises:
-        InputError: the message says the right number.
+        InputError: the task has another number of slots.
     """
     if config.slots != slots:
         raise InputError(f"expected {slots} slots, as {config.rule} has, got {config.slots}; pass --slots {slots}")
 
 
 def _drawn(images: Images, rows: Sequence[tuple[int, ...]], samples: int, generator: torch.Generator) -> Tensor:
-    """Images of so many combinations, drawn evenly, `(samples, m)`."""
+    """Images of random combinations, `(samples, m)`; all combinations are equally frequent."""
     gold = torch.tensor(rows)[torch.randint(len(rows), (samples,), generator=generator)]
     return deal(images, gold, generator)
 
@@ -197,12 +197,12 @@ class Outputs:
 
 @dataclass(frozen=True, eq=False)
 class Shortcuts:
-    """What the formulas of a pool leave open, by its gold labels.
+    """What the formulas of a pool do not determine, given its gold labels.
 
     Attributes:
-        maps: wrong maps of the concepts under which all formulas hold, many-to-one ones too; at least so many.
-        namings: one-to-one maps under which they hold, the right one among them.
-        identified: concepts that all of these call the same, `(c,)` bool.
+        maps: how many wrong maps of the concepts satisfy all formulas, many-to-one maps included; a lower bound.
+        namings: how many one-to-one maps satisfy them, the right one included.
+        identified: concepts on which all of these agree, `(c,)` bool.
     """
 
     maps: int
@@ -211,7 +211,7 @@ class Shortcuts:
 
     @classmethod
     def of(cls, candidates: CandidateSet, gold: Tensor) -> Shortcuts:
-        """Those that `identify` finds; where the search finds no end, at least the symmetries of the formulas."""
+        """Those that `identify` finds; if its search is not complete, at least the symmetries of the formulas."""
         every = identify(candidates, gold, budget=_BUDGET)
         distinct = all_namings(candidates, gold, budget=_BUDGET)
         return cls(max(every.order, distinct.order) - 1, distinct.order, distinct.identified)
@@ -219,19 +219,19 @@ class Shortcuts:
 
 @dataclass(frozen=True, eq=False)
 class ConceptQuality:
-    """How right a classifier is about labels and concepts, and how well it knows how right it is about concepts.
+    """Accuracy of labels and concepts, and calibration of concepts.
 
-    A classifier that is a `NamingMixture` is asked for its labels under each naming, and these are averaged: which
-    naming is right is the same question for all concepts of a sample. Of several concepts that are equally probable and
-    more so than the others, the right one counts as its share.
+    For a `NamingMixture`, the label probabilities are computed under each naming and averaged, because one naming
+    holds for all concepts of a sample. If several concepts tie for the most probable, and the right one is among them,
+    it counts in part: one half of two.
 
     Attributes:
         inputs: held-out instances, `(instances, *shape)`.
         gold: their concepts, `(instances,)`.
         seen: held-out samples of the combinations that were learned from, by instance, `(n, m)`.
-        unseen: of others; None if there are no others.
+        unseen: held-out samples of other combinations; None if there are none.
         outputs: from concepts to labels.
-        shortcuts: what the pool that was learned from leaves open.
+        shortcuts: what the training pool does not determine.
 
     Examples:
         >>> inputs, sums = torch.eye(10).log(), Outputs.of(EVEN_ODD)
@@ -279,7 +279,7 @@ class ConceptQuality:
 
 
 def judge(probability: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """How sure and how right each prediction is, `(n,)` each; of equally probable ones, the right one's share counts.
+    """Confidence and accuracy of each prediction, `(n,)` each; in a tie, the right one counts in part.
 
     Examples:
         >>> sure, right = judge(torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]), torch.tensor([1, 2]))

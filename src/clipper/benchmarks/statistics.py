@@ -1,4 +1,4 @@
-"""Numbers as people write them."""
+"""Means, deviations and intervals as text."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Visual Sudoku: boards of handwritten digits, of which it is known whether they are right (ViSudo-PC's setting).
+"""Visual Sudoku: boards of handwritten digits, known to be right or wrong (the setting of ViSudo-PC).
 
-A board is right if every row, column and box holds all labels, 0 … 3 or 0 … 8. A wrong one is a right one with cells
-exchanged or replaced. Of four by four cells, a sample is a board, right or wrong. Of nine by nine, a right board
-has too many candidates for one lattice: there a sample is a row, a column or a box of a right board, nine different
-labels, and every cell is in three of them; from wrong boards nothing is learned.
+A board is right if every row, column and box holds all labels, 0 … 3 or 0 … 8. A wrong board is a right one with some
+cells exchanged or replaced. With 4 × 4 cells, a sample is a board, right or wrong. With 9 × 9 cells, a right board has
+too many candidates for one lattice. There a sample is a row, column or box of a right board, which holds nine
+different labels; each cell is in three samples. Wrong boards are not used for training.
 
-No rule tells labels apart, so any renaming of them fits as well. The network learns one, and the cells of the first row
-of the first right board, whose labels are known, say afterwards how its labels are called.
+All labels play the same part in the rule, so any renaming of them fits as well. The network learns one of the
+renamings. Afterwards, the known labels of the first row of the first right board give its labels their names.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from clipper.training.adapters import predict
 
 DATA = {name: DIGITS[name] for name in ("mnist", "digits")}
 _TESTED = 100
-"""Right boards to measure on, and as many wrong ones."""
+"""Number of right boards to test on, and of wrong ones."""
 _AGAIN = 0.5
-"""How probable it is that a wrong board has one change more."""
+"""The probability that a wrong board has one more change."""
 _MOST_CHANGES = 10
 
 
@@ -70,7 +70,7 @@ def build(config: RunConfig) -> Benchmark:
 
 
 def side_of(cells: int) -> int:
-    """How many rows a board of so many cells has."""
+    """How many rows a board with this many cells has."""
     if cells not in (16, 81):
         raise InputError(f"expected boards of 16 or 81 slots, four or nine rows, got {cells}")
     return isqrt(cells)
@@ -118,10 +118,10 @@ class Boards:
 
     @classmethod
     def drawn(cls, images: Images, size: int, boards: int, seed: int) -> Boards:
-        """Draw so many right boards, and a wrong one of each.
+        """Draw a number of right boards, and a wrong one from each.
 
-        Images are reused once every image of their label was drawn. A wrong board shows the images of its right one, as
-        far as it is not changed.
+        Images are reused once every image of their label has been drawn. A wrong board shows the same images as its
+        right one, except in changed cells.
         """
         chance = random.Random(seed)
         decks = [_deck((images.labels == label).nonzero()[:, 0].tolist(), chance) for label in range(size)]
@@ -134,7 +134,7 @@ class Boards:
         return cls(cells[..., 1], cells[..., 0], torch.arange(2 * boards) < boards)
 
     def parted(self, boards: int) -> tuple[Boards, Boards]:
-        """So many right boards and the wrong ones made of them, and the others."""
+        """Split into a number of right boards with their wrong ones, and the rest."""
         number = torch.arange(len(self.right)) % (len(self.right) // 2)
         first, rest = number < boards, number >= boards
         return self._part(first), self._part(rest)
@@ -150,7 +150,7 @@ def _deck(images: list[int], chance: random.Random) -> Iterator[int]:
 
 
 def filled(size: int, chance: random.Random) -> list[int]:
-    """The labels of a right board, drawn at random, cell by cell; the cell with the fewest choices comes first.
+    """The labels of a random right board, filled cell by cell; the cell with the fewest choices comes first.
 
     Examples:
         >>> is_right(filled(9, random.Random(0)), 9)
@@ -239,21 +239,21 @@ def _units(images: Images, boards: Boards) -> Samples:
 
 
 def different(samples: int, size: int) -> CandidateSet:
-    """All orders of so many labels, for each sample; as a lattice, because 9 labels have 362,880 orders."""
+    """All permutations of a number of labels, for each sample; as a lattice, because 9 labels have 362,880."""
     return rules.all_different().lattice([True] * samples, size, size)
 
 
 @dataclass(frozen=True)
 class BoardAccuracy:
-    """How many held-out cells are read right, outright and up to a renaming, and how many boards are told right.
+    """Accuracy on held-out cells, as they are and up to a renaming of labels, and on held-out boards.
 
     Attributes:
         inputs: `(boards, cells, *shape)`.
         labels: `(boards, cells)`.
         right: `(boards,)` bool.
-        validation: inputs of other boards that nobody learned from, and whether they are right: by these the score is
-            chosen from which on a board is called right.
-        known: inputs with each label once, `(c, *shape)`, and these labels, `(c,)`: by these the labels are named.
+        validation: inputs of other boards that were not used for training, and whether they are right; used to choose
+            the score above which a board is called right.
+        known: inputs with each label once, `(c, *shape)`, and these labels, `(c,)`; used to name the network's labels.
     """
 
     inputs: Tensor
@@ -263,10 +263,7 @@ class BoardAccuracy:
     known: tuple[Tensor, Tensor]
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """What is right: `accuracy` of cells, named by the known ones; `cells`, up to the best renaming; `boards`.
-
-        And `auroc`, of boards by their scores.
-        """
+        """`accuracy` of cells, named by the known ones; `cells` up to the best renaming; `boards`, `auroc`."""
         log_probs = predict(network, self.inputs, chunk=16)  # (boards, cells, c)
         read, scores = log_probs.argmax(-1), board_scores(log_probs)
         names = names_by(predict(network, self.known[0].unsqueeze(1))[:, 0], self.known[1])
@@ -280,9 +277,9 @@ class BoardAccuracy:
 
 
 def board_scores(log_probs: Tensor) -> Tensor:
-    """How right boards seem, `(boards,)`, from `log_probs (boards, cells, c)`.
+    """Scores of boards, `(boards,)`, higher if more probably right, from `log_probs (boards, cells, c)`.
 
-    Of four by four cells, the logarithm of the probability that a board is right. Of nine by nine, the sum of those of
+    With 4 × 4 cells, the logarithm of the probability that the board is right. With 9 × 9 cells, the sum of those of
     its rows, columns and boxes.
     """
     boards, _, size = log_probs.shape
@@ -294,7 +291,7 @@ def board_scores(log_probs: Tensor) -> Tensor:
 
 
 def best_split(scores: Tensor, right: Tensor) -> float:
-    """The score that tells right boards, above it, from wrong ones best: midway between two boards.
+    """The threshold that best separates right boards, above it, from wrong ones: midway between two scores.
 
     Examples:
         >>> best_split(torch.tensor([-1.0, -2.0, -6.0, -9.0]), torch.tensor([True, True, False, False]))
@@ -309,7 +306,7 @@ def best_split(scores: Tensor, right: Tensor) -> float:
 
 
 def names_by(log_probs: Tensor, known: Tensor) -> Tensor:
-    """What each of the network's labels is called, `(c,)`: so that the known labels are as probable as can be.
+    """The name of each of the network's labels, `(c,)`, that makes the known labels most probable.
 
     Args:
         log_probs: of instances of which each label is known, `(c, c)`.
@@ -326,7 +323,7 @@ def names_by(log_probs: Tensor, known: Tensor) -> Tensor:
 
 
 def up_to_renaming(read: Tensor, labels: Tensor, classes: int) -> float:
-    """The share of labels that are read right under the renaming of the read ones for which that is most.
+    """The accuracy under the best renaming of the predicted labels.
 
     Examples:
         >>> up_to_renaming(torch.tensor([2, 2, 0, 1]), torch.tensor([0, 0, 1, 1]), classes=3)
@@ -337,7 +334,7 @@ def up_to_renaming(read: Tensor, labels: Tensor, classes: int) -> float:
 
 
 def _best_pairs(worth: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of a square table and a column for each, all different, that are worth most together."""
+    """The best assignment of columns to the rows of a square table (the largest sum)."""
     optimise: Any = require("scipy.optimize", extra="benchmarks")
     rows, columns = optimise.linear_sum_assignment(worth.numpy(), maximize=True)
     return torch.from_numpy(rows), torch.from_numpy(columns)

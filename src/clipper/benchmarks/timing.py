@@ -1,4 +1,4 @@
-"""How everything here is timed: all contestants in every round, so that a busy machine is busy for all of them."""
+"""Timing: every round runs all contestants, so that other load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, what is done of it, and all there is to do."""
 Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
-"""One round of a race: what makes the input of a call, and the contestants, each a function of that input."""
+"""One round: a function that makes the input of a call, and the contestants, functions of that input."""
 WARM_UP = 3
 """Rounds before the clock starts."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """What a race has measured.
+    """The measured times.
 
     Attributes:
         seconds: of each contestant, its time in each round.
@@ -46,7 +46,7 @@ class Times:
         return {name: 1e3 * statistics.median(values) for name, values in self.seconds.items()}
 
     def ratio(self, slow: str, quick: str) -> float:
-        """How many times as long one takes as the other: the median of the rounds' ratios."""
+        """The time of one divided by that of the other: the median of the rounds' ratios."""
         return statistics.median(a / b for a, b in zip(self.seconds[slow], self.seconds[quick], strict=True))
 
 
@@ -61,8 +61,8 @@ def race(
 
     Args:
         setting_of: from the number of a round to its setting.
-        rounds: that count, after `WARM_UP` that do not; in every second one the contestants' order is reversed.
-        best_of: calls of a contestant in a round, of which the fastest counts.
+        rounds: how many rounds count, after `WARM_UP` rounds that do not; every second round reverses the order.
+        best_of: calls of a contestant per round; the fastest counts.
         tick: called after each round, the warm-up included.
 
     Examples:
@@ -83,13 +83,13 @@ def race(
 
 
 def ticks(progress: OnProgress, stage: str, total: int) -> Callable[[], None]:
-    """What tells of one step more whenever it is called."""
+    """A function that reports one more step whenever it is called."""
     done = count(1)
     return lambda: progress(stage, next(done), total)
 
 
 def time_of(call: Callable[[Any], object], new_input: Callable[[], Any], best_of: int = 1) -> float:
-    """Seconds of the fastest of some calls; each gets an input of its own, made before the clock starts."""
+    """Seconds of the fastest of some calls; each gets its own input, made before the clock starts."""
     seconds = []
     for _ in range(best_of):
         argument = new_input()
@@ -100,7 +100,7 @@ def time_of(call: Callable[[Any], object], new_input: Callable[[], Any], best_of
 
 
 def peak_gigabytes() -> float | None:
-    """The most memory that this process has held so far; None where the system does not say."""
+    """The peak memory of this process in gigabytes; None if the system does not report it."""
     if sys.platform == "win32":
         return None
     if sys.platform == "linux":  # getrusage knows the parent's memory, too, from before the child became a program

@@ -1,6 +1,6 @@
-"""The zoo: pools of many kinds of data, rules and troubles, on which joint inference is judged.
+"""The zoo: pools with many kinds of data, rules and disturbances, on which joint inference is tested.
 
-A line is one kind of pool; a seed makes it one pool. Gold labels are known, and serve for measuring only.
+A line is one kind of pool; with a seed, it is one pool. Gold labels are known, and used for measuring only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Line:
     """One kind of pool.
 
     Attributes:
-        name: unique; it also enters the seeds, so that no two lines share their draws.
+        name: unique; part of the seed, so that two lines never share their draws.
         data: where the instances come from, a key of `DATA`.
         rule: what is known of a sample, a key of `RULES`.
         samples: how many, `n`.
-        trouble: what is done to the pool, a key of `TROUBLES`; "" for nothing.
-        expects: "joint" where the pool identifies its labels, "ambiguous" where it does up to their names, "noise"
-            where the embeddings say nothing; None where nothing is promised.
+        trouble: a disturbance of the pool, a key of `TROUBLES`; "" for none.
+        expects: "joint" if the pool identifies its labels, "ambiguous" if it does so up to a renaming, "noise" if the
+            embeddings hold no information; None if nothing is promised.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Pool:
 
     Attributes:
         candidates: what the labels could be, by the targets as given.
-        embeddings: `(n, m, d)`; None where the graph is given.
+        embeddings: `(n, m, d)`; None if the graph is given.
         gold: `(n, m)` labels; -1 in unused slots.
-        wrong: `(n,)` bool: whose target was falsified.
+        wrong: `(n,)` bool: samples with a wrong target.
         known: `(n, m)` labels that are given, -1 elsewhere; None for none.
-        graph: the edges, where they are given instead of embeddings.
+        graph: the edges, if they are given instead of embeddings.
     """
 
     candidates: Candidates
@@ -70,7 +70,7 @@ class Pool:
 
     @property
     def evidence(self) -> Tensor | ProximityGraph:
-        """What is given to `infer` beside the candidates."""
+        """The arguments of `infer` besides the candidates."""
         given = self.embeddings if self.graph is None else self.graph
         if given is None:
             raise InputError("expected a pool with embeddings or a graph, got neither")
@@ -79,16 +79,16 @@ class Pool:
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of a sample.
+    """What is known about a sample.
 
     Attributes:
         value: from a tuple of labels to the target.
         slots: inputs of a sample, `m`.
-        fewest_slots: samples have from so many to `slots` slots, the first has them all; None for `slots` each.
+        fewest_slots: samples have this many to `slots` slots, and the first has `slots`; None for `slots` each.
         classes: only instances with a label below this are drawn; None for all.
-        label_shares: how often each label is drawn; None for as often as the data have it.
+        label_shares: how often each label is drawn; None for its frequency in the data.
         target_shares: how often each target is drawn; a sample's labels are then drawn evenly from its candidates.
-        listed: the candidates of every sample, where enumerating label combinations would take too long.
+        listed: the candidates of every sample, if enumerating label combinations would take too long.
     """
 
     value: Callable[[tuple[int, ...]], Hashable]
@@ -114,7 +114,7 @@ class Instances:
         inputs: `(instances, …)`.
         labels: `(instances,)`.
         classes: how many labels there are.
-        encoder: from inputs to `(instances, d)`; None where the inputs are vectors.
+        encoder: from inputs to `(instances, d)`; None if the inputs are vectors.
     """
 
     inputs: Tensor
@@ -123,7 +123,7 @@ class Instances:
     encoder: Outlines | None = None
 
     def below(self, classes: int) -> Instances:
-        """Those with a label below `classes`."""
+        """The instances with a label below `classes`."""
         chosen = self.labels < classes
         return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], classes=classes)
 
@@ -135,7 +135,7 @@ class Instances:
 
 
 _PER_CLASS = 400
-"""Synthetic instances of each class; of the most frequent one, where they differ."""
+"""Synthetic instances of each class; of the most frequent class, if their numbers differ."""
 
 
 def _standardised(name: str) -> Instances:
@@ -155,10 +155,10 @@ def _gaussians(
 
     Args:
         generator: of centres and noise.
-        separation: of a centre from the origin; the noise has deviation one in every direction.
+        separation: distance of a centre from the origin; the noise has standard deviation 1 in every direction.
         dimension: of the embeddings; at least as many as there are clusters.
         clusters: of each class.
-        imbalance: how many times the most frequent label is as frequent as the rarest.
+        imbalance: the frequency of the most frequent label divided by that of the rarest.
     """
     classes = 10
     sizes = [round(_PER_CLASS * imbalance ** (-place / (classes - 1))) for place in range(classes)]
@@ -171,7 +171,7 @@ def _gaussians(
 
 
 def _noise(generator: torch.Generator) -> Instances:
-    """Vectors that say nothing of their labels."""
+    """Vectors that are independent of their labels."""
     labels = torch.arange(10).repeat(_PER_CLASS)
     return Instances(torch.randn(len(labels), 16, generator=generator), labels, 10)
 
@@ -252,21 +252,21 @@ RULES: dict[str, Rule] = {
     "proportions-4": Rule(_multiset, 4),
     "proportions-4-8": Rule(_multiset, 8, fewest_slots=4, classes=4),
 }
-"""What is known of a sample."""
+"""The rules: what is known about a sample."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is done to a pool; by default, nothing.
+    """A disturbance of a pool; by default none.
 
     Attributes:
-        shuffled: embeddings change places at random.
-        skewed: label k is drawn in proportion to (k + 1) to the power of minus this; 0 for as the data have it.
+        shuffled: embeddings are permuted at random.
+        skewed: label k is drawn with weight (k + 1) ** -skewed; 0 for its frequency in the data.
         one_target: every sample has the same target.
-        background: a vector that all instances of equal targets share, so many times as large as the embeddings.
+        background: all instances with the same target share a vector, this many times as large as the embeddings.
         wrong: the share of samples with another sample's target.
         known: how many instances have their labels given.
-        triangles: samples come in threes of one formula, tied slot by slot by given edges; there are no embeddings.
+        triangles: samples come in threes with the same formula, connected slot by slot by given edges; no embeddings.
     """
 
     shuffled: bool = False
@@ -288,7 +288,7 @@ TROUBLES: dict[str, Trouble] = {
     **{f"wrong-{percent}": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
     **{f"known-{known}": Trouble(known=known) for known in (1, 10)},
 }
-"""What is done to a pool."""
+"""The disturbances of pools."""
 
 
 def _lines() -> tuple[Line, ...]:
@@ -371,7 +371,7 @@ def line_named(name: str) -> Line:
 
 
 def missing_data(line: Line, data_root: Path | None = None) -> str | None:
-    """Why a line cannot run here, in words; None if it can."""
+    """Why a line cannot run here; None if it can."""
     if line.data == "mnist" and find(source_of("mnist"), data_root) is None:
         return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
     return None
@@ -380,7 +380,7 @@ def missing_data(line: Line, data_root: Path | None = None) -> str | None:
 def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
     """Draw one pool of a line; line and seed determine everything.
 
-    Instances are drawn without reuse as far as the data go.
+    Instances are reused only if the data set has too few.
 
     Args:
         line: which kind of pool.
@@ -460,7 +460,7 @@ def _draw_labels(
 def _labels_by_target(
     rule: Rule, shares: Mapping[Hashable, float], samples: int, classes: int, generator: torch.Generator
 ) -> Tensor:
-    """Labels drawn evenly from the candidates of targets that are drawn by their shares."""
+    """Draw targets by their shares, then labels uniformly from their candidates."""
     weights = torch.tensor(list(shares.values()), dtype=torch.float)
     drawn = torch.multinomial(weights, samples, replacement=True, generator=generator)
     targets = [list(shares)[place] for place in drawn.tolist()]
@@ -483,7 +483,7 @@ def _draw_instances(labels: Tensor, instances: Instances, generator: torch.Gener
 
 
 def _backgrounds(embeddings: Tensor, targets: Sequence[Hashable], generator: torch.Generator) -> Tensor:
-    """A random vector for each target, as large as embeddings are around their mean, `(n, 1, d)`."""
+    """A random vector for each target, `(n, 1, d)`, scaled to the spread of the embeddings."""
     place = {target: i for i, target in enumerate(dict.fromkeys(targets))}
     scale = embeddings.flatten(0, 1).std(0).square().mean().sqrt()
     vectors = scale * torch.randn(len(place), embeddings.shape[-1], generator=generator)
@@ -502,7 +502,7 @@ def _falsified(targets: Sequence[Hashable], share: float, generator: torch.Gener
 
 
 def _triangles(rule: Rule, samples: int, generator: torch.Generator) -> Pool:
-    """Three samples of one formula, tied slot by slot: each candidate, three times, satisfies everything."""
+    """Three samples with the same formula, connected slot by slot; any candidate, in all three, fits."""
     classes, slots = rule.classes or 10, rule.slots
     labels = torch.randint(classes, (samples // 3, slots), generator=generator)
     gold = labels.repeat_interleave(3, 0)

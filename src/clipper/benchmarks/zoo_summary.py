@@ -1,4 +1,4 @@
-"""What the rows of the zoo say together: figures by line, and which promises they keep. Knows rows, and no pools."""
+"""Summary of the rows of the zoo: figures by line, and which promises hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 VERDICTS = ("joint", "ambiguous", "unsettled", "uninformative")
 GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
-"""Gold labels that a line keeps on average, and that every pool of so many samples keeps."""
+"""The share of gold labels that a line keeps on average, and that each pool of this many samples keeps."""
 FALSE_ALARMS = 0.02
 """The share of pools without information that may be called joint."""
 NINE_IN_TEN = 0.9
@@ -19,22 +19,22 @@ LABELS_RIGHT = 0.95
 GAP = 0.05
 """Between the accuracy that a posterior expects, and its accuracy."""
 WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
-"""By trouble, the labels right and the suspicion's AUC that SUM-3 has on average."""
+"""By disturbance, the promised share of labels right and AUC of the suspicion, for SUM-3 on average."""
 
 _NAMED = 5
-"""Lines that miss a promise and are named; of more, the number is said."""
+"""The most lines that are listed by name if they break a promise; of more, the number is given."""
 
 Row = dict[str, Any]
-"""What came out of one pool."""
+"""The result of one pool."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What joint inference promises, and whether the rows keep it.
+    """A promise of joint inference, and whether it held.
 
     Attributes:
         text: the promise.
-        held: whether it is kept; None if no row says.
+        held: whether it held; None if no row tests it.
         figure: what was measured.
     """
 
@@ -44,13 +44,13 @@ class Promise:
 
 
 def summarise(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The figures of each line, over its seeds: means, and the lowest where a single pool matters.
+    """The figures of each line over its seeds: means, and the lowest value for some.
 
     Args:
-        rows: of `run_zoo`.
+        rows: the rows that `run_zoo` returns.
 
     Returns:
-        A document for each line, in the order of the rows. What no row has is None.
+        A dictionary for each line, in the order of the rows; None for figures that no row has.
     """
     return [
         _line(name, [row for row in rows if row["line"] == name]) for name in dict.fromkeys(r["line"] for r in rows)
@@ -80,7 +80,7 @@ def _line(name: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def promises(rows: Sequence[Row]) -> list[Promise]:
-    """Which promises the rows keep; a pool that failed keeps none.
+    """Which promises hold in the rows; a pool that failed breaks all of them.
 
     Examples:
         >>> [promise.held for promise in promises([])][:2]

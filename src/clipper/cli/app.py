@@ -23,7 +23,7 @@ COMMANDS = {
     "bench": "Measure speed and quality: pruning, losses, joint inference, training, large pools.",
     "race": "Compare Clipper with other frameworks: same data, network and machine, accuracy after equal times.",
     "table": "Run one of the paper's tables, or a part of it, and print the paper's figures beside ours.",
-    "results": "Refill the figures on the pages from the recorded runs, and say which of the paper's claims reproduce.",
+    "results": "Update the figures in Markdown pages from the recorded runs, with the verdicts on the paper's claims.",
     "demo": "Label the digits of 100 receipts from their totals, train on the labels, and write a report; two minutes.",
     "data": "List, fetch and verify data sets. Without a command: list the data sets on this machine and check them.",
     "clips": "Draw clips of a game character and texts about its actions, in the file layout of the data set MUGEN.",

@@ -22,14 +22,13 @@ def results(
     ),
     to: Annotated[
         list[Path] | None,
-        typer.Option(help="A page, in Markdown; may come twice. Default: README.md and the pages in docs with blocks."),
+        typer.Option(help="A Markdown page; repeat for several. Default: README.md and the pages in docs with blocks."),
     ] = None,
 ) -> None:
-    """Refill the figures on the pages from the recorded runs, and say which of the paper's claims reproduce.
+    """Update the figures in Markdown pages from the recorded runs, with the verdicts on the paper's claims.
 
-    Figures stand in blocks, from <!-- clipper results: NAME --> to <!-- end of NAME -->; the rest of a page is left
-    alone. A page that is not there, or has no block, becomes a document of all tables. Without --to, every table has a
-    page of its own in docs/results, too.
+    Only blocks from <!-- clipper results: NAME --> to <!-- end of NAME --> are changed. A page that does not exist, or
+    has no block, becomes a document of all tables. Without --to, a page for each table is also written to docs/results.
     """
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")

@@ -1,4 +1,4 @@
-"""What is near: encoders, neighbour searches and the proximity graph."""
+"""Which instances are similar: encoders, nearest-neighbour search and the proximity graph."""
 
 from clipper.proximity.backbones.preprocessing import Preprocessing
 from clipper.proximity.backbones.pretrained import encoder_named, pretrained

@@ -1,6 +1,6 @@
-"""What an approximate index keeps beside its vectors: an inverted file or a graph by FAISS. FAISS' only importer.
+"""The FAISS part of an approximate index: an inverted file or a graph. Only this module imports FAISS.
 
-It knows vectors of single precision and their places, and answers with places; `index.py` measures the distances.
+It gets vectors in single precision and returns positions in the pool; `index.py` measures the distances.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ FaissMethod = Literal["ivf", "hnsw", "nn-descent"]
 
 
 class Structure(Protocol):
-    """What an approximate method builds of a pool.
+    """The data structure that an approximate method builds for a pool.
 
     Attributes:
-        efforts: how thoroughly it can look, ascending: `nearest` takes one of these.
+        efforts: the levels of search effort that `nearest` accepts, ascending.
     """
 
     efforts: list[int]
@@ -117,7 +117,7 @@ class FaissStructure:
 
 @contextmanager
 def _refusals(method: str) -> Iterator[None]:
-    """What FAISS refuses, in words."""
+    """Turn an error of FAISS into an `InputError`."""
     try:
         yield
     except RuntimeError as error:

@@ -1,7 +1,7 @@
-"""Encoders: callables that turn instances into vectors, and how a pool is embedded.
+"""Encoders: callables that turn instances into vectors. `embed` applies one to a pool.
 
 `Pixels` and `Outlines` need no weights; `Frozen` wraps a network; `backbones` has pretrained ones. This file knows
-nothing of graphs, labels or training.
+nothing about graphs, labels or training.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
         The embeddings, on the device of the inputs.
 
     Raises:
-        InputError: the encoder cannot be called, the inputs have no slots, or the encoder gives something else than
-            one vector for each instance.
+        InputError: the encoder cannot be called, the inputs have no slots, or the encoder does not return one vector
+            for each instance.
 
     Examples:
         >>> embed(Pixels(), torch.rand(5, 2, 1, 28, 28)).shape
@@ -71,7 +71,7 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
 
 
 def check_encoder(encoder: object) -> None:
-    """An encoder is something to call; a name is not."""
+    """Raise an `InputError` unless the encoder can be called; a name cannot."""
     if isinstance(encoder, str):
         from clipper.proximity.backbones.pretrained import NAMES  # which wraps networks by what is above
 
@@ -84,7 +84,7 @@ def check_encoder(encoder: object) -> None:
 
 @dataclass(frozen=True)
 class Pixels:
-    """The inputs themselves, flattened; blurred on request, so that small shifts matter less.
+    """The inputs themselves, flattened; optionally blurred, so that small shifts matter less.
 
     Attributes:
         blur: standard deviation of the Gaussian blur in pixels; 0 for none.
@@ -105,7 +105,7 @@ class Pixels:
         """`(instances, *shape)` to `(instances, d)`.
 
         Raises:
-            InputError: the inputs are no floating-point numbers, or, with a blur, no images.
+            InputError: the inputs are not floating-point numbers, or, with a blur, not images.
         """
         inputs = check_float(inputs)
         if not self.blur:
@@ -118,16 +118,18 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Outlines:
-    """How much outline runs in each direction, in each cell of a grid laid over the image.
+    """Histograms of oriented gradients: the strength of edges in each direction, in each cell of a grid.
 
-    Histograms of oriented gradients (Dalal and Triggs, 2005), with soft cells; under their square roots, Euclidean
-    distances are Hellinger's. Brightness is of no matter, and strokes may shift by half a cell: on handwriting, four of
-    five near neighbours are of one class where blurred pixels give two of three.
+    As in Dalal and Triggs (2005), with smooth cell borders. The square root is taken, so Euclidean distances between
+    embeddings are Hellinger distances. Brightness does not matter, and strokes may shift by half a cell. On
+    handwriting, four of five nearest neighbours are of the same class, where blurred pixels give two of three.
 
     Attributes:
         cells: how many cells the grid has along the shorter side; they are square.
-        directions: into how many directions a full turn is divided: light on the left is not light on the right.
-        colours: whether each channel has outlines of its own, so that red before blue is not blue before red.
+        directions: into how many directions a full turn is divided. Opposite directions differ, so it matters which
+            side of an edge is brighter.
+        colours: whether each channel has its own histograms, so that it matters which side of an edge has which
+            colour.
 
     Examples:
         >>> encoder = Outlines(cells=4)
@@ -153,7 +155,7 @@ class Outlines:
         """`(instances, channels, height, width)` to `(instances, directions * cells²)`, for square images.
 
         Raises:
-            InputError: the inputs are no images of floating-point numbers.
+            InputError: the inputs are not images of floating-point numbers.
         """
         inputs = _checked_images(check_float(inputs), "outlines are those of images")
         images = inputs.flatten(0, 1).unsqueeze(1) if self.colours else inputs
@@ -166,10 +168,11 @@ class Outlines:
 
 
 class Frozen:
-    """Any network or callable as an encoder that is never trained.
+    """Wraps a network or another callable as an encoder that is never trained.
 
-    A network is put into evaluation mode for the call and back into its own mode afterwards, so the features of a
-    classifier in training can be frozen for a moment. Inputs travel to the network's device and embeddings back.
+    During a call, a network is in evaluation mode; afterwards each of its modules is in its own mode again. So you can
+    also use the features of a classifier that is being trained. Inputs are moved to the network's device, and
+    embeddings back to that of the inputs.
 
     Examples:
         >>> network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 5), nn.Dropout())
@@ -230,7 +233,7 @@ class Frozen:
 
 
 def check_float(inputs: object) -> Tensor:
-    """Encoders take floating-point instances."""
+    """Raise an `InputError` unless instances are floating-point numbers."""
     tensor = as_tensor(inputs, "inputs (instances, *shape)")
     if not tensor.is_floating_point():
         raise InputError(
@@ -242,7 +245,7 @@ def check_float(inputs: object) -> Tensor:
 
 
 def check_embedding(embedding: object, instances: int) -> Tensor:
-    """What an encoder returned must be one vector per instance."""
+    """Raise an `InputError` unless an encoder returned one vector per instance."""
     if isinstance(embedding, list | tuple):
         raise InputError(
             f"expected the encoder to return a tensor, got a {type(embedding).__name__} of {len(embedding)}; of a "
@@ -269,7 +272,7 @@ def _any_parameter(module: object, default: Tensor) -> Tensor:
 
 @contextmanager
 def _evaluating(module: object) -> Iterator[None]:
-    """Evaluation mode inside the block; each part's own mode after it."""
+    """Evaluation mode inside the block; afterwards each module's own mode again."""
     training = [part for part in module.modules() if part.training] if isinstance(module, nn.Module) else []
     for part in training:
         part.training = False
@@ -281,7 +284,7 @@ def _evaluating(module: object) -> Iterator[None]:
 
 
 def _checked_images(inputs: Tensor, remedy: str) -> Tensor:
-    """Images of at least one pixel, in single precision at least, which convolutions need."""
+    """Raise an `InputError` unless inputs are images; returns them in single precision at least."""
     if inputs.ndim != 4 or 0 in inputs.shape[1:]:
         raise InputError(
             f"expected images of shape (instances, channels, height, width), got {tuple(inputs.shape)}; {remedy}"
@@ -290,7 +293,7 @@ def _checked_images(inputs: Tensor, remedy: str) -> Tensor:
 
 
 def _directed(images: Tensor, directions: int) -> Tensor:
-    """The gradient's length, shared by the two directions it lies between, `(instances, directions, height, width)`."""
+    """The gradient's length, split between its two nearest directions, `(instances, directions, height, width)`."""
     padded = functional.pad(images, (1, 1, 1, 1), mode="replicate")
     down = padded[:, :, 2:, 1:-1] - padded[:, :, :-2, 1:-1]
     right = padded[:, :, 1:-1, 2:] - padded[:, :, 1:-1, :-2]
@@ -301,14 +304,14 @@ def _directed(images: Tensor, directions: int) -> Tensor:
 
 
 def _soft_cells(pixels: int, side: float) -> Tensor:
-    """How much of each pixel of a row a cell of `side` pixels takes, `(cells, pixels)`, blurred by half a cell."""
+    """The weight of each pixel of a row in each cell of `side` pixels, `(cells, pixels)`, blurred by half a cell."""
     cells = max(1, round(pixels / side))
     row = torch.eye(pixels, dtype=torch.float64).view(pixels, 1, 1, pixels)
     return functional.interpolate(_blurred(row, side / 2), size=(1, cells), mode="bilinear").view(pixels, cells).T
 
 
 def _blurred(images: Tensor, deviation: float) -> Tensor:
-    """Each channel under a Gaussian of so many pixels; at the border, the image goes on as it ends."""
+    """Each channel blurred by a Gaussian; at the border, the last pixels are repeated."""
     planes = images.reshape(-1, 1, *images.shape[2:])
     kernel = _gaussian(deviation).to(images)  # (taps,)
     reach = len(kernel) // 2
@@ -318,7 +321,7 @@ def _blurred(images: Tensor, deviation: float) -> Tensor:
 
 
 def _gaussian(deviation: float) -> Tensor:
-    """A bell curve that sums to one, cut at four standard deviations."""
+    """A Gaussian kernel that sums to one, cut at four standard deviations."""
     reach = ceil(4 * deviation)
     weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=torch.float64) / deviation) ** 2)
     return weights / weights.sum()

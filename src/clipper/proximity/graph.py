@@ -1,6 +1,6 @@
-"""ProximityGraph: which instances lie so close that they should share a label.
+"""ProximityGraph: which instances are so similar that they should share a label.
 
-This file knows embeddings and instance ids; it knows nothing of candidates.
+This file knows embeddings and instance ids, but no candidates.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ProximityGraph:
         source: `(E,)` instance ids.
         target: `(E,)` instance ids, in the pool if there is one.
         distance: `(E,)`, the length of each edge.
-        instances: how many instances edges may leave and how many they may reach, where that is known.
-        degree: how many edges leave every instance, if all have as many and the edges are sorted by source.
-        reports: how neighbours were found, for each kind of label and encoder, where they were looked for.
+        instances: how many instances edges can start from, and how many they can lead to, if known.
+        degree: how many edges start at each instance, if that is the same for all and the edges are sorted by source.
+        reports: how neighbours were found, for each kind of label and encoder; empty if they were given.
 
     Examples:
         >>> embeddings = torch.tensor([[[0.0], [9.0]], [[0.1], [5.0]]])  # (samples, slots, d)
@@ -78,33 +78,34 @@ class ProximityGraph:
     ) -> ProximityGraph:
         """Connect each instance to the instances that lie close to it.
 
-        Of instances equally far, the one with the lower id is nearer. Under the cosine, zero vectors are at distance 0
-        from one another and at distance 1 from everything else.
+        If two instances are equally far, the one with the lower id counts as nearer. With the cosine metric, zero
+        vectors are at distance 0 from one another and at distance 1 from everything else.
 
         Args:
-            embeddings: `(n, m, d)`, a tensor, an array or nested lists; a list of tensors or arrays for several
-                encoders of the same instances, whose edges are merged; a mapping from kind to such for one encoder per
-                kind (then `kind` and `kinds` are needed).
+            embeddings: `(n, m, d)`, a tensor, an array or nested lists. A list of tensors or arrays for several
+                encoders of the same instances, whose edges are merged. A mapping from kind to embeddings if each kind
+                of label has its own encoder (then `kind` and `kinds` are needed).
             k: edges to the k nearest; None for all within `radius`.
             radius: only edges shorter than this.
-            mutual: only edges whose reverse is an edge too.
+            mutual: only edges between instances that are each other's neighbours.
             metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
-            share: only the closest share of all edges, 0.5 for the closer half.
+            share: only this share of the edges, the shortest ones; 0.5 for the shorter half.
             kind: `(n, m)`, as `Candidates.kind`: instances of different kinds are not connected, -1 is unused.
-            kinds: the names of the kinds in order; a mapping of embeddings may have them in any other.
+            kinds: the names of the kinds, in the order of their numbers in `kind`.
             within_sample: allow edges between instances of one sample.
             pool: look for neighbours among these instances instead of among `embeddings`.
-            search: "exact", "ivf", "hnsw", "nn-descent", an `Index` of these instances, or a search of your own; chosen
-                by size unless given, and `reports` says which. A mapping for one per kind, if the embeddings are one.
-            allow_fewer: take what there is where fewer than k neighbours exist, instead of raising.
+            search: "exact", "ivf", "hnsw", "nn-descent", an `Index` of these instances, or a search of your own. By
+                default chosen by the size of the pool; `reports` says which. A mapping from kind to search if the
+                embeddings are a mapping.
+            allow_fewer: if fewer than k neighbours exist, use these instead of raising an error.
             progress: called with the number of instances done and their total.
 
         Returns:
             The graph, its edges sorted by source, then distance.
 
         Raises:
-            InputError: the embeddings are no finite numbers of one shape, an option is out of range, or there are
-                fewer than k neighbours.
+            InputError: the embeddings are not finite or differ in shape, an option is out of range, or there are fewer
+                than k neighbours.
             BudgetError: a search within `radius` finds more edges than memory should hold.
         """
         k = None if k is None else whole_number(k, "k", 1)
@@ -149,7 +150,7 @@ class ProximityGraph:
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, distance: Tensor | None = None) -> ProximityGraph:
-        """A graph whose edges are known already; instance ids are sample · slots + slot.
+        """A graph with given edges; instance ids are sample · slots + slot.
 
         Args:
             source: where each edge starts, `(E,)`.
@@ -160,7 +161,7 @@ class ProximityGraph:
             The graph, its edges in the given order.
 
         Raises:
-            InputError: the shapes differ, an id is negative, or a distance is no finite number.
+            InputError: the shapes differ, an id is negative, or a distance is not finite.
 
         Examples:
             >>> ProximityGraph.from_edges([0], [2])
@@ -186,10 +187,10 @@ class ProximityGraph:
 
     @classmethod
     def merge(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
-        """All edges of several graphs over the same instances; an edge that comes twice is kept once, the shortest.
+        """All edges of several graphs over the same instances; of edges that occur twice, the shortest is kept.
 
         Raises:
-            InputError: there is no graph, or something else among them.
+            InputError: the list is empty, or holds something other than graphs.
         """
         graphs = list(graphs) if isinstance(graphs, Iterable) and not isinstance(graphs, Tensor) else [graphs]
         wrong = [type(graph).__name__ for graph in graphs if not isinstance(graph, ProximityGraph)]
@@ -241,7 +242,7 @@ class ProximityGraph:
 
     @classmethod
     def joined(cls, graphs: Sequence[ProximityGraph]) -> ProximityGraph:
-        """The edges of graphs that share none, one graph after the other."""
+        """The edges of several graphs, concatenated; they must have no edge in common."""
         if len(graphs) == 1:
             return graphs[0]
         columns = zip(*((g.source, g.target, g.distance) for g in graphs), strict=True)
@@ -294,7 +295,9 @@ def _check_arguments(
     if pool is not None and not isinstance(pool, Pool):
         raise InputError(f"expected a Pool, got {type(pool).__name__}; pool=Pool(embeddings) makes one")
     if mutual and pool is not None:
-        raise InputError("mutual neighbours need edges in both directions, but a pool's instances look for none")
+        raise InputError(
+            "mutual=True needs edges in both directions, but none start at a pool's instances: leave out one"
+        )
     exact = search is None or (isinstance(search, str) and search in ("auto", "exact"))
     if not exact and not isinstance(metric, str):
         raise InputError(
@@ -305,7 +308,7 @@ def _check_arguments(
 def _finder(
     search: Search | None, metric: Metric, kind: str, queries: Vectors, pool: Vectors
 ) -> tuple[NeighbourSearch, str]:
-    """The search of a kind of label, and why it is the exact one, if it is."""
+    """The search for a kind of label, and, if it is the exact one, the reason."""
     if isinstance(search, Mapping):
         if kind not in search:
             raise InputError(
@@ -322,12 +325,14 @@ def _finder(
     found = search_named("auto" if search is None else search)
     if found is None:
         names = ", ".join(f'"{name}"' for name in METHODS)
-        raise InputError(f"expected the search {names}, an Index or one such as ExactSearch(), got {shown(search)}")
+        raise InputError(
+            f"expected search to be {names}, an Index or a search such as ExactSearch(), got {shown(search)}"
+        )
     return found, "asked for"
 
 
 def _search_radius(radius: float | None, metric: Metric) -> float:
-    """The radius between unit vectors, a little too large, where the metric is the cosine."""
+    """The radius to search; for the cosine metric, that between unit vectors, slightly enlarged."""
     if radius is None:
         return math.inf
     return math.sqrt(2 * radius) * (1 + 1e-6) if metric == "cosine" else float(radius)

@@ -1,8 +1,8 @@
-"""Indexes: a pool of vectors made ready for search, by the method that suits its size; saved, and mapped into memory.
+"""Indexes for nearest-neighbour search: built by a method that suits the size of the pool, saved, and memory-mapped.
 
-`build` makes an `Index`, `search` asks it, `Index.save` and `Index.load` keep it in a folder. Every method measures the
-distances of what it finds exactly, and the share of the true neighbours that it finds is measured on some queries. Like
-`neighbours.py`, this file knows vectors and groups, and nothing of samples or labels.
+`build` makes an `Index`, `search` queries it, `Index.save` and `Index.load` store it in a folder. Every method returns
+exact distances for the neighbours that it finds, and its recall is measured on some queries. Like `neighbours.py`,
+this file knows vectors and groups, but no samples or labels.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ NAMES = (*METHODS, "faiss")
 """What `search=` takes by name; "faiss" is an older name of "ivf"."""
 
 EXACT_PAIRS = 10**10
-"""Pairs of a query and an instance, 100,000 of each say, that are still compared one by one unless told otherwise."""
+"""Up to this many pairs of a query and an instance, the default search is exact: 100,000 × 100,000."""
 
 _QUERIES = 1 << 14
 """Queries that are answered at a time, so that progress shows."""
 
 _TUNED_ON = 1_000
-"""Queries by which `build` chooses how thoroughly to look."""
+"""Queries on which `build` tunes the search effort."""
 
 _MEASURED_ON = 1_000
 """Queries for which recall is measured at most."""
 
 MANIFEST = "index.json"
-"""The file that says which files an index consists of: the index is there when this is."""
+"""The file that lists the files of an index; it is written last."""
 
 _CLAIM = "index.lock"
-"""Whoever writes the index holds it."""
+"""The lock of the process that writes the index."""
 
 _OURS = re.compile(r"(vectors|groups|structure)-[0-9a-f]{16}(\.npy)?")
 """Names of an index's other files."""
@@ -75,17 +75,15 @@ _TYPES = (torch.float32, torch.float64)
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """A pool of vectors that is ready for search; it is a `NeighbourSearch` of that pool.
-
-    `build` makes one.
+    """A pool of vectors, indexed for search. It is a `NeighbourSearch` in that pool; `build` makes one.
 
     Attributes:
         vectors: the pool, `(instances, d)`, and the group of each instance.
         method: "exact", "ivf", "hnsw" or "nn-descent".
         reason: why this method.
-        effort: how thoroughly to look: cells of an inverted file, or candidates of a graph; 0 if exact.
+        effort: how thoroughly to search: cells of an inverted file, or candidates of a graph; 0 if exact.
         structure: what the method keeps beside the vectors; None if exact.
-        scale: the structure knows the vectors times this number.
+        scale: the structure holds the vectors times this number.
     """
 
     vectors: Vectors
@@ -110,10 +108,10 @@ class Index:
         radius: float = math.inf,
         progress: SearchProgress | None = None,
     ) -> Neighbours:
-        """As in `NeighbourSearch.find`, in the pool that the index was built of.
+        """As in `NeighbourSearch.find`, in the pool that the index was built for.
 
         Raises:
-            InputError: `pool` is another one.
+            InputError: `pool` differs from the one that the index was built for.
         """
         self.check_same(pool)
         return self.neighbours(queries, k, radius, progress)
@@ -163,7 +161,7 @@ class Index:
         return self._measure(queries, found, k, radius, measured, seed)
 
     def _nearest(self, queries: Vectors, k: int, radius: float, effort: int) -> Neighbours:
-        """Neighbours of some queries by the structure; by exact search for those to whom it gives too few."""
+        """Neighbours of some queries by the structure; by exact search where it returns too few."""
         assert self.structure is not None
         device, size = queries.values.device, len(self)
         asked = (queries.values * self.scale).float()
@@ -207,7 +205,7 @@ class Index:
         return SearchReport(self.method, self.reason, recall, measured)
 
     def tuned(self, k: int, recall: float, seed: int) -> Index:
-        """The same index with the least effort that finds the share `recall` of the k nearest of some of the pool."""
+        """The same index with the least effort that reaches `recall` for the k nearest of a sample of the pool."""
         if self.structure is None or not len(self):
             return self
         generator = seeded(seed)
@@ -230,7 +228,7 @@ class Index:
         return replace(self, effort=most)
 
     def check_same(self, pool: Vectors) -> None:
-        """Refuse another pool than the one that the index was built of."""
+        """Raise an `InputError` if the pool differs from the one that the index was built for."""
         mine = self.vectors
         if pool is mine:
             return
@@ -249,7 +247,7 @@ class Index:
             path: the folder; it is created.
 
         Raises:
-            FileError: the folder cannot be written, or is no folder of an index.
+            FileError: the folder cannot be written, or holds something other than an index.
         """
         folder = checked_path(path)
         _check_folder(folder)
@@ -314,28 +312,27 @@ def build(
     group: Tensor | None = None,
     seed: int = 0,
 ) -> Index:
-    """Make a pool of vectors ready for search.
+    """Build an index for nearest-neighbour search in a pool of vectors.
 
-    Unless a method is asked for by name, small pools are compared exactly, and larger ones by an inverted file if
-    FAISS is installed. Approximate methods look as thoroughly as it takes to find the share `recall` of the true
-    neighbours of some instances of the pool.
+    By default, small pools are searched exactly, and larger ones by an inverted file if FAISS is installed. The search
+    effort of approximate methods is set so that they reach `recall` on a sample of the pool.
 
     Args:
         pool: `(instances, d)`; or `(n, m, d)`, where instances of one sample are never each other's neighbours. For
             the cosine, vectors of length one.
         method: "auto", "exact", "ivf" (FAISS, an inverted file), "hnsw" (FAISS, a navigable graph) or "nn-descent"
             (FAISS, a graph of neighbours' neighbours).
-        k: how many neighbours searches will ask for, about.
-        recall: which share of them should be found.
-        group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default, the
-            samples of `(n, m, d)`, and else every instance is a group of its own.
+        k: about how many neighbours searches will ask for.
+        recall: which share of the true neighbours should be found.
+        group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default the
+            groups are the samples of `(n, m, d)`; in `(instances, d)`, each instance is its own group.
         seed: of what is drawn at random.
 
     Returns:
         The index.
 
     Raises:
-        InputError: the vectors are no finite numbers of one shape, or an argument is out of range.
+        InputError: the vectors are not finite or differ in shape, or an argument is out of range.
         MissingExtraError: the method needs a package that is not installed.
 
     Examples:
@@ -407,10 +404,10 @@ def search(
     Args:
         index: what `build` made, or `Index.load` read.
         queries: `(queries, d)`.
-        k: how many, or as many as there are; None for all within `radius`.
+        k: how many neighbours, or as many as exist; None for all within `radius`.
         radius: only neighbours nearer than this.
-        group: `(queries,)`: the group of the pool that each query belongs to, whose instances are left out; -1 for
-            none, which is the default.
+        group: `(queries,)`: the group that each query belongs to; instances of that group are left out. -1, the
+            default, for none.
         measured: for how many of the queries recall is measured; by default one in a hundred, 100 to 1,000 of them.
         seed: of their draw.
         progress: called with the number of queries done and their total.
@@ -420,7 +417,7 @@ def search(
         found.
 
     Raises:
-        InputError: the queries are no finite numbers of the pool's width, or an argument is out of range.
+        InputError: the queries are not finite or not of the pool's dimension, or an argument is out of range.
         BudgetError: more pairs lie within `radius` than memory should hold.
 
     Examples:
@@ -452,13 +449,13 @@ def search(
 
 @dataclass(frozen=True)
 class IndexedSearch:
-    """A neighbour search that builds an index of the pool, or takes the one that is kept in a folder.
+    """A neighbour search that builds an index of the pool, or uses one saved in a folder.
 
     Attributes:
         method: as in `build`; "faiss" is another name for "ivf".
         recall: the share of the true neighbours that should be found.
         seed: of what is drawn at random.
-        folder: where the index is kept: the one that is there is used, else one is built and saved there.
+        folder: where the index is saved. If there is none yet, it is built and saved there.
 
     Examples:
         >>> from clipper import ProximityGraph
@@ -487,11 +484,11 @@ class IndexedSearch:
         radius: float = math.inf,
         progress: SearchProgress | None = None,
     ) -> Neighbours:
-        """As in `NeighbourSearch.find`; some neighbours may be missed, and farther ones found instead.
+        """As in `NeighbourSearch.find`; approximate methods may miss some neighbours and return farther ones.
 
         Raises:
             FileError: the index in the folder is damaged, or cannot be written.
-            InputError: the index in the folder is of another pool or by another method.
+            InputError: the index in the folder was built for another pool or by another method.
             MissingExtraError: the method needs a package that is not installed.
         """
         if progress:
@@ -524,7 +521,7 @@ def search_named(given: object) -> NeighbourSearch | None:
 
 
 def _recall(exact: Neighbours, found: Neighbours, queries: int) -> float:
-    """The share of the pairs of an exact search that were found; of pairs equally far, any will do."""
+    """The share of the pairs of an exact search that were found; pairs at the same distance count as equal."""
     if not len(exact):
         return 1.0
     farthest = torch.zeros(queries, dtype=exact.distance.dtype, device=exact.query.device)
@@ -588,7 +585,7 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """What the system refuses, in words."""
+    """Turn an `OSError` into a `FileError`."""
     try:
         yield
     except ClipperError:
@@ -598,7 +595,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, Any]:
-    """Write a file, on disk before this returns; what the manifest says about it."""
+    """Write a file to disk, and return its entry in the manifest."""
     path = folder / name
     if isinstance(content, Tensor):
         np.save(path, content.numpy())
@@ -610,7 +607,7 @@ def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, A
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What the index in a folder says about itself."""
+    """The manifest of the index in a folder."""
     path = folder / MANIFEST
     if not path.is_file():
         raise FileError(f"expected the folder of an index, got {folder}, which has none; build(pool).save(…) makes one")
@@ -627,7 +624,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _intact(folder: Path, check: bool, told: dict[str, Any]) -> Path:
-    """A file of an index, if it is as it was written; `told`: what `_stored` says about it."""
+    """The path of a file of an index, checked against `told`, its entry in the manifest."""
     name = str(told["name"])
     path = folder / name
     if not _OURS.fullmatch(name):

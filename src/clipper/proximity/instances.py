@@ -1,4 +1,4 @@
-"""From embeddings `(n, m, d)` to the vectors that may be each other's neighbours: used slots, one kind at a time."""
+"""From embeddings `(n, m, d)` to the vectors that are searched: used slots only, one kind of label at a time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _SHORT = 1e-12
 
 @dataclass(frozen=True)
 class Pool:
-    """Instances to find neighbours among, when they are not the batch itself.
+    """Instances to find neighbours among, instead of the batch itself.
 
     Attributes:
         embeddings: `(N, m, d)`, in the same form as the batch's.
         kind: `(N, m)`, as `Candidates.kind` of the pool.
-        samples: `(n,)`: which of the pool's samples each of the batch is, so that none finds itself; -1 for none.
+        samples: `(n,)`: the index of each sample of the batch in the pool, so that none finds itself; -1 if it is not
+            there.
     """
 
     embeddings: Embeddings
@@ -45,10 +46,9 @@ class InstanceGroup:
     """Queries and pool of one kind of label.
 
     Attributes:
-        name: how messages call the kind.
+        name: the name of the kind in error messages.
         kind: the kind of label, where embeddings are given by kind; else empty.
-        query_ids: the instance id of each query; None if the queries are every slot of every sample, so that places
-            are ids.
+        query_ids: the instance id of each query; None if all slots of all samples are queries, in order.
         pool_ids: the same of the pool.
         queries: the queries' vectors, `(queries, d)`.
         pool: the pool's vectors, `(instances, d)`.
@@ -73,7 +73,7 @@ class InstanceGroup:
 
 
 def one_table(embeddings: Embeddings) -> Embeddings:
-    """An array or nested lists of numbers as a tensor; mappings and lists of several encoders as they are."""
+    """Convert an array or nested lists to a tensor; mappings and lists of several encoders' tensors stay."""
     if isinstance(embeddings, Mapping):
         return embeddings
     if isinstance(embeddings, tuple):
@@ -151,7 +151,7 @@ def _directions(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _with_axis(units: Tensor, undirected: Tensor) -> Tensor:
-    """One coordinate more, along which zero vectors point: at distance 0 from one another and 1 from all others."""
+    """Add a coordinate along which zero vectors point: their distance is 0 from one another and 1 from all others."""
     axis = units.new_zeros(len(units), 1)
     axis[undirected] = 1
     return torch.cat([units, axis], dim=1)

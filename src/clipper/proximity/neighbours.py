@@ -1,7 +1,7 @@
-"""Nearest neighbours behind one protocol: exact here, by an index of any method in `index.py`.
+"""Nearest-neighbour search: the protocol, and the exact search. Approximate methods are in `index.py`.
 
-A search knows vectors and groups; it knows nothing of samples, slots or labels. Instances of one group are never
-each other's neighbours.
+A search knows vectors and groups, but no samples, slots or labels. Instances of one group are never each other's
+neighbours.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from clipper.proximity.selection import (
 from clipper.proximity.ties import DistinctPool, PreciseDistances, lengths, nearest_distinct
 
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
-"""`(queries, d), (pool, d) -> (queries, pool)`: any distance a user may prefer."""
+"""`(queries, d), (pool, d) -> (queries, pool)`: a distance function of the user."""
 
 SearchProgress = Callable[[int, int], None]
 """Called with the number of queries done and their total."""
 
 MOST_EDGES = 200_000_000
-"""Pairs that a search returns before it says that the radius or k is too large."""
+"""The most pairs that a search returns; with more, it raises a `BudgetError`."""
 
 POOL_PIECE = 1 << 14
 """Instances of the pool that queries are compared with at a time."""
@@ -47,7 +47,7 @@ _SMALL = 1e-30
 """A radius below this may be no number of the embeddings' precision."""
 
 _TIES = 16
-"""Pairs of a query, beyond 2 k, that rounding may leave in doubt before the query goes to `ties.py`."""
+"""If a query has more uncertain pairs than this, beyond 2 k, it goes to `ties.py`."""
 
 _PAIRS = 1 << 22
 """Pairs within a radius that are looked at without counting first how many of them are in doubt."""
@@ -58,13 +58,13 @@ _MOST_SLACK = 1e-9
 
 @dataclass(frozen=True)
 class SearchReport:
-    """By which method neighbours were found, why by that one, and how many of the true ones are among them.
+    """By which method neighbours were found, why that method was chosen, and its recall.
 
     Attributes:
         method: "exact", "ivf", "hnsw" or "nn-descent".
         reason: why this method.
-        recall: the share of the true neighbours that were found, measured against the exact search; 1 for the exact
-            search itself, None if nobody measured it.
+        recall: the share of the true neighbours that were found, measured against the exact search. 1 for the exact
+            search itself, None if it was not measured.
         measured: for how many queries it was measured.
 
     Examples:
@@ -99,7 +99,7 @@ class SearchReport:
 
 
 def _found(report: SearchReport) -> float:
-    """For how many of the measured queries the neighbours were found."""
+    """Recall times the number of measured queries."""
     return report.measured * (report.recall or 0.0)
 
 
@@ -111,7 +111,7 @@ class Neighbours:
         query: which of the queries, `(pairs,)`.
         index: which of the pool's instances, `(pairs,)`.
         distance: between them, `(pairs,)`.
-        report: how they were found, if somebody says so.
+        report: how they were found, if known.
     """
 
     query: Tensor
@@ -135,8 +135,8 @@ class Vectors:
         values: `(instances, d)`.
         group: `(instances,)`, ascending where it is the pool; instances of one group are never neighbours.
         group_size: how many instances each group has, one group after the other; 0 if they differ.
-        largest_group: no group has more instances; None if nobody knows.
-        check_finite: raises an error in the words of whoever made the vectors, if there is NaN or infinity in them.
+        largest_group: an upper bound on the size of a group; None if unknown.
+        check_finite: raises an error if a vector holds NaN or infinity; the maker of the vectors words the message.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Vectors:
 
 
 class NeighbourSearch(Protocol):
-    """What a neighbour search must offer."""
+    """The protocol of a neighbour search."""
 
     def find(
         self,
@@ -196,10 +196,11 @@ class NeighbourSearch(Protocol):
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """Exact search in bounded memory: by matrix products, or by any distance function.
+    """Exact search in bounded memory, by matrix products or any distance function.
 
-    A matrix product ranks the pool up to rounding; every pair that rounding could have misplaced is measured again,
-    coordinate by coordinate, so that equal vectors are at distance 0 and true ties go to the lower index.
+    A matrix product ranks the pool up to rounding errors. Every pair whose rank could be wrong because of rounding is
+    measured again, coordinate by coordinate. So equal vectors have distance 0, and of neighbours at the same distance
+    the one with the lower index comes first.
 
     Attributes:
         distance: a function from `(queries, d)` and `(pool, d)` to their distances `(queries, pool)`; None for the
@@ -227,7 +228,7 @@ class ExactSearch:
 
         Raises:
             BudgetError: there are more pairs than memory should hold.
-            InputError: a distance overflows, or the distance function gives something else than distances.
+            InputError: a distance overflows, or the distance function does not return finite distances.
         """
         total, size = queries.values.shape[0], pool.values.shape[0]
         if not total or not size:
@@ -265,7 +266,7 @@ class ExactSearch:
         return joined(found)
 
     def _count(self, queries: Vectors, pool: Vectors, radius: float, width: int, rows: int) -> bool:
-        """Refuse a radius within which too many pairs lie, before they are listed."""
+        """Raise an error if too many pairs lie within the radius, before they are listed."""
         pairs = 0
         for start in range(0, len(queries.values), rows):
             part = queries.part(start, start + rows)
@@ -279,7 +280,7 @@ class ExactSearch:
     def _find_for(
         self, queries: Vectors, pool: Vectors, k: int | None, radius: float, width: int, ties: _Ties
     ) -> tuple[Neighbours | None, Tensor | None]:
-        """The neighbours of some queries, and the queries that are left out because too many pairs are in doubt.
+        """The neighbours of some queries, and the queries left out because too many of their pairs are uncertain.
 
         None for the neighbours if they are too many to list at once.
         """
@@ -358,7 +359,7 @@ class ExactSearch:
         return score, slack
 
     def _measured(self, queries: Tensor, pool: Tensor, pairs: Neighbours, doubtful: Tensor) -> Neighbours:
-        """The pairs with distances for squared ones, the doubtful ones measured coordinate by coordinate."""
+        """The pairs with distances instead of squared ones; uncertain ones are measured coordinate by coordinate."""
         query, index, distance = pairs.query, pairs.index, pairs.distance.clamp(min=0).sqrt_()
         if doubtful.shape[0]:
             for part in torch.split(doubtful, max(1, self.memory // max(1, queries.shape[1]))):
@@ -368,7 +369,7 @@ class ExactSearch:
 
 @dataclass
 class _Ties:
-    """What queries with too many pairs in doubt are compared with; made when the first of them comes."""
+    """Double-precision search for queries with too many uncertain pairs; built when first needed."""
 
     distance: DistanceFunction | None
     queries: Vectors
@@ -376,10 +377,10 @@ class _Ties:
     k: int | None
     radius: float
     many: bool = False
-    """Whether the pool repeats so few vectors that all queries are better off with these."""
+    """Whether the pool has so few distinct vectors that searching these is faster for all queries."""
 
     def check_finite(self) -> None:
-        """Refuse vectors that are no numbers, in the words of whoever made them."""
+        """Raise an error if a vector holds NaN or infinity."""
         self.pool.check_finite()
         self.queries.check_finite()
 
@@ -419,7 +420,7 @@ def _all_tied(queries: Vectors) -> tuple[Neighbours, Tensor]:
 
 
 def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single: bool) -> Tensor:
-    """Pairs so near, so close to the radius, or so nearly tied with another of their query that rounding matters."""
+    """Pairs for which rounding matters: very near, close to the radius, or nearly tied with another of their query."""
     doubt = score <= _NEAR * slack
     if radius < math.inf:
         doubt |= (score - radius * radius).abs() <= slack
@@ -436,7 +437,7 @@ def _doubtful(query: Tensor, score: Tensor, slack: Tensor, radius: float, single
 def _squared_distances(queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
     """Squared distances up to rounding, `(queries, pool)`, and a bound on the rounding of each row.
 
-    The bounds are NaN if squares may overflow, or a vector holds no numbers.
+    The bounds are NaN if squares may overflow, or a vector holds NaN.
     """
     b = pool.values - pool.centre  # distances do not change, but there is less to cancel
     a = b if queries is pool else queries.values - pool.centre
@@ -512,7 +513,7 @@ def best_pairs(
 
 
 def check_budget(pairs: int, radius: float) -> None:
-    """Refuse to list more edges than anyone can use."""
+    """Raise an error if there are more edges than memory should hold."""
     if pairs > MOST_EDGES:
         raise BudgetError(f"more than {MOST_EDGES:,} pairs lie within radius {radius}: choose a smaller one")
 

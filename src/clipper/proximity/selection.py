@@ -1,4 +1,4 @@
-"""Picking the smallest entries of a wide matrix without sorting it. Knows numbers only, no embeddings."""
+"""Select the smallest entries of the rows of a wide matrix without sorting them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neighbour search by several processes: the index is saved once, and each of them maps it and answers some queries."""
+"""Neighbour search by several processes: the index is saved once, each process memory-maps it and answers queries."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clipper.proximity.neighbours import Neighbours, SearchProgress, Vectors, ch
 
 @dataclass(frozen=True)
 class ShardedSearch:
-    """A neighbour search in which an executor's processes look for the neighbours of a pool among themselves.
+    """Searches the neighbours of a pool within itself by the processes of an executor.
 
-    It finds what `IndexedSearch` finds, which does it in this process.
+    The result is the same as that of `IndexedSearch`, which runs in this process.
 
     Attributes:
-        executor: who searches.
-        scratch: a folder that all processes see; what is written there is for the caller to remove.
+        executor: whose processes search.
+        scratch: a folder that all processes see; the caller removes what is written there.
         method: as in `build`.
         index: the folder of a saved index, as `IndexedSearch.folder`; by default, one is written into `scratch`.
-        queries: how many instances one job has. From multiples of 2^14, approximate methods make the same batches, and
-            the exact search the same matrix products, as they do in one process.
+        queries: how many instances one job has. A multiple of 2^14 makes the same batches, and so exactly the same
+            results, as one process.
     """
 
     executor: Executor
@@ -46,7 +46,7 @@ class ShardedSearch:
         """As in `IndexedSearch.find`.
 
         Raises:
-            WorkerDiedError: a process died again and again.
+            WorkerDiedError: a process died repeatedly.
         """
         total = len(queries.values)
         if progress:
@@ -72,7 +72,7 @@ class ShardedSearch:
 
 
 class _Part(NamedTuple):
-    """Instances of an index whose neighbours are looked for."""
+    """A part of the instances of an index, to search the neighbours of."""
 
     folder: Path
     start: int
@@ -82,7 +82,7 @@ class _Part(NamedTuple):
 
 
 def _neighbours(part: _Part) -> Neighbours:
-    """Those of some instances, queries counted from the first; runs in a worker."""
+    """The neighbours of some instances, queries counted from the first; runs in a worker."""
     index = _mapped(part.folder, (part.folder / MANIFEST).stat().st_mtime_ns)
     pool = index.vectors
     everyone = part.stop - part.start == len(index)
@@ -91,6 +91,6 @@ def _neighbours(part: _Part) -> Neighbours:
 
 @lru_cache(maxsize=1)
 def _mapped(folder: Path, written: int) -> Index:
-    """The index in a folder; checksums are the business of whoever wrote or loaded it, not of each worker."""
+    """The index in a folder, memory-mapped; checksums were compared when it was written or loaded."""
     del written
     return Index.load(folder, check=False)

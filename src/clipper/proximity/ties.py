@@ -1,8 +1,8 @@
-"""Neighbours of queries that many instances are about equally near to; knows vectors and groups, as `neighbours.py`.
+"""Neighbours of queries that have many instances at about the same distance.
 
-A matrix product in the embeddings' own precision cannot rank equal vectors, clusters that are small beside their
-distance from one another, or numbers whose squares overflow. Here the pool holds every vector once, and distances are
-taken in double precision, so that the work does not grow with the number of ties.
+A matrix product in the precision of the embeddings cannot rank equal vectors, tight clusters that are far apart, or
+numbers whose squares overflow. Here every distinct vector is stored once, and distances are computed in double
+precision, so that the work does not grow with the number of ties.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DistinctPool:
         member: `(instances,)`: the instances of the first vector, ascending, then those of the second …
         begin: `(distinct + 1,)`: where the instances of a vector begin among the members.
         key: `(instances,)`, ascending: vector and group of each member.
-        groups: numbers that each vector has of the keys.
+        groups: how many keys each vector has.
     """
 
     values: Tensor
@@ -77,7 +77,7 @@ def nearest_distinct(
     wanted: int | None,
     most: int,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Query, instance and distance of a few pairs that hold the k nearest (all within the radius if None), by parts."""
+    """Query, instance and distance of pairs that contain the k nearest (all within the radius if None), in parts."""
     step = max(1, _ENTRIES // len(pool.values))
     for start in range(0, len(queries), step):
         part = queries[start : start + step]
@@ -126,7 +126,7 @@ def _nearer(row: Tensor, distance: Tensor, count: Tensor) -> Tensor:
 class PreciseDistances:
     """Euclidean distances from the pool in double precision, rounded to the embeddings' own.
 
-    What double precision, if the device has it, cannot tell apart either is measured coordinate by coordinate.
+    What cannot be ranked in double precision either is measured coordinate by coordinate.
     """
 
     def __init__(self, pool: Tensor, k: int | None, radius: float) -> None:

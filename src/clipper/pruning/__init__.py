@@ -1,4 +1,4 @@
-"""What survives: exact, printed and joint objectives, closed forms and solvers, and the random control."""
+"""Pruning: discard candidates that contradict an instance's neighbours. Objectives, solvers and the random control."""
 
 from clipper.pruning.clipper import Clipper
 from clipper.pruning.joint import Calibration, Posterior, Trust, infer

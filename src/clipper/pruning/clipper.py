@@ -1,4 +1,4 @@
-"""Clipper: the object that a training loop holds."""
+"""Clipper: pruning with fixed options, for use in a training loop."""
 
 from __future__ import annotations
 
@@ -41,29 +41,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Clipper:
-    """How to prune, settled once; call it with each batch.
+    """Prunes batches of candidates with the same options; call it once per batch.
 
-    `kept = clip(candidates, embeddings)` gives the survivors, a set of the same kind as `candidates`;
-    `clip.prune(candidates, embeddings)` gives a `Pruning` with all that is known about them.
+    `kept = clip(candidates, embeddings)` returns the candidates that are left, a set of the same type as `candidates`.
+    `clip.prune(candidates, embeddings)` returns a `Pruning`, which also says which edges were used and what is proved.
 
     Attributes:
-        k: neighbours per instance. None for all within `radius` if that is given, else for the objective's usual
-            number: 1 for "exact", "paper" and "random", 8 for "joint" and "em".
+        k: neighbours per instance. None means all within `radius` if that is given, else the default of the objective:
+            1 for "exact", "paper" and "random", 8 for "joint" and "em".
         radius: neighbours must be nearer than this.
         mutual: whether to use only pairs of instances that are each other's neighbours.
-        share: use only the closest share of all edges, 0.5 for the closer half.
+        share: use only this share of the edges, the shortest ones; 0.5 for the shorter half.
         metric: "l2", "cosine", or a function `(a, d), (b, d) -> (a, b)`.
-        objective: "exact" discards as much as any sound choice of edges can; "paper" solves the paper's equation (1)
-            as printed; "joint" lets the whole pool decide, "em" does so by
-            expectation-maximisation; "random" is the control: it discards as many candidates of
-            each sample as "exact" would, or, if candidates are not listed, prunes along edges drawn at random.
+        objective: "exact" discards as many candidates as a sound choice of edges can. "paper" solves the paper's
+            equation (1) as printed. "joint" infers the labels of the whole pool together, and "em" does so by
+            expectation-maximisation. "random" is the control: it discards as many candidates of each sample as "exact"
+            would, at random; if candidates are not listed, it prunes along random edges.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
-        mass: with "joint" and "em", the share of the probability that the survivors hold.
+        mass: with "joint" and "em", the posterior probability that the kept candidates of a sample must add up to.
         encoder: turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already.
-        search: how to find neighbours, as in `ProximityGraph.from_embeddings`; a mapping for one per kind of label.
+        search: how to find neighbours, as in `ProximityGraph.from_embeddings`; a mapping has one for each kind of
+            label.
 
     Raises:
-        InputError: an option has no such value.
+        InputError: an option has an invalid value.
 
     Examples:
         >>> from clipper import Candidates
@@ -87,7 +88,7 @@ class Clipper:
     search: Search | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no batch could be pruned with."""
+        """Check the options."""
         check_options(self.objective, self.solver, self.mass)
         if self.k is not None:
             whole_number(self.k, "k (None for all within radius, or for the objective's usual number)")
@@ -105,28 +106,29 @@ class Clipper:
         if self.search is not None and any(search_named(search) is None for search in searches):
             names = ", ".join(f'"{name}"' for name in METHODS)
             raise InputError(
-                f"expected the search {names}, an Index, one such as ExactSearch(), or a mapping to some, "
-                f"got {shown(self.search)}"
+                f"expected search to be {names}, an Index, a search such as ExactSearch(), or a mapping from kinds to "
+                f"these, got {shown(self.search)}"
             )
 
     @property
     def neighbours(self) -> int | None:
-        """How many neighbours each instance gets: `k`, or what None stands for; None for all within `radius`."""
+        """Neighbours per instance: `k`, or the default of the objective; None for all within `radius`."""
         if self.k is not None or self.radius is not None:
             return self.k
         return NEIGHBOURS if self.objective in POOLED else 1
 
     def __call__(self, candidates: Set, inputs: Embeddings, *, group: ProcessGroup | None = None) -> Set:
-        """The surviving candidates of a batch.
+        """Prune a batch.
 
         Args:
             candidates: what the labels of the batch could be.
-            inputs: the batch's embeddings `(n, m, d)`, or its inputs `(n, m, …)` if there is an encoder; a mapping by
-                the names of the kinds of label if each has its own, in any order; a list for several encoders.
+            inputs: the embeddings `(n, m, d)` of the batch, or its inputs `(n, m, …)` if there is an encoder. A
+                mapping from the name of a kind of label to its embeddings if kinds have their own; a list for several
+                encoders.
             group: processes that prune together, as in `prune`.
 
         Returns:
-            The survivors, a set of the same kind; every sample keeps at least one candidate.
+            The candidates that are left, a set of the same type; every sample keeps at least one.
 
         Raises:
             InputError: the inputs do not fit the candidates.
@@ -147,17 +149,17 @@ class Clipper:
         seed: int = 0,
         group: ProcessGroup | None = None,
     ) -> Pruning[Set]:
-        """As a call, but with all that is known about the pruning; a batch may look for neighbours in a pool.
+        """Prune a batch and return the full result; neighbours may also come from a larger pool.
 
-        With a process group of `torch.distributed`, each rank passes samples of its own, and the batch is that of all
-        ranks, one after the other: the survivors are those that one process would keep of it. All ranks must call
-        this; a rank may have no samples. The edges of the pruning lead to instances of the whole batch.
+        With a process group of `torch.distributed`, each rank passes its own samples. The batch consists of the
+        samples of all ranks, and the result is the same as in one process. All ranks must call this method; a rank may
+        have no samples. The edges of the result lead to instances of the whole batch.
 
         Args:
             candidates: what the labels of the batch could be.
             inputs: as in a call.
-            pool: embeddings to find neighbours among, if not the batch's own; an encoder does not see them.
-            pool_candidates: what the pool's labels could be, if the pool is not the batch itself.
+            pool: embeddings to find neighbours among, instead of the batch's own. They are not passed to the encoder.
+            pool_candidates: what the labels of the pool could be; with a pool, the default is `candidates`.
             seed: of "joint" and "random".
             group: the processes that prune together, such as `torch.distributed.group.WORLD`; None for this one alone.
 
@@ -171,8 +173,8 @@ class Clipper:
         if group is not None:
             if pool is not None or pool_candidates is not None:
                 raise InputError(
-                    "expected no pool with a group, whose ranks find neighbours among the samples of all; leave pool "
-                    "out, or let clipper.training.train(bank=..., group=...) remember earlier samples"
+                    "expected no pool with a group: its ranks find neighbours among the samples of all ranks; leave "
+                    "out pool, or let clipper.training.train(bank=..., group=...) remember earlier samples"
                 )
             must_be_candidates(candidates)
             if self.objective in POOLED:
@@ -193,13 +195,13 @@ class Clipper:
         samples: Tensor | None = None,
         seed: int = 0,
     ) -> Pruning[Set]:
-        """As `prune`, along the edges of a graph that `graph` gave.
+        """Like `prune`, but along the edges of a given graph, such as one from `graph`.
 
         Args:
             candidates: what the labels of the batch could be.
             graph: the edges.
-            pool: whom their targets belong to, if others.
-            samples: which of those each sample is, `(n,)`, as in `Pool`.
+            pool: the candidates of the instances that edges lead to, if these are not in `candidates`.
+            samples: the index of each sample in that pool, `(n,)`, as in `Pool`.
             seed: of "joint" and "random".
 
         Returns:
@@ -230,7 +232,7 @@ class Clipper:
         return pruning
 
     def _warn_if_asked_again(self) -> None:
-        """Joint inference looks at a whole pool: who asks for it again probably asks for every batch."""
+        """Warn at the second call: joint inference is meant for a whole pool, not for each batch."""
         asked = self.__dict__.get("_asked", 0) + 1
         object.__setattr__(self, "_asked", asked)
         if asked == 2:
@@ -241,7 +243,7 @@ class Clipper:
             )
 
     def graph(self, candidates: CandidateSet, inputs: Embeddings, *, pool: Pool | None = None) -> ProximityGraph:
-        """The proximity graph of a batch. A batch too small for k neighbours gets the edges that there are.
+        """The proximity graph of a batch. If there are fewer than k neighbours, all of them are used.
 
         Args:
             candidates: what the labels of the batch could be.
@@ -261,7 +263,7 @@ class Clipper:
         return self.connect(embeddings, candidates.kind, candidates.kinds, plain=candidates.plain, pool=pool)
 
     def embeddings(self, candidates: CandidateSet, inputs: Embeddings) -> Embeddings:
-        """The embeddings of a batch: its inputs, encoded if there is an encoder, if they fit the candidates."""
+        """The embeddings of a batch, encoded if there is an encoder, and checked against the candidates."""
         embeddings = as_embeddings(inputs, candidates)
         return embeddings if self.encoder is None else _encoded(self.encoder, embeddings)
 
@@ -274,9 +276,9 @@ class Clipper:
         plain: bool | None = None,
         pool: Pool | None = None,
     ) -> ProximityGraph:
-        """As `graph`, of embeddings that were checked, given the `kind (n, m)` of each slot.
+        """Like `graph`, for embeddings that were checked; `kind (n, m)` of each slot.
 
-        `plain`: whether all are used and of the first kind; looked up if None.
+        `plain`: whether all slots are used and of the first kind; computed if None.
         """
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
             embeddings = {kind.name: embeddings for kind in kinds}
@@ -296,7 +298,7 @@ class Clipper:
 
 
 def _encoded(encoder: Encoder, inputs: Embeddings) -> Embeddings:
-    """The embeddings of inputs, in the same form: one table, one for each kind of label, or several of either."""
+    """The embeddings of inputs, in the same form: a tensor, one per kind of label, or a list for several encoders."""
     if isinstance(inputs, Tensor):
         return embed(encoder, inputs)
     if isinstance(inputs, Mapping):

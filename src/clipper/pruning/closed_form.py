@@ -1,6 +1,7 @@
-"""The optimal prunings without a solver: facts 2 and 3 of docs/mathematics.md, for a whole batch at once.
+"""Optimal prunings without a solver (facts 2 and 3 of docs/mathematics.md), for a whole batch at once.
 
-Each method finds the **dropped** edges of each sample as a mask; the survivors contradict no other edge.
+Each method finds, as a bit mask, the edges of each sample that are **dropped**. A candidate survives if it contradicts
+dropped edges only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PRODUCT_WIDTH = 6
 """Up to this many edges per sample, subsets are counted by one matrix product."""
 
 SET_WIDTH = 4
-"""Up to this many edges per sample, all sets of masks that can occur, 2^2^edges, are known beforehand."""
+"""Up to this many edges per sample, all 2^2^edges sets of masks are tabulated."""
 
 _CELLS = 1 << 24
 """Table cells, or pairs of masks, held at a time."""
@@ -31,12 +32,14 @@ _CELLS = 1 << 24
 def survivors(candidates: Candidates, found: Conflicts, objective: str) -> Tensor:
     """Which candidates an optimal pruning keeps, `(Ω,)` bool.
 
-    "exact" is Problem 3.6: the fewest survivors. Dropping S leaves the candidates whose conflicts lie inside S. Some
-    candidate survives, so the best S is the conflicts of a candidate: the one whose mask contains the fewest others.
+    "exact" solves Problem 3.6: as few survivors as possible. If the edges S are dropped, the candidates whose
+    conflicts all lie in S survive. Some candidate must survive, so the best S is the set of conflicts of one
+    candidate: the one whose set contains those of the fewest other candidates.
 
-    "paper" is equation (1) as printed: edges with a common conflict stand or fall together. Tied edges form classes
-    whose conflicting candidates are disjoint blocks. If some candidate has no conflict, all blocks go; otherwise the
-    smallest block stays, and its class of edges is dropped.
+    "paper" solves equation (1) as printed. There, two edges that reject a common candidate must be chosen or dropped
+    together. Edges tied in this way form classes, and the classes reject disjoint blocks of candidates. If some
+    candidate has no conflict, all blocks are discarded. Otherwise the smallest block is kept, and its edges are
+    dropped.
     """
     samples, width = candidates.samples, max(1, found.width)
     if width > TABLE_WIDTH:
@@ -82,7 +85,7 @@ def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor,
 
 
 def _exact_by_table(count: Tensor, width: int) -> Tensor:
-    """The mask that occurs with the fewest survivors, then the fewest edges dropped, then the most distant, `(n, 1)`.
+    """The mask with the fewest survivors, `(n, 1)`; ties: the fewest dropped edges, then the longest ones.
 
     Args:
         count: how many candidates have each mask, `(n, 2^width)`.
@@ -98,7 +101,7 @@ def _exact_by_table(count: Tensor, width: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _prices(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`_tie_break`, and what a candidate of each row's mask costs if it lies inside each column's, else 0."""
+    """`_tie_break`, and the cost of a candidate with the row's mask if the column's contains it, else 0."""
     price = (width + 1) << width  # more than whatever breaks ties
     return _tie_break(width, device).double(), _subsets(width, device).T.double() * price
 
@@ -168,7 +171,7 @@ def _popcount(masks: Tensor) -> Tensor:
 
 
 def _paper_by_classes(samples: int, width: int, sample: Tensor, masks: Tensor, count: Tensor) -> Tensor:
-    """Equation (1): the class of tied edges with the smallest block, if no candidate is free, `(n, words)`."""
+    """Equation (1): the tied edges with the smallest block, if every candidate has a conflict, `(n, words)`."""
     bits = _unpacked(masks, width)  # (D, width)
     leader = _tied(samples, sample, bits)  # (n, width)
     block = _block(bits, leader[sample])  # (D,)
@@ -179,7 +182,7 @@ def _paper_by_classes(samples: int, width: int, sample: Tensor, masks: Tensor, c
 
 
 def _paper_by_table(count: Tensor, width: int) -> Tensor:
-    """As `_paper_by_classes`, `(n, 1)`: what depends only on the set of masks that occur is looked up in a table.
+    """As `_paper_by_classes`, `(n, 1)`, with a precomputed table over all sets of masks.
 
     Args:
         count: how many candidates have each mask, `(n, 2^width)`.
@@ -195,7 +198,7 @@ def _paper_by_table(count: Tensor, width: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _every_set(width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each mask's weight in a set's number, `(2^width,)`; for each set each mask's block, ties, and classes' edges."""
+    """Each mask's weight in the index of a set, `(2^width,)`; for each set: blocks, ties and edges of classes."""
     mask = _every_mask(width, device)
     sets = torch.arange(1 << len(mask), device=device)
     number, member = ((sets[:, None] >> mask) & 1).nonzero(as_tuple=True)
@@ -228,7 +231,7 @@ def _tied(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
 
 
 def _tied_by_products(samples: int, sample: Tensor, bits: Tensor) -> Tensor:
-    """As `_tied`, for few edges: squared often enough, a table of who is tied to whom tells all who are connected."""
+    """As `_tied`, for few edges: repeated squaring of the adjacency matrix gives the connected components."""
     width = bits.shape[1]
     edge = torch.arange(width, device=bits.device)
     lowest = torch.where(bits, edge, width).amin(1).clamp(max=width - 1)  # (D,): all edges of a mask are tied to it

@@ -27,7 +27,7 @@ class Conflicts:
     """The edges that each candidate contradicts.
 
     Edges have bits. Within a sample the bits ascend with distance, then with falling edge id: a larger mask drops more
-    distant edges. An edge that no candidate of its source sample contradicts need not have one.
+    distant edges. An edge that no candidate of its source sample contradicts may have no bit.
 
     Attributes:
         words: `(Ω,)` each: bit b of word w is set if the candidate contradicts its sample's edge w·BITS + b.
@@ -46,14 +46,14 @@ class Conflicts:
 def edge_rejects(support: Tensor, graph: ProximityGraph) -> Tensor:
     """The labels that each edge forbids its source instance, `(E, c)` bool; `support (N*m, c)` of the targets.
 
-    A sample that nothing satisfies says nothing: an edge to an instance without any label forbids none.
+    An edge to an instance of a sample without candidates forbids nothing.
     """
     taken = support.index_select(0, graph.target)
     return ~taken & taken.any(1, keepdim=True)
 
 
 def labels_left(candidates: CandidateSet, graph: ProximityGraph, support: Tensor, chosen: Tensor) -> Tensor:
-    """The intersection of the chosen neighbours' supports, `(n*m, c)` bool; `chosen (E,)` bool."""
+    """The labels that the chosen edges leave to each instance, `(n*m, c)` bool; `chosen (E,)` bool."""
     rejects = edge_rejects(support, graph) & chosen[:, None]
     times = torch.zeros(
         candidates.samples * candidates.slots, candidates.classes, dtype=torch.int32, device=chosen.device

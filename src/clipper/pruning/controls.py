@@ -1,4 +1,4 @@
-"""The random controls: discard as many candidates as a pruning did, but blindly, or prune along random edges."""
+"""The random controls: discard as many candidates as a pruning did, but at random, or prune along random edges."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def discard_at_random(candidates: Candidates, count: int | None, per_sample: Ten
 def random_edges(
     graph: ProximityGraph, slots: int, seed: int = 0, *, place: Tensor | None = None, kind: Tensor | None = None
 ) -> ProximityGraph:
-    """As many edges from each instance, to instances drawn at random among those that edges lead to.
+    """Replace the targets of a graph by random ones; each instance keeps its number of edges.
 
-    The control where candidates are too many to discard them one by one; no edge stays within its sample.
-    In a pool, `place (n,)` tells which of its samples each source sample is, -1 for none; without, they are the pool.
-    `kind (N*m,)` of the pool keeps every edge with its kind of label.
+    This is the control where candidates are too many to discard one by one. The new targets are drawn from the old
+    ones, and no edge stays within its sample. `place (n,)` is the index of each source sample in the pool, -1 for
+    none; None if the samples are the pool. `kind (N*m,)` of the pool keeps edges between instances of one kind of
+    label.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])
@@ -58,7 +59,7 @@ def random_edges(
 
 
 def _drawn(target: Tensor, own: Tensor, slots: int, generator: torch.Generator) -> Tensor:
-    """The targets in another order, none in its edge's `own` sample."""
+    """The targets in random order, none in its edge's `own` sample."""
     if bool((target // slots == target[:1] // slots).all()):
         return target  # one sample at the end of all edges: there is nothing to draw from
     places = torch.randperm(len(target), generator=generator)

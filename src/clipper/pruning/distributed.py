@@ -1,8 +1,8 @@
-"""Pruning by the processes of a `torch.distributed` group: each prunes its own samples, and all are neighbours.
+"""Pruning by the processes of a `torch.distributed` group: each prunes its own samples, with neighbours on all ranks.
 
-The batch is that of all ranks, one after the other. Of an instance its embedding, its kind and its support travel,
-4 d + 2 + c/8 bytes in single precision, in one exchange. Edges leave a rank's own instances and lead to those of all.
-What survives is what one process would keep of the whole batch.
+The batch consists of the samples of all ranks, in the order of the ranks. One exchange sends the embedding, kind and
+support of each instance, 4 d + 2 + c/8 bytes in single precision. Edges start at a rank's own instances and lead to
+those of all. The result is the same as in one process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GatheredBatch:
     """The samples of all ranks, those of the first rank first.
 
     Attributes:
-        embeddings: `(N, m, d)`, in the form in which a rank has its own.
+        embeddings: `(N, m, d)`, in the same form as those of a rank.
         kind: `(N, m)`, as `Candidates.kind`.
         support: `(N*m, c)` bool.
         first: where the samples of this rank begin among the `N`.
@@ -67,12 +67,12 @@ class GatheredBatch:
 
 @dataclass(frozen=True)
 class _Header:
-    """What ranks tell one another before they exchange rows.
+    """What ranks send one another before they exchange rows.
 
     Attributes:
         error: why this rank has nothing to exchange.
         samples: how many it has.
-        form: of its candidates: what must be the same everywhere, by name.
+        form: properties of its candidates that must be the same on all ranks, by name.
         tables: the shape `(…)` of an instance's embedding and its type, by name; None if the rank has no samples.
         rows: how many listed candidates it has.
     """
@@ -85,7 +85,7 @@ class _Header:
 
 
 def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[], Embeddings]) -> GatheredBatch:
-    """Exchange embeddings, kinds and supports; a rank whose embeddings are wrong stops all of them, in words."""
+    """Exchange embeddings, kinds and supports. If the embeddings of one rank are wrong, all ranks raise the error."""
     own: Embeddings | None = None
     failed: ClipperError | None = None
     try:
@@ -117,7 +117,7 @@ def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[],
 
 
 def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: ProcessGroup, seed: int) -> Pruning[Set]:
-    """As `Clipper.prune`, of the samples of this rank; all ranks of the group must call it."""
+    """As `Clipper.prune`, for the samples of this rank; all ranks of the group must call it."""
     ranks, seed = Ranks(group), seed_number(seed)
     batch = gather(ranks, candidates, lambda: clip.embeddings(candidates, inputs))
     if clip.objective in POOLED:
@@ -138,10 +138,10 @@ def shared_graph(ranks: Ranks, candidates: CandidateSet, given: object, k: int) 
     """The edges that leave this rank's instances, and the support of the instances of all ranks, `(N*m, c)` bool.
 
     Args:
-        ranks: those who share the samples.
+        ranks: the processes that share the samples.
         candidates: of this rank's samples.
-        given: these edges, sources counted from 0 and targets over all ranks, or embeddings `(n, m, d)`.
-        k: neighbours of each instance, among those of all ranks, if embeddings are given.
+        given: embeddings `(n, m, d)`, or a graph; its sources count from 0, its targets over all ranks.
+        k: neighbours of each instance, on any rank, if embeddings are given.
     """
     from clipper.pruning.clipper import Clipper
 
@@ -160,7 +160,7 @@ def shared_graph(ranks: Ranks, candidates: CandidateSet, given: object, k: int) 
 
 
 def _check_leaving(graph: ProximityGraph, candidates: CandidateSet, batch: GatheredBatch) -> None:
-    """Raise an `InputError` if the edges do not lead from own instances to those of all ranks, like to like."""
+    """Raise an `InputError` unless edges lead from own instances to instances of the same kind on any rank."""
     own, every = candidates.kind.flatten(), batch.kind.flatten()
     ends = (("source", graph.source, own, "this rank"), ("target", graph.target, every, "all ranks"))
     for end, ids, there, whose in ends:
@@ -179,11 +179,11 @@ def _check_leaving(graph: ProximityGraph, candidates: CandidateSet, batch: Gathe
 def _own_edges(
     clip: Clipper, candidates: CandidateSet, batch: GatheredBatch, random_seed: int | None = None
 ) -> ProximityGraph:
-    """The edges that leave this rank's instances, in the order that they have in one process; targets are global.
+    """The edges from this rank's instances, in the same order as in one process; targets are global.
 
-    A matrix product of another shape rounds differently. Neighbours do not depend on that, but which of two equally
-    long edges counts as longer does: then, and where edges are chosen by comparing all of them, this rank looks for
-    the neighbours of all instances, as one process does.
+    Matrix products of different shapes round differently. That does not change the neighbours, but it can change the
+    order of two edges of nearly the same length. In that case, and where edges are chosen by comparing all of them,
+    this rank searches the neighbours of all instances, as one process would.
     """
     slots = candidates.slots
     own = torch.arange(batch.first, batch.last, device=candidates.device)
@@ -203,7 +203,7 @@ def _own_edges(
 
 
 def _by_matrix_product(clip: Clipper) -> bool:
-    """Whether distances are known up to a rounding error that can be bounded."""
+    """Whether distances come from a matrix product, whose rounding error has a known bound."""
     searches = clip.search.values() if isinstance(clip.search, Mapping) else [clip.search]
     exact = (s in (None, "exact") or (isinstance(s, ExactSearch) and s.distance is None) for s in searches)
     return all(exact) and (clip.metric == "l2" or (clip.metric == "cosine" and clip.radius is None))
@@ -222,7 +222,7 @@ def _order_is_certain(graph: ProximityGraph, slots: int, batch: GatheredBatch, c
 
 
 def _unit_of_rounding(table: Tensor, kind: Tensor, cosine: bool) -> float:
-    """What `ExactSearch` expects of the rounding error of a squared distance between embeddings `(N, m, …)`."""
+    """The bound of `ExactSearch` on the rounding error of a squared distance between embeddings `(N, m, …)`."""
     flat, kind = table.flatten(0, 1).flatten(1), kind.flatten()
     flat = flat if flat.dtype == torch.float64 else flat.float()
     relative = torch.finfo(flat.dtype).eps * (4 + math.sqrt(flat.shape[1]))
@@ -257,19 +257,19 @@ def _prune_jointly(clip: Clipper, candidates: Set, batch: GatheredBatch, ranks: 
 
 
 def survivors_of(pruning: Pruning[Any]) -> Tensor:
-    """What survives in a form that can travel: `(Ω,)` bool of listed candidates, else the allowed labels `(n*m, c)`."""
+    """The result in a form that can be sent: `(Ω,)` bool for listed candidates, else the allowed labels `(n*m, c)`."""
     found = pruning.allowed if listed_only(pruning.original) is None else pruning.keep
     return found.cpu()
 
 
 def reduced_to(candidates: Set, survivors: Tensor) -> Set:
-    """The candidates that `survivors_of` told of."""
+    """The reverse of `survivors_of`: the candidates that are left."""
     survivors, listed = survivors.to(candidates.device), listed_only(candidates)
     return candidates.narrowed(survivors) if listed is None else cast(Set, listed.rows_where(survivors))
 
 
 def _share_of(candidates: CandidateSet) -> dict[str, Tensor]:
-    """What a rank's candidates add to a set of all: their rows, or what each sample has of a shared description."""
+    """What a rank adds to the candidates of all ranks: rows, or its samples' part of a shared description."""
     listed = listed_only(candidates)
     if listed is not None:
         return {"labels": listed.labels.cpu(), "counts": listed.offsets.diff().cpu()}
@@ -305,7 +305,7 @@ def _alike(shares: Sequence[dict[str, Tensor]]) -> bool:
 
 
 def _weight(candidates: CandidateSet) -> Tensor:
-    """The log of the sum over each sample's candidates under random weights, `(n,)`: different sets, different sums."""
+    """A fingerprint of each sample's candidates, `(n,)`: the log of their total weight under random label weights."""
     shape = candidates.samples, candidates.slots, candidates.classes
     logs = torch.rand(shape, generator=seeded(0), dtype=torch.float64).to(candidates.device)
     return candidates.log_probability(logs).cpu() if candidates.samples else logs.new_zeros(0).cpu()
@@ -328,7 +328,7 @@ def _header(candidates: CandidateSet, embeddings: Embeddings | None, failed: Cli
 
 
 def _checked(headers: Sequence[_Header]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """The shape and type of the embeddings by table, if all ranks have the same, of candidates of the same form."""
+    """Check that all ranks have candidates and embeddings of one form; shape and type of the embeddings, by table."""
     for rank, header in enumerate(headers):
         if header.error is not None:
             raise InputError(f"rank {rank} failed: {header.error}")

@@ -1,4 +1,4 @@
-"""The graph of some candidates: the one that was given, if it fits them, or the neighbours of their embeddings."""
+"""From what a caller passes, a graph or embeddings, to a graph that fits the candidates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clipper.proximity.instances import Embeddings, one_table
 
 
 def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
-    """A graph as it is; for embeddings `(n, m, d)`, each instance's `k` nearest, or all that there are."""
+    """A graph unchanged; for embeddings `(n, m, d)`, the graph of the `k` nearest neighbours, or as many as exist."""
     must_be_candidates(candidates)
     if isinstance(given, ProximityGraph):
         return given
@@ -32,9 +32,9 @@ def graph_of(candidates: CandidateSet, given: object, k: int) -> ProximityGraph:
 def neighbours_of(
     embeddings: Embeddings, kind: Tensor, kinds: Sequence[Kind], plain: bool, **options: Any
 ) -> ProximityGraph:
-    """`ProximityGraph.from_embeddings`, with `kind (n, m)` where it matters; too few neighbours are no trouble.
+    """`ProximityGraph.from_embeddings`, with `kind (n, m)` where it matters; fewer than k neighbours are allowed.
 
-    `plain`: every slot is used, and of the first kind.
+    `plain`: whether every slot is used and of the first kind.
     """
     matters = isinstance(embeddings, Mapping) or not plain
     return ProximityGraph.from_embeddings(
@@ -47,9 +47,9 @@ def neighbours_of(
 
 
 def as_embeddings(given: object, candidates: CandidateSet) -> Embeddings:
-    """Tensors of the candidates' samples and slots; one, one for each kind of label, or several of either.
+    """Embeddings as tensors that fit the candidates: one, one for each kind of label, or a list of several encoders'.
 
-    A list of `(length, d)` is one tensor, too: that of samples of different lengths.
+    A list of arrays `(length, d)`, one per sample, becomes one padded tensor.
     """
     if isinstance(given, list) and given and all(getattr(part, "ndim", 0) == 2 for part in given):
         return _one(_padded(given, candidates), candidates)
@@ -102,7 +102,7 @@ def _table(given: Any, candidates: CandidateSet) -> Tensor:
 
 
 def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: CandidateSet) -> None:
-    """Raise an `InputError` if the edges do not lead from `candidates` to `pool`, like to like."""
+    """Raise an `InputError` unless edges lead from `candidates` to instances of the same kind in `pool`."""
     if candidates.device.type == "meta":
         raise InputError("expected candidates with values, got some on the device meta, which holds shapes only")
     if candidates.device != graph.source.device:
@@ -134,7 +134,7 @@ def check_edges(candidates: CandidateSet, graph: ProximityGraph, pool: Candidate
 
 
 def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: CandidateSet) -> None:
-    """A graph of other samples may well have ids that exist here, too."""
+    """Compare the graph's size with the candidates': a graph of other samples may have valid ids, too."""
     if graph.instances is None:
         return
     expected = candidates.samples * candidates.slots, pool.samples * pool.slots
@@ -146,7 +146,7 @@ def _check_sizes(graph: ProximityGraph, candidates: CandidateSet, pool: Candidat
 
 
 def _check_known(bounds: Sequence[int], candidates: CandidateSet, end: str) -> None:
-    """`bounds`: the lowest and the highest id."""
+    """Raise an `InputError` if ids are out of range; `bounds`: the lowest and the highest id."""
     instances, (low, high) = candidates.samples * candidates.slots, bounds
     if low < 0 or high >= instances:
         raise InputError(

@@ -1,10 +1,10 @@
-"""Equation (1) and Problem 3.6 as integer programs, and the solvers that check the closed forms with them.
+"""Equation (1) and Problem 3.6 as integer programs, and the solvers that the closed forms are checked against.
 
-The columns are I (one per candidate: it survives) and E (one per edge: it is chosen). The paper's I′ is 1 − I and
-needs no column: maximising ΣI′ is minimising ΣI. Every pair of an edge and a candidate of its source sample is
-looked at by itself, deliberately unlike the bit masks of the closed forms, which these programs are there to check.
+The columns are I (one per candidate: it is kept) and E (one per edge: it is chosen). The paper's I′ is 1 − I and needs
+no column: maximising ΣI′ is minimising ΣI. The program is built from a list of all inconsistent pairs of a candidate
+and an edge, not from the bit masks of the closed forms, so that the check is independent of them.
 
-The only importer of HiGHS and CP-SAT. Each gets the whole program in one piece and answers with a proven optimum, or
+Only this module imports HiGHS and CP-SAT. Each solver gets the whole program at once. It returns a proven optimum, or
 an error is raised.
 """
 
@@ -27,7 +27,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class IntegerProgram:
-    """Minimise cost · x with lower ≤ x ≤ upper whole and row_lower ≤ matrix · x ≤ row_upper; the matrix is sparse.
+    """Minimise cost · x over integers lower ≤ x ≤ upper with row_lower ≤ matrix · x ≤ row_upper; the matrix is sparse.
 
     Attributes:
         cost: of each column.
@@ -35,7 +35,7 @@ class IntegerProgram:
         upper: the greatest.
         row_lower: the least value of each row of matrix · x.
         row_upper: the greatest.
-        start: where each row's entries begin, one more than there are rows.
+        start: where the entries of each row begin, `(rows + 1,)`.
         column: the column of each entry; every entry's coefficient is 1.
     """
 
@@ -78,7 +78,7 @@ def integer_program(candidates: Candidates, graph: ProximityGraph, rejects: Tens
 
 
 def inconsistent_pairs(candidates: Candidates, graph: ProximityGraph, rejects: Tensor) -> tuple[Array, Array]:
-    """Every (candidate, edge) that contradict each other, sorted by candidate."""
+    """All pairs of a candidate and an edge that it contradicts, sorted by candidate."""
     sample, slot = graph.source // candidates.slots, graph.source % candidates.slots
     counts = candidates.offsets.diff()[sample]  # (E,): candidates that the edge could act on
     edge = torch.repeat_interleave(counts)

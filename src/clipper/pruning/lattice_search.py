@@ -1,9 +1,9 @@
-"""Pruning a set whose candidates are not listed: a pruning only forbids labels, so nothing has to be listed.
+"""Pruning of a set whose candidates are not listed. A pruning only forbids labels, so no list is needed.
 
-If all edges of a sample together leave a candidate, they are the best choice, since more edges never keep more. Where
-they do not, the sample is **contested** and its choices are searched. Edges that forbid the same labels stand or fall
-together; such a **bundle** is what is chosen. Choices are made on the CPU; the set says, on its own device and for many
-of them at a time, what they would leave.
+Choosing more edges never keeps more candidates. So if a candidate is consistent with all edges of its sample, choosing
+all of them is best. Otherwise the sample is **contested**, and the choices of its edges are searched. Edges that
+forbid the same labels are chosen or dropped together, as a **bundle**. The search runs on the CPU; the set counts, on
+its own device and for many choices at once, the candidates that each would leave.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clipper.pruning.consistency import by_sample_then_reach, edge_rejects, labe
 from clipper.pruning.result import Pruning, Set
 
 MOST_BUNDLES = 12
-"""Up to so many bundles of a sample all sets of them are tried; beyond, they are added one by one."""
+"""Up to this many bundles of a sample, all sets of them are tried; with more, the search is greedy."""
 _CELLS = 1 << 24
 """Entries of the tables of allowed labels that are looked at together."""
 
@@ -67,7 +67,7 @@ def prune_lattice(
 def _contested(
     lattice: CandidateSet, graph: ProximityGraph, support: Tensor, active: Tensor, effective: Tensor
 ) -> dict[int, Contested]:
-    """The samples that all edges together would empty, by the place of their first edge among the `active (A,)`."""
+    """The samples that all edges together would leave no candidate, by the position of their first active edge."""
     if not len(active):
         return {}
     edges = torch.cat([graph.source[active, None], effective[active].long()], 1).cpu()
@@ -142,11 +142,11 @@ class Contested:
 
 
 Choice = tuple[list[bool], int | None]
-"""Which bundles are chosen; and, unless that is proved best, how few candidates any choice could leave."""
+"""Which bundles are chosen; and, unless the choice is proved optimal, a lower bound on the candidates left."""
 
 
 def best_choices(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
-    """Problem 3.6 for each contested sample: proved where the bundles are few, else the best found and its bound."""
+    """Problem 3.6 for each contested sample: solved exactly for few bundles, else the best choice found and a bound."""
     few = [i for i, sample in enumerate(samples) if len(sample.edges) <= MOST_BUNDLES]
     many = [i for i in range(len(samples)) if i not in set(few)]
     choices: dict[int, Choice] = {}
@@ -157,7 +157,7 @@ def best_choices(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Ch
 
 
 def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
-    """A best choice admits no further bundle, so only such sets are counted."""
+    """Try all sets of bundles to which no bundle can be added; the best choice is one of them."""
     every = [_subsets(len(sample.edges)) for sample in samples]
     tables = [sample.allowed(sets) for sample, sets in zip(samples, every, strict=True)]
     largest = [sets[_maximal(sound)] for sets, sound in zip(every, _possible(lattice, samples, tables), strict=True)]
@@ -170,7 +170,7 @@ def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Ch
 
 
 def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
-    """Add bundles, the nearest first, where a candidate is left; leaving out any one bundle gives the bound."""
+    """Add bundles greedily, the nearest first, while a candidate is left. Bound: what all but one would leave."""
     sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
     without = [~torch.eye(len(sample.edges), dtype=torch.bool) for sample in samples]
     trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]
@@ -182,7 +182,7 @@ def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[
 
 
 def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Tensor]:
-    """The bundles of each sample that still leave a candidate when their turn comes, `(bundles,)` bool each."""
+    """The bundles of each sample that the greedy search adds, `(bundles,)` bool each."""
     sizes = [len(sample.edges) for sample in samples]
     forbids = torch.nn.utils.rnn.pad_sequence([sample.forbids for sample in samples], batch_first=True)
     forbids = forbids.to(lattice.device)
@@ -198,7 +198,7 @@ def _added_one_by_one(lattice: CandidateSet, samples: Sequence[Contested]) -> li
 
 
 def smallest_blocks(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
-    """Equation (1) as printed: of each contested sample, the class of tied bundles with the smallest block goes."""
+    """Equation (1) as printed: drop the class of tied bundles with the smallest block in each contested sample."""
     pairs = [torch.combinations(torch.arange(len(s.edges))) for s in samples]
     tables = [sample.both(pair, lattice.slots) for sample, pair in zip(samples, pairs, strict=True)]
     tied = _possible(lattice, samples, tables)
@@ -250,7 +250,7 @@ def _counts(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Te
 
 
 def _narrowed(lattice: CandidateSet, samples: Sequence[Contested], tables: list[Tensor]) -> list[CandidateSet]:
-    """The samples once for each row of their tables, in runs of bounded size."""
+    """Each sample, repeated for each row of its table and restricted to it, in runs of bounded size."""
     numbers = torch.tensor([sample.sample for sample in samples])
     ids = numbers.repeat_interleave(torch.tensor([len(table) for table in tables])).to(lattice.device)
     rows = torch.cat(tables).to(lattice.device)

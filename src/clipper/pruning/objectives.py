@@ -1,4 +1,4 @@
-"""The objectives side by side: from candidates and a proximity graph to what survives."""
+"""`prune`: from candidates and a proximity graph to the candidates that are left, by each objective."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Solver = Literal["closed-form", "highs", "cp-sat"]
 
 _OBJECTIVES, _SOLVERS = get_args(Objective), get_args(Solver)
 POOLED = ("joint", "em")
-"""Objectives under which all samples decide together."""
+"""Objectives that infer the labels of the whole pool together."""
 NEIGHBOURS = 8
-"""Neighbours per instance where the number is chosen automatically and all samples decide together."""
+"""The default number of neighbours per instance for joint inference and EM."""
 _PIECE = 1 << 18
 """Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
 
@@ -45,25 +45,26 @@ def prune(
     mass: float = 0.95,
     seed: int = 0,
 ) -> Pruning[Set]:
-    """Discard the candidates that contradict what lies near, without ever taking a sample's last one.
+    """Discard candidates that contradict an instance's neighbours; every sample keeps at least one.
 
     Args:
-        candidates: what the labels could be; a lattice is pruned without listing its candidates, and the result says
-            for which samples it is proved that no choice discards more.
-        graph: which instances should share a label; or embeddings `(n, m, d)`, whose nearest neighbours should (with
-            "joint" and "em", their eight nearest).
-        objective: "exact" solves Problem 3.6 (the most discarded); "paper" solves equation (1) as printed, which is
-            stricter about edges (docs/mathematics.md); "joint" lets the whole pool decide (docs/joint.md),
-            "em" does so by expectation-maximisation, a baseline; "random" is the control.
+        candidates: what the labels could be. A lattice is pruned without listing its candidates; `Pruning.certified`
+            says for which samples the result is proved optimal.
+        graph: which instances should share a label. Or embeddings `(n, m, d)`: then each instance should share its
+            label with its nearest neighbour (its eight nearest with "joint" and "em").
+        objective: "exact" solves Problem 3.6 (discard as many as possible). "paper" solves equation (1) as printed,
+            which restricts the choice of edges further (docs/mathematics.md). "joint" infers the labels of the whole
+            pool together (docs/joint.md). "em" does so by expectation-maximisation, a baseline. "random" is the
+            control.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         pool: the candidates that the graph's targets belong to, if not `candidates` themselves.
         count: with "random": how many candidates to discard.
         imitate: with "random": discard as many of each sample as this pruning did.
-        mass: with "joint" and "em": how much of the probability the survivors hold.
-        seed: with "joint", "em" and "random".
+        mass: with "joint" and "em": the posterior probability that the kept candidates of a sample must add up to.
+        seed: seed of "joint", "em" and "random".
 
     Returns:
-        A `Pruning`: `candidates` holds the survivors, a set of the same kind.
+        A `Pruning`; its `candidates` are those that are left, a set of the same type.
 
     Raises:
         InputError: candidates, graph and options do not fit one another.
@@ -106,7 +107,7 @@ def prune_along(
     objective: Objective = "exact",
     solver: Solver = "closed-form",
 ) -> Pruning[Set]:
-    """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are taken as valid."""
+    """As `prune`, given the `support (N*m, c)` of the graph's targets; the edges are not checked."""
     listed = listed_only(candidates)
     if listed is None:
         return prune_lattice(candidates, graph, support, objective, solver)
@@ -167,7 +168,7 @@ def _joint(
 def prune_at_random(
     candidates: Candidates, graph: ProximityGraph, count: int | None, imitate: Pruning[Any] | None, seed: int
 ) -> Pruning[Candidates]:
-    """As `prune` with the objective "random"; the edges are taken as valid."""
+    """As `prune` with the objective "random"; the edges are not checked."""
     per_sample = None
     if imitate is not None:
         if count is not None:
@@ -182,14 +183,14 @@ def prune_at_random(
 
 
 def random_pruning(candidates: Candidates, graph: ProximityGraph, keep: Tensor) -> Pruning[Candidates]:
-    """The pruning to `keep (Ω,)` bool, whatever the graph says: no edge is chosen, and nothing is proved."""
+    """A pruning that keeps `keep (Ω,)` bool regardless of the graph: no edge is chosen, and nothing is proved."""
     unproved = dict.fromkeys(range(candidates.samples), 1)
     none = torch.zeros_like(graph.source, dtype=torch.bool)
     return Pruning(candidates, graph, candidates.support, keep=keep, edges=none, one_by_one=True, open_bounds=unproved)
 
 
 def check_options(objective: object, solver: object, mass: object) -> None:
-    """Raise an `InputError` that names all choices, if these are none."""
+    """Raise an `InputError` that lists the choices if an option is invalid."""
     one_of(objective, "objective", _OBJECTIVES)
     one_of(solver, "solver", _SOLVERS)
     real_number(mass, "mass", above=0, most=1)

@@ -1,7 +1,7 @@
 """The processes of a `torch.distributed` group, and the share of a pool that each of them holds.
 
-A process that is alone is a group of one, so that whatever is written for ranks is written once: sums are its own,
-nothing travels, and no other process is waited for.
+A process without a group counts as a group of one. So the same code serves both: a sum over ranks is its own sum,
+nothing is sent, and it waits for nobody.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _DRAWN = 1 << 16
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a group, seen from one of them; without a group, a process that is alone.
+    """The processes of a group, seen from one of them; without a group, this process only.
 
     Attributes:
-        group: of `torch.distributed`.
+        group: a process group of `torch.distributed`, or None.
 
     Raises:
-        InputError: that is no group, or one that this process does not belong to.
+        InputError: `group` is no process group, or this process does not belong to it.
 
     Examples:
         >>> Ranks().size, Ranks().span(5)
@@ -57,7 +57,7 @@ class Ranks:
 
     @property
     def rank(self) -> int:
-        """Which of the processes this is, from 0."""
+        """The number of this process, from 0."""
         return 0 if self.group is None else dist.get_rank(self.group)
 
     @property
@@ -66,12 +66,12 @@ class Ranks:
         return 1 if self.group is None else dist.get_world_size(self.group)
 
     def sizes(self, samples: int) -> list[int]:
-        """How many of so many samples each rank takes; the first ranks take one more, if some do."""
+        """How many samples each rank takes; the first ranks take one more if they do not divide evenly."""
         each, more = divmod(samples, self.size)
         return [each + (rank < more) for rank in range(self.size)]
 
     def span(self, samples: int) -> tuple[int, int]:
-        """Where this rank's share of so many samples begins and ends."""
+        """Where this rank's share of a number of samples begins and ends."""
         sizes = self.sizes(samples)
         first = sum(sizes[: self.rank])
         return first, first + sizes[self.rank]
@@ -82,7 +82,7 @@ class Ranks:
         return rows[first:last]
 
     def all_of(self, own: Value) -> list[Value]:
-        """What every rank has, in their order."""
+        """The objects of all ranks, in the order of the ranks."""
         if self.group is None:
             return [own]
         found: list[Any] = [None] * self.size
@@ -91,7 +91,7 @@ class Ranks:
         return found
 
     def at_first(self, own: Value) -> list[Value]:
-        """What every rank has, for the first rank alone; nothing for the others."""
+        """The objects of all ranks, on the first rank only; an empty list on the others."""
         if self.group is None:
             return [own]
         found: list[Any] | None = None if self.rank else [None] * self.size
@@ -116,7 +116,7 @@ class Ranks:
         return from_bytes(found, own.dtype).view(-1, *own.shape[1:])
 
     def from_first(self, make: Callable[[], Value]) -> Value:
-        """What the first rank makes, on all of them; they wait for it, and fail with it."""
+        """What the first rank computes, sent to all ranks. They wait for it; if it fails, all fail."""
         if self.group is None:
             return make()
         made: list[Any] = [None, None]
@@ -136,14 +136,14 @@ class Ranks:
         return own if self.group is None else self._reduced(own, dist.ReduceOp.SUM)
 
     def most(self, own: Tensor) -> Tensor:
-        """The largest over all ranks, number by number; true where it is true on some rank."""
+        """The elementwise maximum over all ranks; for bool, whether it is true on any rank."""
         if self.group is None:
             return own
         whole = own.to(torch.uint8) if own.dtype == torch.bool else own
         return self._reduced(whole, dist.ReduceOp.MAX).to(own.dtype)
 
     def any(self, own: Tensor) -> bool:
-        """Whether something is true on some rank."""
+        """Whether something is true on any rank."""
         return bool(self.most(own.any()))
 
     def mean(self, own: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class Ranks:
         return sum(self.all_of(own)[: self.rank])
 
     def swapped(self, own: Tensor, peer: int, rows: int) -> Tensor:
-        """What another rank sends, `(rows, …)`, in return for rows `(n, …)` of the same form."""
+        """Exchange rows `(n, …)` with another rank: returns the rows that it sends, of the same type."""
         got, other = own.new_empty(rows, *own.shape[1:]), dist.get_global_rank(cast("ProcessGroup", self.group), peer)
         both = [
             dist.P2POp(dist.isend, own.contiguous(), other, self.group),
@@ -174,7 +174,7 @@ class Ranks:
         return got
 
     def agreed(self, make: Callable[[], Value]) -> Value:
-        """What this rank makes, unless that fails on some rank: then it fails on all of them, in words."""
+        """What this rank computes. If that fails on any rank, all ranks raise an error that says why."""
         made, failed = None, None
         try:
             made = make()
@@ -196,7 +196,7 @@ class Ranks:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Say in words that the other ranks do not answer."""
+        """Turn torch's error into a `RankError` if other ranks do not answer."""
         try:
             yield
         except RuntimeError as error:
@@ -208,12 +208,12 @@ class Ranks:
 
 
 ALONE = Ranks()
-"""A process that shares with nobody."""
+"""A process without a group."""
 
 
 @dataclass
 class Traffic:
-    """What a rank sent to others along pairs in rounds of messages.
+    """Counts what a rank sent to others in rounds of messages.
 
     Attributes:
         sent: bytes.
@@ -226,17 +226,18 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The instances of a pool that this rank holds; those of all ranks follow one another in the order of the ranks.
+    """The instances of a pool that this rank holds.
 
-    An instance of another rank that has a pair with one of this rank's is borrowed. Own instances have the ids 0 to
-    `instances - 1` here, borrowed ones those that follow.
+    Global ids number the instances of all ranks, in the order of the ranks. If an own instance has an edge with an
+    instance of another rank, this rank **borrows** the latter: it holds a copy of its values. Local ids are 0 to
+    `instances - 1` for own instances, then those of borrowed ones.
 
     Attributes:
         ranks: all of them.
-        sizes: how many instances each of them holds.
-        lent: by rank, the own instances that it borrows, ascending.
-        borrowed: what this rank borrows, by their ids among those of all ranks, ascending.
-        counts: how many of these each rank lends.
+        sizes: how many instances each rank holds.
+        lent: for each rank, the own instances that it borrows, ascending.
+        borrowed: global ids of the instances that this rank borrows, ascending.
+        counts: how many of these each rank holds.
         traffic: what was sent so far.
 
     Examples:
@@ -254,7 +255,7 @@ class Shard:
 
     @classmethod
     def of(cls, ranks: Ranks, instances: int) -> Shard:
-        """The share of a rank with so many instances; nothing is borrowed yet."""
+        """The share of a rank with this many instances; nothing is borrowed yet."""
         return cls(ranks, tuple(ranks.all_of(instances)))
 
     @property
@@ -274,16 +275,16 @@ class Shard:
 
     @property
     def reach(self) -> int:
-        """How many instances have an id here: own and borrowed ones."""
+        """How many local ids there are: own and borrowed instances."""
         return self.instances + sum(self.counts)
 
     def owner(self, ids: Tensor) -> Tensor:
-        """The rank that holds each instance, by its id among those of all."""
+        """The rank that holds each instance, by global id."""
         ends = torch.tensor(self.sizes, device=ids.device).cumsum(0)
         return torch.searchsorted(ends, ids, right=True)
 
     def bordering(self, source: Tensor, target: Tensor) -> Shard:
-        """The same share; it borrows what has an edge with an own instance. Ids among those of all, `(E,)` each."""
+        """The same share, which borrows every instance that has an edge with an own one. Global ids, `(E,)` each."""
         if self.ranks.size == 1:
             return self
         ends, others = torch.cat([source, target]), torch.cat([target, source])
@@ -295,18 +296,18 @@ class Shard:
         return replace(self, lent=lent, borrowed=borrowed, counts=tuple(counts))
 
     def holds(self, ids: Tensor) -> Tensor:
-        """Which instances are this rank's own, by their ids among those of all."""
+        """Which instances are this rank's own, by global id."""
         return (ids >= self.first) & (ids < self.first + self.instances)
 
     def local(self, ids: Tensor) -> Tensor:
-        """The ids that own and borrowed instances have here, by their ids among those of all."""
+        """Local ids of own and borrowed instances, by global id."""
         if self.borrowed is None:
             return ids - self.first
         place = self.instances + torch.searchsorted(self.borrowed, ids)
         return torch.where(self.holds(ids), ids - self.first, place)
 
     def known_as(self, ids: Tensor) -> Tensor:
-        """The reverse: ids among those of all."""
+        """The reverse of `local`: global ids."""
         if self.borrowed is None or not len(self.borrowed):
             return ids + self.first
         borrowed = self.borrowed[(ids - self.instances).clamp(min=0)]
@@ -325,12 +326,12 @@ class Shard:
         return torch.cat([values, *parts])
 
     def swapped(self, rows: Tensor, peer: int) -> Tensor:
-        """What the other ends of pairs with another rank have, for what the own ends have, `(k, …)` each."""
+        """Exchange values `(k, …)` along the pairs with another rank: send those of the own ends, get the others'."""
         self.traffic.sent += rows.numel() * rows.element_size()
         return self.ranks.swapped(rows, peer, len(rows))
 
     def normal(self, shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
-        """Normal random numbers for own instances, `(instances, …)`: this rank's part of what one process draws."""
+        """Normal random numbers for own instances, `(instances, …)`: the same as one process would draw for them."""
         if self.ranks.size == 1:
             return torch.randn(tuple(shape), generator=generator)
         width = math.prod(shape[1:])
@@ -345,18 +346,18 @@ class Shard:
 
 
 def partition(embeddings: Tensor, parts: int) -> Tensor:
-    """Which rank takes each sample, `(n,)`, so that fewer pairs of near instances lead from rank to rank.
+    """Assign samples to ranks, `(n,)`, so that fewer pairs of neighbours lie on different ranks.
 
-    The samples are halved across the direction in which instances differ most, then each half in the same way. Ranks
-    get equally many, or one more. A sample's instances stay together, so that many pairs are cut nevertheless: about
-    40 % for two ranks and sums of three digits, where chance cuts 50 %.
+    The samples are split in half along the direction of largest variance, then each half in the same way. The sizes of
+    the ranks differ by one at most. A sample's instances stay together, so many pairs are still cut: about 40 % for
+    two ranks and sums of three digits, where a random split cuts 50 %.
 
     Args:
         embeddings: of all samples, `(n, m, d)`.
         parts: how many ranks there are.
 
     Raises:
-        InputError: these are no such embeddings, or there are fewer samples than ranks.
+        InputError: the embeddings have another shape, or there are fewer samples than ranks.
 
     Examples:
         >>> embeddings = torch.tensor([[[0.0], [0.1]], [[5.0], [5.1]], [[0.2], [0.1]], [[5.2], [5.3]]])

@@ -1,4 +1,4 @@
-"""Pruning: what survived, because of which edges, and what is proved about it."""
+"""Pruning: which candidates are left, which edges were chosen, and what is proved about the result."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from clipper.pruning.consistency import edge_rejects, labels_left
 EVERYTHING_POSSIBLE = "every label is possible in every slot, so that no neighbour rules out a candidate"
 
 Set = TypeVar("Set", bound=CandidateSet)
-"""The kind of candidate set; what is left of one is of the same kind."""
+"""A type of candidate set; what is left of a set has the same type."""
 
 
 class Pruning(Generic[Set]):
-    """What is left of some candidates. Every sample that had one has kept at least one.
+    """The result of pruning. Every sample that had a candidate keeps at least one.
 
-    `prune`, `Clipper.prune` and `Posterior.prune` return it. `edges`, `allowed` and `candidates` are worked out when
-    they are first asked for.
+    `prune`, `Clipper.prune` and `Posterior.prune` return it. `edges`, `allowed` and `candidates` are computed on first
+    access.
 
     Attributes:
         original: the candidates that were pruned.
         graph: the edges along which they were pruned.
-        candidates: the survivors, a set of the same kind as `original`.
+        candidates: the candidates that are left (survivors), a set of the same type as `original`.
         keep: `(Ω,)` bool: which rows of `original` survive. Only for listed candidates; others have `allowed`.
         edges: `(E,)` bool: the edges that were chosen; every survivor is consistent with all of them.
-        allowed: `(n*m, c)` bool: the labels that are left to each instance. Under "exact" and "paper" the labels that
-            the chosen edges leave, which determine the survivors; under "joint" and "random" the survivors' labels.
-        discarded: how many candidates went, exactly.
-        retained: the share of the candidates that stayed.
+        allowed: `(n*m, c)` bool: the labels that are left to each instance. With "exact" and "paper", these are the
+            labels that the chosen edges leave, and they determine the survivors. With "joint" and "random", they are
+            the labels that occur in survivors.
+        discarded: how many candidates were discarded, an exact integer.
+        retained: the share of the candidates that are left.
         certified: `(n,)` bool: whether it is proved that no sound choice of edges leaves a sample fewer candidates
-            (under "paper": none that equation (1) admits).
-        bound: how few candidates any sound choice could leave each sample, a list of `n` whole numbers; where
-            `certified`, as many as are left.
-        reason: why nothing could be discarded, where that holds for any graph; else None.
+            (with "paper": no choice that satisfies equation (1)).
+        bound: for each sample, a lower bound on the candidates that any sound choice of edges leaves, a list of `n`
+            integers. Where `certified`, it is the number of candidates that are left.
+        reason: why nothing can be discarded, if that is true for any graph; else None.
 
     Examples:
         >>> from clipper import prune
@@ -65,7 +66,7 @@ class Pruning(Generic[Set]):
         open_bounds: Mapping[int, int] | None = None,
         unchanged: bool | None = None,
     ) -> None:
-        """Note what a pruning found; `prune` calls this, users do not.
+        """Hold a result; called by `prune`, not by users.
 
         Args:
             original: what was pruned.
@@ -74,9 +75,10 @@ class Pruning(Generic[Set]):
             keep: `(Ω,)` bool, for listed candidates.
             edges: `(E,)` bool, if these are not simply all edges that no survivor contradicts.
             allowed: `(n*m, c)` bool, where it is known; needed for candidates that are not listed.
-            one_by_one: whether single candidates went, so that the chosen edges do not say which survive.
-            open_bounds: by sample, how few candidates any choice could leave, where the choice is not proved best.
-            unchanged: whether no label was forbidden that a candidate has; looked up if it is not known.
+            one_by_one: whether candidates were discarded one by one, so that the chosen edges do not determine the
+                survivors.
+            open_bounds: lower bounds by sample, for samples whose choice of edges is not proved optimal.
+            unchanged: whether nothing was discarded; computed if not given.
         """
         self.original, self.graph = original, graph
         self._support, self._keep, self._one_by_one, self._unchanged = support, keep, one_by_one, unchanged
@@ -110,11 +112,11 @@ class Pruning(Generic[Set]):
 
     @cached_property
     def candidates(self) -> Set:
-        """The survivors; what lost nothing is as it was."""
+        """The candidates that are left."""
         return self._survivors(lambda tensor: tensor)
 
     def outside_inference(self) -> Set:
-        """The survivors as ordinary tensors, for a pruning that was worked out in inference mode."""
+        """The same pruning with ordinary tensors, if it was computed in inference mode."""
         return self._survivors(lambda tensor: tensor.clone())
 
     def _survivors(self, own: Callable[[Tensor], Tensor]) -> Set:
@@ -133,7 +135,7 @@ class Pruning(Generic[Set]):
         return moved
 
     def among(self, graph: ProximityGraph, chosen_from: Tensor) -> Pruning[Set]:
-        """The same pruning in terms of a larger graph, of which it used the edges `chosen_from (E,)` bool."""
+        """The same pruning of a larger graph, of which it used the edges `chosen_from (E,)` bool."""
         edges = torch.zeros_like(chosen_from).masked_scatter_(chosen_from, self.edges)
         return Pruning(
             self.original, graph, self._support, keep=self._keep, edges=edges, allowed=self.allowed,
@@ -148,17 +150,17 @@ class Pruning(Generic[Set]):
 
     @property
     def bound(self) -> list[int]:
-        """How few candidates any choice could leave each sample; where `certified`, as many as are left."""
+        """A lower bound on the candidates that any sound choice leaves each sample; tight where `certified`."""
         return [self._open_bounds.get(i, count) for i, count in enumerate(self.candidates.counts)]
 
     @property
     def discarded(self) -> int:
-        """How many candidates went, exactly."""
+        """How many candidates were discarded, an exact integer."""
         return sum(self.original.counts) - sum(self.candidates.counts)
 
     @property
     def retained(self) -> float:
-        """The share of the candidates that stayed; 1 where there were none."""
+        """The share of the candidates that are left; 1 if there were none."""
         total = sum(self.original.counts)
         return sum(self.candidates.counts) / total if total else 1.0
 
@@ -171,7 +173,7 @@ class Pruning(Generic[Set]):
 
     @property
     def reason(self) -> str | None:
-        """Why nothing could be discarded, where that holds for any graph; else None."""
+        """Why nothing can be discarded, if that is true for any graph; else None."""
         if self.discarded:
             return None
         label = kind_of_label(torch.arange(self.original.classes, device=self.original.device), self.original.kinds)

@@ -1,8 +1,8 @@
-"""Pruning from file to file: candidates and embeddings in, survivors out, a piece at a time.
+"""Pruning from file to file: reads candidates and embeddings, writes the candidates that are left, piece by piece.
 
-Two passes over the candidates: the first learns the support of every instance, the second prunes against it. What is
-held in memory grows with instances, not with candidates. With an executor, its processes read, search and prune shards,
-and the file that comes out is the same.
+It reads the candidates twice: first to find the support of every instance, then to prune. Memory grows with the number
+    of instances, not of candidates. With an executor, its processes read, search and prune parts of the samples; the
+    output file is the same.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class PruneJob:
     Attributes:
         candidates: a Parquet file of candidates, or a folder of them.
         embeddings: a NumPy file of embeddings, `(n, m, d)`; or Parquet, or a folder of either.
-        output: the Parquet file to write the survivors to.
+        output: the Parquet file to write the kept candidates to.
         objective: "exact" or "paper".
         solver: "closed-form", "highs" or "cp-sat".
         k: neighbours per instance; None for all within `radius`.
         radius: neighbours must be nearer than this.
         mutual: whether to use only pairs of instances that are each other's neighbours.
-        share: use only the closest share of all edges.
+        share: use only this share of the edges, the shortest ones.
         metric: "l2" or "cosine".
         batch: look for neighbours among this many samples at a time; None for all.
         classes: how many labels there are, if the file does not say.
         search: as in `ProximityGraph.from_embeddings`.
-        index: the folder of a saved index: used if there is one, else built and saved; `search` says by which method.
+        index: the folder of a saved index. If there is none, it is built by the method `search` and saved there.
     """
 
     candidates: Path
@@ -78,7 +78,7 @@ class PruneJob:
 
 @dataclass
 class Summary:
-    """What a pruning did, counted while it streams by.
+    """Counts of what a pruning of files did.
 
     Attributes:
         samples: how many samples there are.
@@ -88,8 +88,8 @@ class Summary:
         edges: how many edges there are.
         edges_chosen: how many of them were chosen.
         samples_pruned: how many samples lost a candidate.
-        reason: why nothing could be discarded, where every label is possible everywhere.
-        searches: how neighbours were found, and what share of the true ones.
+        reason: why nothing can be discarded, if every label is possible in every slot; else None.
+        searches: by which methods neighbours were found, and their recall.
     """
 
     samples: int = 0
@@ -104,7 +104,7 @@ class Summary:
 
     @classmethod
     def of(cls, pruning: Pruning[Candidates]) -> Summary:
-        """What is counted of one piece."""
+        """The counts of one piece."""
         before, after = pruning.original.offsets.diff(), pruning.candidates.offsets.diff()
         return cls(
             samples=pruning.original.samples,
@@ -116,7 +116,7 @@ class Summary:
         )
 
     def add(self, piece: Summary) -> None:
-        """Count one more piece."""
+        """Add the counts of another piece."""
         for name in ("samples", "candidates", "kept", "edges", "edges_chosen", "samples_pruned"):
             setattr(self, name, getattr(self, name) + getattr(piece, name))
 
@@ -126,28 +126,28 @@ class Summary:
 
 
 def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Summary:
-    """Prune a file of candidates; the output appears whole or not at all.
+    """Prune a file of candidates. If it fails, no output file is left behind.
 
     Args:
         job: what to prune, and how.
         report: called with the stage, what is done and the total.
-        executor: whose processes read, search and prune; this one alone if None. The output is the same. They see the
-            files by the same paths, and what they share lies beside the output while the job runs.
+        executor: runs the work in its processes; None for this process only. The output is the same. All processes
+            must see the files at the same paths. Temporary files lie beside the output while the job runs.
 
     Returns:
-        What was done.
+        Counts of what was done.
 
     Raises:
         FileError: a file cannot be read or written.
         InputError: candidates, embeddings and options do not fit one another.
-        WorkerDiedError: a process of the executor died again and again.
+        WorkerDiedError: a process of the executor died repeatedly.
     """
     if job.output.suffix.lower() not in PARQUET:
         raise InputError(f"expected an output that ends in .parquet, because it is Parquet, got {job.output.name!r}")
     if job.batch is not None and job.batch < 1:
         raise InputError(f"expected a batch of at least one sample, got {job.batch}")
     if job.batch is not None and executor is not None:
-        raise InputError("workers search an index of the whole pool, a batch is a part of it: leave out one of them")
+        raise InputError("several workers search the whole pool, not batches of it: leave out the workers or the batch")
     try:
         with ExitStack() as stack:
             # opened first: a name that is taken should not cost a search
@@ -172,7 +172,7 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
 
 @dataclass(frozen=True)
 class _Split:
-    """How a job is split: who does the parts, what these are, and a folder that all see."""
+    """How a job is split: the executor, the parts, and a folder that all processes see."""
 
     executor: Executor
     shards: list[Shard]
@@ -180,7 +180,7 @@ class _Split:
 
 
 def scratch_folder(output: Path) -> TemporaryDirectory[str]:
-    """What the processes share, beside the output, because they see that; on another disk it might not be."""
+    """A temporary folder beside the output, a place that all processes see."""
     return TemporaryDirectory(prefix=f".{output.name}.", suffix=".shared", dir=output.absolute().parent)
 
 
@@ -216,7 +216,7 @@ def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) ->
     step = job.batch or samples
     if job.k is not None and job.k > (most := (min(step, samples) - 1) * slots):
         raise InputError(
-            f"k={job.k} is larger than what there is: {min(step, samples)} samples of {slots} slots leave an instance "
+            f"k={job.k} is too large: with {min(step, samples)} samples of {slots} slots an instance has at most "
             f"{most} neighbours; lower k{' or enlarge the batch' if step < samples else ''}"
         )
     masked = bool((kind != 0).any())
@@ -241,11 +241,11 @@ def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) ->
 def _index_search(job: PruneJob, kind: Tensor, split: _Split | None) -> NeighbourSearch:
     """The search by the index in a folder, by several processes if the job is split."""
     if job.batch is not None:
-        raise InputError("an index is of the whole pool, a batch of a part of it: leave out the index or the batch")
+        raise InputError("an index covers the whole pool, not batches of it: leave out the index or the batch")
     if job.index is not None and int(kind.max()) > 0:
-        raise InputError("an index holds instances of one kind of label, the candidates have several; leave it out")
+        raise InputError("an index holds one kind of label, but the candidates have several: leave out the index")
     if not (job.search is None or isinstance(job.search, str)):
-        raise InputError(f"expected the name of a method beside an index, got {shown(job.search)}")
+        raise InputError(f"expected search to be the name of a method if index is given, got {shown(job.search)}")
     if split is None:
         return IndexedSearch(job.search or "auto", folder=job.index)
     return ShardedSearch(split.executor, split.scratch, job.search or "auto", job.index)
@@ -289,7 +289,7 @@ _PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
 def _prune_jobs(
     job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
 ) -> Iterator[_PartOfPruning]:
-    """What a worker needs for each shard, and no more: its edges, their targets numbered anew."""
+    """What a worker needs for each part: its edges, their targets renumbered."""
     options = replace(job, search=None)  # which may be of any size
     for shard in parts:
         local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
@@ -306,7 +306,7 @@ def _pruned_in(job: _PartOfPruning) -> tuple[pa.Table, Summary]:
 def _pruned(
     piece: Candidates, first: int, graph: ProximityGraph, support: Tensor, job: PruneJob
 ) -> tuple[pa.Table, Summary]:
-    """What is left of some samples, and what was counted."""
+    """The kept candidates of some samples, and the counts."""
     pruning = prune_along(piece, graph, support, job.objective, job.solver)
     return to_arrow(pruning.candidates, first_sample=first), Summary.of(pruning)
 
@@ -325,7 +325,7 @@ def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
 
 
 def read_vectors(path: Path) -> np.ndarray:
-    """What a file of embeddings holds, in its own shape; `.npy` is memory-mapped, a folder's files are joined."""
+    """The array in a file of embeddings; `.npy` is memory-mapped, the files of a folder are concatenated."""
     if path.is_dir():
         return _joined(path)
     return _from_parquet(path) if path.suffix.lower() in PARQUET else _from_npy(path)

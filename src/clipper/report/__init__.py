@@ -1,4 +1,4 @@
-"""Pages, figures and tables made of what runs wrote: views of artefacts, which load no data and prune nothing."""
+"""HTML pages, figures and tables from recorded runs. Nothing here loads data sets, prunes or trains."""
 
 from clipper.report.inspector import write_inspector
 from clipper.report.run_page import write_run_page

@@ -1,7 +1,7 @@
-"""Blocks: the parts of Markdown pages that are made of recorded runs, between two comments, and made anew on request.
+"""Blocks: the parts of Markdown pages that `clipper results` writes from recorded runs.
 
-A block begins with `<!-- clipper results: NAME -->` and ends with `<!-- end of NAME -->`. What is between them is not
-to be edited: `clipper results` replaces it.
+A block begins with `<!-- clipper results: NAME -->` and ends with `<!-- end of NAME -->`. Do not edit what is between
+them: `clipper results` replaces it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK = re.compile(
     r"(?m)^<!-- clipper results: (?P<name>[\w-]+) -->\n(?:.*?\n)??<!-- end of (?P=name) -->$", re.DOTALL
 )
 OF_TABLE = "table-"
-"""What the name of a block begins with that holds a single table; the rest is the table's name."""
+"""Prefix of the name of a block that holds a single table; the rest is the table's name."""
 _README_ROWS = {
     "semantic": "all candidates (semantic loss)",
     "semantic + trainable": "the paper's pruning, run here",
@@ -47,7 +47,7 @@ _LONG = {
     "HWF-7": ("joint", "HWF-7, n=1,000"),
     "HWF-15": ("joint", "HWF-15, n=1,000"),
 }
-"""The paper's hardest tasks, by the table and the column of our runs; how many formulas it has, it does not say."""
+"""The paper's hardest tasks, by the table and the column of our runs. It does not state its number of formulas."""
 ZOO_LINES = (
     "sum-3/digits/100", "sum-4/digits/100", "sum-3/mnist/100", "sum-3/mnist/1000", "sum-3/gaussians/100",
     "sum-3-mod-10/digits/100", "product-3-mod-10/digits/100", "luhn-3/digits/100", "xor-3/cancer/100",
@@ -60,7 +60,7 @@ ZOO_LINES = (
 
 @dataclass(frozen=True)
 class Sources:
-    """What blocks are made of: a folder with the records of all tables, of the zoo and of its ablation."""
+    """Where blocks get their figures: a folder with the records of all tables, of the zoo and of its ablation."""
 
     folder: Path
 
@@ -71,11 +71,11 @@ class Sources:
 
     @cached_property
     def tables(self) -> dict[str, tuple[Table, list[Entry]]]:
-        """Each table, and what the records have of it, by name."""
+        """Each table and its recorded runs, by name."""
         return {table.name: (table, gather(table, self.ledger)) for table in tables_of(self.ledger)}
 
     def entries(self, name: str) -> list[Entry]:
-        """What the records have of a table."""
+        """The recorded runs of a table."""
         return self.tables[name][1]
 
     def rows(self, name: str) -> list[Row]:
@@ -84,14 +84,14 @@ class Sources:
 
 
 def refreshed(page: str, sources: Sources) -> str:
-    """A page with all its blocks made anew.
+    """A page with all its blocks rewritten.
 
     Args:
         page: the text, in Markdown.
-        sources: what the blocks are made of.
+        sources: the recorded runs.
 
     Raises:
-        InputError: a block has a name that nobody knows, or no end.
+        InputError: a block has an unknown name, or no end.
     """
     begun = page.count("<!-- clipper results: ")
     if len(list(_BLOCK.finditer(page))) != begun:
@@ -122,7 +122,7 @@ def block(name: str, text: str = "") -> str:
 
 
 def pages_of_tables(sources: Sources) -> dict[str, str]:
-    """A page for each table, without its block's contents, by the name of its file."""
+    """A page with an empty block for each table, by file name."""
     return {
         f"{table.name}.md": f"# {table.title}\n\n{block(f'{OF_TABLE}{table.name}')}\n"
         for table, _ in sources.tables.values()
@@ -130,12 +130,12 @@ def pages_of_tables(sources: Sources) -> dict[str, str]:
 
 
 def has_blocks(page: str) -> bool:
-    """Whether there is anything to make anew."""
+    """Whether a page has blocks."""
     return _BLOCK.search(page) is not None
 
 
 def wide(entries: Sequence[Entry], names: Mapping[str, str] | None = None, columns: Sequence[str] = ()) -> str:
-    """Rows by tasks, the accuracy in each cell; below, what the marks and the numbers of seeds mean."""
+    """A table of accuracies, rows by tasks, with a footnote that explains marks and seeds."""
     tasks = list(columns) or list(dict.fromkeys(entry.place.column.name for entry in entries))
     rows = dict(names or {entry.place.row.name: entry.place.row.name for entry in entries})
     at = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
@@ -148,7 +148,7 @@ def wide(entries: Sequence[Entry], names: Mapping[str, str] | None = None, colum
 
 
 def footnote(entries: Sequence[Entry]) -> str:
-    """Of which seeds and commits the figures are, and what the marks among them mean."""
+    """The seeds and commits of the figures, and the meaning of the marks."""
     results = [entry for entry in entries if entry.records and not entry.mark]
     parts = []
     if results:
@@ -159,7 +159,7 @@ def footnote(entries: Sequence[Entry]) -> str:
         parts.append(f"Means over {number} seeds ({seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}).")
     parts += [f"*{mark}*: {MARKS[mark]}." for mark in MARKS if any(entry.mark == mark for entry in entries)]
     if any(not entry.records and not entry.place.row.source for entry in entries):
-        parts.append("Not run: in brackets core-hours, judged by runs like it.")
+        parts.append("Not run: estimated core-hours in brackets.")
     return " ".join(parts)
 
 
@@ -169,18 +169,18 @@ def _readme(sources: Sources) -> str:
     gains = [claim for claim in claims if claim.kind == "accuracy gain"]
     return "\n".join(
         [
-            "100 samples of MNIST digits of which only the sum is known, the paper's network, accuracy after the last "
-            "epoch in %:\n",
+            "Accuracy after the last epoch, in %. The training set is 100 samples of MNIST digits of which only the "
+            "sum is known. All rows train the paper's network:\n",
             wide(entries, _README_ROWS, tasks),
-            "\nLonger tasks, the paper's best figure beside our best:\n",
+            "\nLonger tasks, with the paper's best figure beside our best:\n",
             _against_the_paper(sources),
-            f"\n{in_short(gains)} [Every seed of every figure, and claim by claim](docs/results.md).",
+            f"\n{in_short(gains)} [All results, seed by seed and claim by claim](docs/results.md).",
         ]
     )
 
 
 def _against_the_paper(sources: Sources) -> str:
-    """The paper's best and ours, where we are behind, too."""
+    """The paper's best figure beside ours, for every task."""
     rows, shown = [], []
     for task, (name, column) in _LONG.items():
         published = sources.entries("scale" if name == "scale" else "hwf")
@@ -207,7 +207,7 @@ def _against_the_paper(sources: Sources) -> str:
 
 
 def _tasks(name: str) -> Callable[[Sources], str]:
-    """A block of those tasks of a table that were run."""
+    """A block with the tasks of a table that were run."""
 
     def made(sources: Sources) -> str:
         table, entries = sources.tables[name]
@@ -229,7 +229,7 @@ def _confounds(sources: Sources) -> str:
 
 
 def _zoo(sources: Sources) -> str:
-    """The newest hundred of seeds: its promises, and the figures of some lines."""
+    """The newest series of seeds: which promises held, and the figures of some lines."""
     rows = sources.rows("zoo.jsonl")
     if not rows:
         return "Not run."
@@ -268,11 +268,11 @@ def _zoo_line(line: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
 
 
 def _made(rows: Sequence[Row]) -> str:
-    """Of which seeds and commits rows are, and whether the method has changed since."""
+    """The seeds and commits of the rows, and whether the method has changed since."""
     seeds, commits = sorted({row["seed"] for row in rows}), sorted({str(row["commit"]) for row in rows})
     parts = [f"seeds {seeds[0]} to {seeds[-1]}, commit {', '.join(commits)}"]
     if not all(row.get("probe") for row in rows):
-        parts.append("*old*: the rows do not say by which method they were made")
+        parts.append("*old*: the rows have no record of the method's version")
     elif any(changed(row["probe"], row["versions"]) for row in rows):
         parts.append(f"*stale*: {MARKS['stale']}")
     return "; ".join(parts)
@@ -304,8 +304,9 @@ def _ablation(sources: Sources) -> str:
     ]  # fmt: skip
     return "\n".join(
         [
-            f"{len(rows):,} pools, {_made(rows)}. Development seeds: they say what matters to the method, and are no "
-            f"results. Pools without an answer that were believed, under all changes: {believed}.\n",
+            f"{len(rows):,} pools, {_made(rows)}. These seeds were used to develop the method, so the figures "
+            f"are no results. Pools with nothing to find that were called joint or ambiguous, under all changes: "
+            f"{believed}.\n",
             markdown_table(heads, cells),
         ]
     )

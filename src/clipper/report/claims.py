@@ -1,4 +1,4 @@
-"""What runs show, in words: which of the paper's claims reproduce, and which row beats which by how much."""
+"""Sentences about results: which of the paper's claims reproduce, and which row beats which by how much."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 
 CLOSE = 3.0
-"""Points within which a share that was kept counts as the paper's."""
+"""A share that is kept reproduces if it is within this many points of the paper's."""
 NOTHING = "–"
 """Stands where there is no figure."""
 
 
 class Claim(NamedTuple):
-    """Something the paper reports, and what came out here.
+    """A claim of the paper, and the result here.
 
     Attributes:
         what: the claim.
         paper: the paper's number.
         ours: the number here, with its interval and seeds.
-        verdict: whether it reproduces; `NOT_RUN`, or one with a mark before `NO_RESULTS`, where there is no result yet.
+        verdict: whether it reproduces; `NOT_RUN`, or a mark and `NO_RESULTS`, if there is no result yet.
         kind: what sort of claim it is, one of `KINDS`.
-        same: what two claims share that are one, printed in two tables.
+        same: equal for two claims that are the same one, printed in two tables.
     """
 
     what: str
@@ -61,7 +61,7 @@ _PLURAL = {
 _SAID = {
     "reproduces": "reproduce",
     "not run": "are not run",
-    "marked": "have old or stale runs alone",
+    "marked": "have only old or stale runs",
     "too few seeds": "have too few seeds",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
@@ -74,12 +74,12 @@ _SAID = {
 """Verdicts on several claims."""
 NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
 NO_RESULTS = " runs: "
-"""What stands between the mark of runs that are no results and a verdict by them."""
+"""Separates the mark of runs that are no results from a verdict."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
 def claims_of(entries: Sequence[Entry]) -> list[Claim]:
-    """Everything the paper's figures claim: gains over the same engine without pruning, shares kept, and more."""
+    """All claims of a table of the paper: gains over the same engine without pruning, shares kept, and more."""
     found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries if not entry.place.row.source}
     claims: list[Claim] = []
     for entry in found.values():
@@ -96,7 +96,7 @@ def claims_of(entries: Sequence[Entry]) -> list[Claim]:
 
 
 def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]:
-    """What the pruning adds to the engine, seed for seed."""
+    """The gain of pruning over the same engine without it, paired by seed."""
     paper, without = entry.published.get(measure), base.published.get(measure)
     if paper is None or without is None:
         return []
@@ -124,13 +124,13 @@ def _marked(verdict: str, *entries: Entry) -> str:
 
 
 def _encoder(entry: Entry) -> str:
-    """What a frozen encoder of another name adds to the deviations."""
+    """The note on a frozen encoder other than the paper's."""
     asked, done = entry.place.config.encoder, str(entry.records[0].config["encoder"])
     return "" if asked == done else done
 
 
 def verdict_of(published: float, low: float, high: float) -> str:
-    """Whether a published gain is seen here, given the 95 % interval of ours.
+    """Whether a published gain reproduces here, given the 95 % interval of ours.
 
     Examples:
         >>> verdict_of(17.0, 3.0, 12.0), verdict_of(17.0, -4.0, 6.0), verdict_of(0.2, -1.0, 1.0)
@@ -146,7 +146,7 @@ def verdict_of(published: float, low: float, high: float) -> str:
 
 
 def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[float]:
-    """The differences in a measure, seed for seed."""
+    """The differences in a measure, paired by seed."""
     if any(len(each.values(measure)) != len(each.records) for each in (entry, base)):
         return []  # some were not measured
     ours, theirs = (dict(zip(each.seeds, each.values(measure), strict=True)) for each in (entry, base))
@@ -154,7 +154,7 @@ def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[flo
 
 
 def _near(entry: Entry, measure: Measure, kind: str) -> list[Claim]:
-    """A share of the paper's, and ours."""
+    """The claim about a share that is kept."""
     paper, values = entry.published.get(measure), entry.values(measure)
     if paper is None:
         return []
@@ -201,7 +201,7 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
 
 
 def distinct(claims: Sequence[Claim]) -> list[Claim]:
-    """Every claim once: what the paper prints in two tables is one."""
+    """Every claim once, even if the paper prints it in two tables."""
     first: dict[Any, Claim] = {}
     for claim in claims:
         first.setdefault((claim.kind, *(claim.same or claim)), claim)
@@ -209,7 +209,7 @@ def distinct(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _said(verdict: str, count: int) -> str:
-    """A verdict on so many claims, as the end of a sentence."""
+    """A verdict on a number of claims, as the end of a sentence."""
     said = _SAID.get(verdict, verdict)
     verb, _, rest = said.partition(" ")
     one = {"are": "is", "have": "has", "make": "makes", "reproduce": "reproduces"}
@@ -217,7 +217,7 @@ def _said(verdict: str, count: int) -> str:
 
 
 def in_short(claims: Sequence[Claim]) -> str:
-    """How many of the paper's claims came out how: gains first, and apart from shares.
+    """How many of the paper's claims have which verdict: first gains, then shares.
 
     Examples:
         >>> gains = [Claim("a over b", "+9.0", "+8.0", "reproduces"), Claim("c over b", "+9.0", "–", "not run")]

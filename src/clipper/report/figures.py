@@ -38,9 +38,9 @@ Records = Mapping[str, Sequence[Record]]
 
 @contextmanager
 def plotting(width: float, height: float, grid: tuple[int, int] | None = None) -> Iterator[Any]:
-    """Axes of a new figure, inches wide and high, in the project's style whatever style the caller has set.
+    """Axes of a new figure, `width` × `height` inches, in the project's style regardless of the caller's settings.
 
-    With `grid`, lines and columns of panels, they are an array of axes.
+    With `grid`, the rows and columns of panels, this gives an array of axes.
     """
     style: Any = require("matplotlib.style", extra="report")
     figures: Any = require("matplotlib.figure", extra="report")
@@ -50,7 +50,7 @@ def plotting(width: float, height: float, grid: tuple[int, int] | None = None) -
 
 
 def as_svg(axes: Any) -> str:
-    """The figure as SVG text for a page, in the page's colours; the same figure gives the same text."""
+    """The figure as SVG text that takes its colours from the page; the same figure always gives the same text."""
     buffer = io.StringIO()
     axes.figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()
@@ -62,7 +62,7 @@ def as_svg(axes: Any) -> str:
 def accuracy_figure(records: Records) -> str:
     """Accuracy by epoch, in per cent, of each group of runs: the mean over the seeds and a band of one deviation.
 
-    Epochs in which a run was not measured are passed over.
+    Epochs in which a run was not measured are left out.
 
     Examples:
         >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
@@ -107,7 +107,7 @@ def kept_over_epochs(record: Record) -> str:
 
 
 def by_epoch(records: Sequence[Record], value: Callable[[EpochMetrics], float | None]) -> dict[int, list[float]]:
-    """A value of each run that has it, by epoch, ascending.
+    """The values of all runs that have one, by epoch, ascending.
 
     Examples:
         >>> epochs = [EpochMetrics(1, 2.5, None, 0.8, 0.95, 1.0, 0.02), EpochMetrics(2, 2.1, 0.5, 0.8, 0.95, 1.0, 0.02)]
@@ -155,7 +155,7 @@ def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]
 def kept_figure(records: Records) -> str:
     """Candidates and gold labels kept in each row, in per cent, with one deviation over the seeds.
 
-    The further the gold labels lie to the right of the candidates, the more the neighbours knew.
+    The further the gold labels lie to the right of the candidates, the more information the neighbours give.
     """
     with _rows(records, "kept, mean over the epochs, %") as axes:
         for row, runs in enumerate(records.values()):
@@ -191,7 +191,7 @@ def overhead_figure(records: Records) -> str:
 
 
 def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]], label: str) -> str:
-    """In each row the mean of some shares and from the lowest to the highest, beside a single one; in per cent.
+    """In each row the mean and range of our shares beside another method's mean, in per cent.
 
     Args:
         figures: by row, our shares of each seed, and the other method's mean, if it has one.
@@ -216,10 +216,10 @@ def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]
 
 
 def reliability_figure(calibration: Mapping[str, Any]) -> str:
-    """How often labels are right, by how sure the posterior is of them; both in per cent.
+    """How often labels are right, by the probability that the posterior gives them; both in per cent.
 
     Args:
-        calibration: an inspection's, with `confidence`, `accuracy` and `count` of each bin.
+        calibration: of an inspection, with `confidence`, `accuracy` and `count` of each bin.
     """
     whole = max(1, sum(calibration["count"]))
     with plotting(4.6, 4.2) as axes:
@@ -238,12 +238,12 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
 def race_figure(panels: Mapping[str, tuple[float, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]]) -> str:
     """Accuracy against seconds, in per cent: a panel for each task, a line for each contestant.
 
-    A line is the mean over the seeds of the last accuracy measured so far; each seed is faint behind it. Contestants
-    have the same colour and dashes in every panel.
+    A line is the mean over the seeds of the accuracy last measured; faint lines are single seeds. A contestant has the
+    same colour and dashes in every panel.
 
     Args:
-        panels: by task, the seconds that everybody had, and by contestant the curve of each seed: pairs of seconds
-            and accuracy, from 0 seconds on.
+        panels: by task, the time limit in seconds, and by contestant the curve of each seed: pairs of seconds and
+            accuracy, from 0 seconds on.
 
     Examples:
         >>> race_figure({"SUM-2": (10.0, {"Clipper": [[(0.0, 0.1), (2.0, 0.9)]]})})[:4]
@@ -287,7 +287,7 @@ def race_figure(panels: Mapping[str, tuple[float, Mapping[str, Sequence[Sequence
 def _race_line(
     axes: Any, seeds: Sequence[Sequence[tuple[float, float]]], limit: float, colour: str, dashes: Any
 ) -> None:
-    """Every seed faintly, and their mean, which changes whenever one of them does; both hold until the limit."""
+    """Draw every seed faintly, and their mean; both are extended to the time limit."""
     times = sorted({at for curve in seeds for at, _ in curve} | {limit})
     held = [[100 * [value for at, value in curve if at <= time][-1] for time in times] for curve in seeds]
     drawn = {"color": colour, "linestyle": dashes, "drawstyle": "steps-post"}
@@ -308,7 +308,7 @@ def _epochs(height: float, label: str) -> Iterator[Any]:
 
 
 def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: float = 100) -> tuple[float, float, str]:
-    """Draw mean and band; where the line ends, and its colour."""
+    """Draw mean and band; returns where the line ends, and its colour."""
     epochs = list(curve)
     mean = [scale * statistics.mean(values) for values in curve.values()]
     spread = [scale * statistics.stdev(values) if len(values) > 1 else 0.0 for values in curve.values()]

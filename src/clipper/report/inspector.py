@@ -1,4 +1,4 @@
-"""The pruning inspector: pick a sample, see its neighbours, and which edge struck out which candidate."""
+"""The pruning inspector: a page that shows a sample, its neighbours, and which edge ruled out which candidate."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from clipper.training.inspection import Inspection
 _EXACT = 2**53
 """Below it, JavaScript counts exactly."""
 _ONE_BY_ONE = (
-    "Inputs that lie close should share a label. So each edge to a neighbour contradicts the candidates whose label "
-    "that neighbour could not have; the chosen edges strike them out."
+    "Instances that are close to each other should share a label. An edge leads from an instance to a neighbour. It "
+    "rules out the candidates in which the instance has a label that the neighbour cannot have. The edges that were "
+    "chosen strike out these candidates."
 )
 _JOINTLY = (
-    "Inputs that lie close should share a label, and what is known of one sample says something about its neighbours, "
-    "and about theirs. All samples decide together how probable each candidate is."
+    "Instances that are close to each other should share a label. So what is known about one sample also tells "
+    "something about its neighbours, and about their neighbours. Joint inference combines all of this, and gives each "
+    "candidate a probability."
 )
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def write_inspector(inspection: Inspection, path: str | Path, title: str = "What struck out what") -> None:
-    """Write a page with the inspector of a pruning; it opens from disk, without a network.
+    """Write a page with the inspector of a pruning; it opens from disk and needs no network.
 
     Args:
         inspection: what a training run wrote, or `Inspection.of_pruning` of any pruning.
-        path: where to; an older page is replaced.
+        path: the file to write; an older page is replaced.
         title: of the page.
 
     Raises:
@@ -40,7 +42,7 @@ def write_inspector(inspection: Inspection, path: str | Path, title: str = "What
 
 
 def plural(noun: str) -> str:
-    """Several of what a slot holds.
+    """The plural of the name of what a slot holds.
 
     Examples:
         >>> plural("image"), plural("box or pair")
@@ -54,14 +56,14 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
 
     Args:
         inspection: a pruning.
-        key: the chosen sample stands in the page's address as `#key=number`; two inspectors on a page need two keys.
+        key: the page's address holds the chosen sample as `#key=number`; two inspectors on a page need two keys.
 
     Returns:
-        The key, the idea of pruning in a reader's words, notes to print above the inspector, the pictures as one PNG in
-        base64, the data for the script, and how sure and right joint inference was, where that is known.
+        The key, an explanation of pruning, notes to print above the inspector, the pictures as one PNG in base64, the
+        data for the script, and the calibration of joint inference, if known.
 
     Raises:
-        InputError: if the key is no word.
+        InputError: if the key is not made of letters, digits and underscores.
     """
     if not key.isidentifier():
         raise InputError(f"expected a key of letters, digits and underscores, got {key!r}")
@@ -86,7 +88,7 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
 
 
 def _counted(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample with counts that JavaScript can read, and the share of its candidates that stay."""
+    """A sample with counts that JavaScript can read, and the share of its candidates that are left."""
     total, stay = sample["total"], sample["stay"]
     return sample | {"total": _count(total), "stay": _count(stay), "share": stay / total}
 

@@ -1,4 +1,4 @@
-"""A page to look at labels: the verdict, what to ask, suspicious samples, and contact sheets of every class."""
+"""A page that shows labels: the verdict, what to ask, suspicious samples, and a contact sheet of every class."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Pictures = Callable[[Sequence[int], Sequence[int]], "np.ndarray[Any, np.dtype[np
 
 
 def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | None = None) -> None:
-    """Write a page of labels; it opens from disk, without a network.
+    """Write a page of labels; it opens from disk and needs no network.
 
     Args:
         table: the labels as `Labels.to_arrow` gives them, with their metadata.
-        path: where to; an older page is replaced.
-        pictures: small pictures of the instances that are shown; their names stand there if it is not given.
+        path: the file to write; an older page is replaced.
+        pictures: small pictures of the instances that are shown; without them, the page shows their names.
 
     Raises:
         FileError: if the page cannot be written.
@@ -70,7 +70,7 @@ def _title(about: dict[str, Any], labels: int) -> str:
 
 
 def _figures(about: dict[str, Any], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """What stands below the verdict: a figure and what it counts."""
+    """The figures below the verdict, each with its caption."""
     unsure = sum(row["probability"] < _DOUBT for row in rows)
     wrong = len({row["sample"] for row in rows if row["suspicion"] > 1 / 2})
     found = [
@@ -149,7 +149,7 @@ def _names(rows: list[dict[str, Any]], classes: int) -> list[str]:
 
 
 def _sheet_of(shown: list[dict[str, Any]], pictures: Pictures | None) -> dict[str, Any] | None:
-    """All pictures in one PNG, and where each instance's lies in it."""
+    """All pictures in one PNG, and the position of each instance in it."""
     keys = list(dict.fromkeys((row["sample"], row["slot"]) for row in shown))
     tiles = None if pictures is None or not keys else pictures([i for i, _ in keys], [j for _, j in keys])
     if tiles is None:

@@ -1,4 +1,4 @@
-"""Self-contained pages: a Jinja2 template, its style and its scripts in one HTML file that opens from disk."""
+"""Self-contained pages: a Jinja2 template with its styles and scripts in one HTML file that opens from disk."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from clipper.files import make_folder, written_whole
 
 
 def write_page(path: str | Path, template: str, **values: Any) -> None:
-    """Render a template of `clipper.report` and write the page, whole or not at all; an older page is replaced.
+    """Render a template of `clipper.report` and write the page; an older page is replaced.
 
     Args:
-        path: where to; missing folders are made.
+        path: the file to write; missing folders are created.
         template: its name, such as "run.html".
-        values: what it shows. Text is escaped.
+        values: the variables of the template. Text is escaped.
     """
     write_text(Path(path), templates().get_template(template).render(**values))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all; an older one is replaced."""
+    """Write a text file atomically; an older one is replaced."""
     make_folder(path.parent)
     with written_whole(path, replace=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -33,7 +33,7 @@ def write_text(path: Path, text: str) -> None:
 
 @lru_cache
 def templates() -> Environment:
-    """The templates; they escape what they show and refuse names that they are not given."""
+    """The templates; they escape text, and an undefined variable is an error."""
     found = Environment(
         loader=PackageLoader("clipper.report"),
         autoescape=True,

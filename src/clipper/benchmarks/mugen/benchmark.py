@@ -1,4 +1,4 @@
-"""The benchmark: frames learn their actions from the order in which a text tells them; measured by retrieval.
+"""The MUGEN benchmark: classify the frames of clips, given only the order of actions in a text; measured by retrieval.
 
 Retrieval asks which of a few texts a video shows (VTR), and which of a few videos a text is about (TVR).
 """
@@ -27,12 +27,12 @@ from clipper.training import Samples
 from clipper.training.adapters import predict
 
 HELD_OUT = 200
-"""Clips that a run is measured on."""
+"""Number of test clips."""
 CHOICES = (3, 10)
 """Texts to choose from for each video, and videos for each text: chance is one in three, and one in ten. The paper does
 not say how many it has; its batches are of three."""
 _SEED = 2**31 - 1
-"""Of the drawn clips that are held out: no run's own."""
+"""Seed of the drawn test clips; no run uses it."""
 _SHORTEST = 16
 
 
@@ -58,7 +58,7 @@ def build(config: RunConfig) -> Benchmark:
 
 
 def _clips(config: RunConfig) -> tuple[Clips, Clips]:
-    """Clips of at most `slots` frames to learn from, and others to be measured on."""
+    """Clips of at most `slots` frames for training, and others for testing."""
     if config.data == "clips":
         return _drawn(config.samples, config.seed, config.slots), _drawn(HELD_OUT, _SEED, config.slots)
     folder = find_or_fetch(MUGEN_FILES, config.data_root).folder
@@ -72,7 +72,7 @@ def _clips(config: RunConfig) -> tuple[Clips, Clips]:
 
 @lru_cache(maxsize=4)
 def _drawn(clips: int, seed: int, frames: int) -> Clips:
-    """Kept, because the rows of a table learn from the same clips."""
+    """Draw clips; cached, because the rows of a table train on the same ones."""
     return draw_clips(clips, seed, frames=(min(_SHORTEST, frames), frames))
 
 
@@ -99,9 +99,10 @@ def with_motion(frames: Tensor) -> Tensor:
 
 
 def centre_outlines(inputs: Tensor) -> Tensor:
-    """An encoder that needs no training: the outlines in the middle of a frame, where the camera holds the character.
+    """An encoder that needs no training: `Outlines` of the middle of a frame, where the character is.
 
-    Those of each colour and of the motion count on their own: a gem is a coin in red, and a fall a jump backwards.
+    Each colour and the motion have their own histograms: a gem looks like a red coin, and a fall like a jump
+        backwards.
 
     Examples:
         >>> centre_outlines(torch.rand(7, 4, 32, 32)).shape
@@ -113,7 +114,7 @@ def centre_outlines(inputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """What a classifier is worth on clips that it has not learned from: call it with the classifier.
+    """Evaluates a classifier on test clips: call it with the classifier.
 
     Attributes:
         clips: the clips as samples.
@@ -136,10 +137,10 @@ class Retrieval:
 
 
 def scores(log_probs: Tensor, lengths: Tensor, texts: Sequence[tuple[int, ...]], groups: Tensor) -> Tensor:
-    """How well each video of a group fits each text of it, `(g, M, M)`: log P(text | frames) per frame.
+    """Score of each video of a group with each text of the group, `(g, M, M)`: log P(text | frames) per frame.
 
     Args:
-        log_probs: what the classifier says of the frames, `(n, m, c)`.
+        log_probs: the classifier's output for the frames, `(n, m, c)`.
         lengths: frames of each clip, `(n,)`.
         texts: of each clip.
         groups: `(g, M)`: which clips are compared with one another.
@@ -159,7 +160,7 @@ def scores(log_probs: Tensor, lengths: Tensor, texts: Sequence[tuple[int, ...]],
 
 
 def retrieved(table: Tensor) -> tuple[float, float]:
-    """VTR and TVR: the shares of rows and columns of each `(g, M, M)` whose one maximum is on the diagonal.
+    """VTR and TVR: the shares of rows and columns of each `(g, M, M)` whose only maximum is on the diagonal.
 
     Examples:
         >>> retrieved(torch.tensor([[[3.0, 1.0], [4.0, 2.0]]]))
@@ -171,7 +172,7 @@ def retrieved(table: Tensor) -> tuple[float, float]:
 
 
 def grouped(texts: Sequence[Hashable], choices: int, seed: int = 0) -> Tensor:
-    """Groups of clips with different texts, `(g, M)`; what does not fill a group is left out.
+    """Groups of clips with different texts, `(g, M)`; clips that do not fill a group are left out.
 
     Examples:
         >>> grouped([(0,), (0,), (1,), (1,)], choices=2).tolist()

@@ -24,7 +24,7 @@ class Clips:
         frames: `(n, m, 3, height, width)` bytes; black past a clip's end.
         lengths: `(n,)`: frames of each clip.
         texts: the actions of each clip, in order.
-        gold: `(n, m)`: the action of each frame, -1 past the end; None where nobody knows.
+        gold: `(n, m)`: the action of each frame, -1 past the end; None if unknown.
     """
 
     frames: Tensor
@@ -48,14 +48,14 @@ def draw_clips(
 ) -> Clips:
     """Draw clips of a character that walks, jumps, falls, climbs, collects, kills and is hit.
 
-    Each clip depends on the seed and its number alone: the first ten of a hundred are the ten of ten.
+    A clip depends only on the seed and its number: the first ten of a hundred clips are the same as ten clips.
 
     Args:
         clips: how many, `n`.
         seed: of all that is random.
         frames: the fewest and the most of a clip.
         actions: the fewest and the most of a text.
-        distractors: things on a screen's width, on average, that play no part.
+        distractors: the average number of things per screen that play no part.
         noise: deviation of the pixels' noise, as a share of their range.
         art: what to draw with; Clipper's own if not given.
 

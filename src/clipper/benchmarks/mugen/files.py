@@ -1,8 +1,7 @@
 """Clips on disk in MUGEN's layout: a list of annotations for each split, a video for each clip.
 
-`coinrun_dataset_jsons/release/train.json` and `test.json` name the videos, as they come with MUGEN. Drawn clips are
-written in the same way, losslessly, as animated PNGs; beside them lies what no annotation of MUGEN's says: the action
-of every frame.
+`coinrun_dataset_jsons/release/train.json` and `test.json` list the videos, as in MUGEN. Drawn clips are written in the
+same layout, losslessly, as animated PNGs, with one more file that MUGEN does not have: the action of every frame.
 """
 
 from __future__ import annotations
@@ -82,10 +81,10 @@ def read_clips(
         folder: holds `coinrun_dataset_jsons`; videos are sought in the part of it that the annotations name, then in
             the folder itself, and never outside.
         split: `"train"`, `"val"` or `"test"`.
-        clips: at most so many; all if not given.
-        frames: of a longer video so many, at equal distances: 32 of MUGEN's 96 are every third.
+        clips: at most this many; all if not given.
+        frames: take this many frames of a longer video, evenly spaced: 32 of MUGEN's 96 are every third.
         side: pixels to which frames are shrunk; drawn clips are 32.
-        seed: draw the clips with it; the first ones if not given.
+        seed: draws the clips at random; the first ones are taken if not given.
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
     home, entries = _annotations(path, Path(folder))
@@ -105,7 +104,7 @@ def read_clips(
 
 
 def _annotations(path: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """Where the videos lie by a file of annotations, as far as that is within the data's folder; and its clips."""
+    """The folders of the videos that a file of annotations names, if inside the data folder; and its clips."""
     document = read_json(path, _REMEDY)
     metadata = document.get("metadata", {}) if isinstance(document, dict) else None
     entries = document.get("data") if isinstance(document, dict) else None
@@ -126,7 +125,7 @@ def _annotations(path: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
 
 
 def _within(place: Path, folder: Path) -> bool:
-    """Whether a place lies in a folder; drawn clips that were moved tell of the folder in which they were drawn."""
+    """Whether a path is inside a folder. Drawn clips that were moved name the folder they were drawn in."""
     try:
         return place.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # links in a circle

@@ -1,4 +1,4 @@
-"""The drawn world: eight actions and their sentences, scripts of who does what when, art, and the frames of a clip."""
+"""Draws clips: eight actions and their sentences, scripts, art, and the frames of a clip."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ANY = re.compile("|".join(rf"(?P<{name}>\b{pattern}\b)" for name, pattern in _S
 
 
 def sentence(actions: Sequence[int], side: str = "right") -> str:
-    """What MUGEN's automatic annotation would say of these actions.
+    """The sentence that MUGEN's automatic annotation has for these actions.
 
     Examples:
         >>> sentence([0, 1, 4])
@@ -47,7 +47,7 @@ def sentence(actions: Sequence[int], side: str = "right") -> str:
 
 
 def actions_of(text: str) -> tuple[int, ...]:
-    """The actions that an automatic annotation tells of, in order; repetitions are one.
+    """The actions in an automatic annotation, in order; repetitions count once.
 
     Examples:
         >>> said = "Mugen walks to the left, and jumps up to a crate, and jumps down and collects a few coins and a gem"
@@ -124,7 +124,7 @@ def write_script(random: np.random.Generator, frames: tuple[int, int], actions: 
 
 
 def _text(random: np.random.Generator, length: int) -> list[int]:
-    """Actions of which each can follow the last: who is high up can fall, who is not can rise."""
+    """Random actions, each possible after the one before: the character must be high up to fall, and low to rise."""
     text: list[int] = []
     height = 0
     while len(text) < length:
@@ -158,7 +158,7 @@ class Art:
 
 
 def own_art(scale: int = 1) -> Art:
-    """What is drawn here.
+    """Clipper's own art.
 
     Examples:
         >>> own_art().pictures["walk1"].shape
@@ -215,10 +215,10 @@ def film(script: Script, art: Art, random: np.random.Generator, distractors: flo
     """The frames of a clip, `(frames, side, side, 3)` bytes.
 
     Args:
-        script: who is where when, doing what.
+        script: position and action of the character in each frame.
         art: how it looks.
         random: for the background, the distractors and the noise.
-        distractors: coins, gems, monsters and ladders on a screen's width, on average, that play no part.
+        distractors: the average number of coins, gems, monsters and ladders per screen that play no part.
         noise: deviation of the pixels' noise, of 255.
     """
     scale = art.scale

@@ -1,1 +1,1 @@
-"""A race of Clipper and other frameworks: one machine, the same data, network and seconds for all of them."""
+"""A comparison of Clipper with other frameworks on one machine: same data, same network, same time limit."""

@@ -1,8 +1,8 @@
-"""Who takes part in the race: which function runs, in which environment, with which settings, and who recommends them.
+"""The contestants of the race: function, environment, settings, and the source of the settings.
 
-Other frameworks' examples pass over 30,000 pairs a few times. Here there are fewer samples, and everybody sees as many
-as in its own example, `samples_seen`, in more passes. Schedules are spread over the run: over the samples it wants to
-see, or over the seconds it has, whichever ends first.
+The examples of other frameworks pass over 30,000 pairs a few times. Here there are fewer samples, so a contestant
+makes more passes, until it has seen as many samples as in its own example (`samples_seen`). Schedules are spread over
+the run: over the samples to see or over the time limit, whichever ends first.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from clipper.errors import InputError
 
 @dataclass(frozen=True)
 class Contestant:
-    """One who takes part.
+    """A contestant of the race.
 
     Attributes:
-        name: as the command line knows it.
-        title: for people.
+        name: its name on the command line.
+        title: its name on pages.
         function: `module:name` of a function of a `Heat`.
         settings: what it trains with.
-        document: who recommends these settings.
+        document: the source that recommends these settings.
         peer: the framework whose environment it runs in; None for Clipper's own.
-        packages: what its rows note the versions of.
+        packages: the packages whose versions its rows record.
         imports: modules that are imported before the clock starts.
-        ours: whether Clipper takes part in it.
+        ours: whether it uses Clipper.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Contestant:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What pip is asked for."""
+        """The arguments of `pip install`."""
         return PACKAGES[self.peer] if self.peer else ()
 
 

@@ -1,4 +1,4 @@
-"""Heat: what a contestant gets, and the clock that runs while it learns and stands still while it is measured."""
+"""Heat: one contestant's run, with a clock that stops while accuracy is measured."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ MEASURED_AT = (
 )
 """Seconds at which accuracies are compared."""
 _SHORTLY_BEFORE = 0.9
-"""The network is measured at the end of the first step after so much of these seconds, to be within them."""
+"""The network is measured after the first step beyond this share of these seconds, so that it is still within them."""
 _TOGETHER = 500
-"""Held-out images in a forward pass."""
+"""Held-out images per forward pass."""
 
 
 class Finished(Exception):  # noqa: N818
-    """A contestant has seen as many samples as it wants to, or its time is over. Contestants let it pass."""
+    """Raised when a contestant has seen all its samples, or its time is over. Contestants must not catch it."""
 
 
 class Scores(nn.Module):
@@ -70,8 +70,9 @@ class Scores(nn.Module):
 class Heat:
     """One contestant's run: data, network, settings and clock.
 
-    A contestant is a function of a heat. It trains `heat.scores` in place, in an endless loop, and calls `heat.step`
-    after every step of its optimiser. That measures the network now and then, and ends the run by raising `Finished`.
+    A contestant is a function that takes a heat. It trains `heat.scores` in place, in an endless loop, and calls
+    `heat.step` after every step of its optimiser. `heat.step` measures the network from time to time, and ends the run
+    by raising `Finished`.
 
     Attributes:
         inputs: `(n, m, channels, height, width)`.
@@ -79,8 +80,8 @@ class Heat:
         classes: how many labels there are.
         scores: the network, a module from `(instances, …)` to log-probabilities `(instances, c)`.
         settings: the contestant's own; "samples_seen" or "epochs" says how long it trains.
-        seed: of whatever is drawn.
-        notes: what else the contestant has to say, for the row.
+        seed: seed of all random draws.
+        notes: further information from the contestant, for the row.
         curve: at each measurement the seconds, the processor's seconds, the accuracy and the samples seen so far.
         first_step: seconds until the end of the first step; None before.
         out_of_time: whether the clock ended the run.
@@ -127,11 +128,11 @@ class Heat:
 
     @property
     def share(self) -> float:
-        """How much of the run is over, 0 to 1: of the samples it wants to see or of its seconds, whichever is more."""
+        """How much of the run is over, 0 to 1, by samples seen or by seconds, whichever is more."""
         return min(1.0, max(self._seen / self._wanted, self._elapsed() / self.seconds))
 
     def run(self, contestant: Callable[[Heat], None]) -> None:
-        """Let a contestant run until it has finished; all that it draws is seeded. The clock starts here."""
+        """Run a contestant until it has finished; all random generators are seeded. The clock starts here."""
         self._warm_up()
         torch.manual_seed(self.seed)
         np.random.seed(self.seed % 2**32)
@@ -151,7 +152,7 @@ class Heat:
             yield from torch.split(torch.randperm(len(self.inputs)), size)
 
     def step(self, samples: float) -> None:
-        """Say that a step of the optimiser is done, and how many samples it has seen.
+        """Report a step of the optimiser, and how many samples it used.
 
         Raises:
             Finished: the run is over.
@@ -170,7 +171,7 @@ class Heat:
             self._started, self._processor_started = time.perf_counter(), time.process_time()
 
     def _warm_up(self) -> None:
-        """Take a step with a copy of the network: PyTorch imports much when it does so for the first time."""
+        """Take a step with a copy of the network, because PyTorch's first step is slow."""
         scores = deepcopy(self.scores)
         optimiser = torch.optim.AdamW(scores.parameters())
         scores(self.inputs[0]).mean().backward()
@@ -189,7 +190,7 @@ class Heat:
         return next((at for mark in MEASURED_AT if (at := _SHORTLY_BEFORE * mark) > last), float("inf"))
 
     def _measure(self) -> None:
-        """Measure the accuracy on the held-out images; the clock stands still."""
+        """Measure the accuracy on the held-out images; the clock is stopped meanwhile."""
         training = self._network.training
         self._network.eval()
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Running the race: every contestant in turn, in an environment of its own; a row each, kept in a file as they come."""
+"""Runs the race: every contestant in turn, each in its own environment. Each run is written to a file when it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clipper.training.environment import environment
 
 FORMAT = "clipper race 1"
 _PATIENCE = 900
-"""Seconds that a contestant may take on top of three times its own: for its measurements, and a long last step."""
+"""Seconds that a process may take beyond three times its time limit, for measurements and a long last step."""
 
 
 class ContestantFailedError(ClipperError, RuntimeError):
@@ -47,7 +47,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells runs apart in a file of rows; not the seconds, as a longer run has the shorter one in it."""
+        """The key of a run in a file of rows, without the time limit: a longer run contains the shorter one."""
         return _key(self.task.name, self.contestant.name, self.seed, self.settings)
 
     @property
@@ -59,10 +59,10 @@ class Job(NamedTuple):
 def jobs_of(
     tasks: Sequence[Task], contestants: Sequence[Contestant], seeds: Sequence[int], seconds: float | None = None
 ) -> list[Job]:
-    """All runs in their order: seed by seed, task by task, and in each all contestants in turn.
+    """All runs in order: seed by seed, task by task, and all contestants in turn.
 
-    Everybody runs once before anybody runs again, so a busy hour of the machine hits all alike. Who begins changes
-    from one seed to the next.
+    All contestants run once before any runs again, so that a busy hour of the machine affects all of them. The first
+    contestant changes with the seed.
 
     Args:
         tasks: what is raced.
@@ -88,7 +88,7 @@ def jobs_of(
 def make_environments(
     contestants: Sequence[Contestant], progress: OnProgress
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Make the environments that contestants need, where they are not there.
+    """Create the environments that contestants need, unless they exist.
 
     Args:
         contestants: who runs.
@@ -117,24 +117,23 @@ def run_race(
     data_root: Path | None = None,
     again: bool = False,
 ) -> list[Row]:
-    """Run what the file does not have, one after the other, and note each run as soon as it is done.
+    """Run the jobs that are not in the file, one after the other, and write each row when its run ends.
 
-    A run that fails has a row with its error, and is tried again the next time.
+    A run that fails gets a row with its error, and is tried again the next time.
 
     Args:
         jobs: the runs, in their order.
-        file: of the rows, a line of JSON each; it may hold others. None to keep nothing.
-        interpreters: by contestant; those of others are left out.
+        file: the file of the rows, a line of JSON each; it may hold rows of other jobs. None to write nothing.
+        interpreters: by contestant; contestants without one are skipped.
         progress: called with what is done.
         data_root: where data sets lie; as everywhere else if not given.
-        again: run those, too, that the file has; the newest row counts.
+        again: also run jobs that are in the file; the newest row counts.
 
     Returns:
         The rows of all these runs, in the order of `jobs`.
 
     Raises:
-        FileError: the file holds something else.
-    """
+        FileError: the file holds something else."""
     able = [job for job in jobs if job.contestant.name in interpreters]
     there = {} if file is None else read_rows(file)
     rows = {job.key: there[job.key] for job in able if job.key in there and not again and _answers(there[job.key], job)}
@@ -158,7 +157,7 @@ def run_race(
 
 
 def read_rows(file: str | Path) -> dict[str, Row]:
-    """The rows in a file by their keys, the newest of each; a line that a killed process cut off is passed over.
+    """The newest row for each key in a file; an incomplete last line of a killed process is skipped.
 
     Raises:
         FileError: if it holds anything else.
@@ -168,12 +167,12 @@ def read_rows(file: str | Path) -> dict[str, Row]:
 
 
 def _answers(row: Row, job: Job) -> bool:
-    """Whether a row says what a run would: it did not fail, and had as many seconds or did not need them."""
+    """Whether a row makes a run unnecessary: it did not fail, and had enough seconds or did not need them."""
     return row["error"] is None and (row["seconds"] >= job.seconds or not row["out_of_time"])
 
 
 def _attempt(job: Job, folder: Path, data: str, interpreter: Path) -> Row:
-    """The row of a run, with the error if there is one: whatever one contestant does, the others run."""
+    """The row of a run, with its error if it failed. If one contestant fails, the others still run."""
     row: Row = {
         "format": FORMAT,
         "task": job.task.name,
@@ -191,7 +190,7 @@ def _attempt(job: Job, folder: Path, data: str, interpreter: Path) -> Row:
 
 
 def _result(job: Job, folder: Path, interpreter: Path) -> dict[str, Any]:
-    """What a contestant's process says in the end."""
+    """The result that a contestant's process prints."""
     contestant = job.contestant
     (folder / "job.json").write_text(
         json.dumps(

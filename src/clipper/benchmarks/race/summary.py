@@ -1,4 +1,4 @@
-"""What the rows of a race say together: accuracy within equal seconds, who is first, and why. Knows rows alone."""
+"""Summary of the rows of a race: accuracy within equal seconds, who is first, and why."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from clipper.benchmarks.race.heat import MEASURED_AT
 from clipper.benchmarks.race.tasks import TASKS
 
 NEAR = 0.95
-"""The share of the best final accuracy to which the seconds are counted."""
+"""The share of the best final accuracy for which the time to reach it is reported."""
 _FIRST_COMPARISON = 1.0
-"""Seconds; before that, hardly anybody has begun."""
+"""Seconds; earlier, hardly any contestant has begun."""
 
 Row = dict[str, Any]
-"""What came out of one run."""
+"""The result of one run."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,12 @@ class Entry:
         seeds: of the runs that ended well.
         failed: how many runs did not.
         final: the accuracy of each seed, at the end of the run or when the seconds are over.
-        near: of each seed, the seconds to 95 % of the task's best mean final accuracy; None where it was never reached.
+        near: of each seed, the seconds until 95 % of the task's best mean final accuracy; None if it was never
+            reached.
         first_step: of each seed, seconds until the end of the first step.
         peak_megabytes: of each seed.
         ended: of each seed, the seconds at which the run ended.
-        out_of_time: how many runs the clock ended.
+        out_of_time: how many runs were ended by the time limit.
         curves: of each seed, pairs of seconds and accuracy.
         samples: of each seed, pairs of seconds and samples seen.
         notes: of each seed.
@@ -53,7 +54,7 @@ class Entry:
     notes: list[dict[str, Any]]
 
     def accuracy_at(self, seconds: float) -> float:
-        """The mean over the seeds of the last accuracy measured within so many seconds."""
+        """The mean over the seeds of the last accuracy measured within a number of seconds."""
         return statistics.fmean(value_at(curve, seconds) for curve in self.curves)
 
     @property
@@ -91,15 +92,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a task's rows say.
+    """The result of a task.
 
     Attributes:
         task: its name.
-        title: for people.
-        seconds: that everybody had.
+        title: its name on pages.
+        seconds: the time limit.
         entries: by final accuracy, the best first.
-        leaders: pairs of seconds and who is first then.
-        verdict: who is first, in words; and where it is not Clipper, why.
+        leaders: pairs of seconds and the contestant that is first from then on.
+        verdict: sentences that say who is first; and if it is not Clipper, why.
     """
 
     task: str
@@ -124,7 +125,7 @@ class Standing:
 
 
 def value_at(curve: Sequence[tuple[float, float]], seconds: float) -> float:
-    """The last value of a curve that was measured within so many seconds.
+    """The last value of a curve that was measured within a number of seconds.
 
     Examples:
         >>> curve = [(0.0, 0.1), (2.0, 0.5), (4.0, 0.7)]
@@ -135,9 +136,9 @@ def value_at(curve: Sequence[tuple[float, float]], seconds: float) -> float:
 
 
 def standings(rows: Sequence[Row]) -> list[Standing]:
-    """What the rows say of each task, in the order of `TASKS`.
+    """The result of each task, in the order of `TASKS`.
 
-    Where rows had different seconds, the shortest count: what came later in longer runs is left out.
+    If rows have different time limits, the shortest counts: later measurements of longer runs are left out.
 
     Args:
         rows: of `run_race`, or some of them.
@@ -199,7 +200,7 @@ def _within(row: Row, limit: float) -> list[list[float]]:
 
 
 def _verdict(standing: Standing) -> list[str]:
-    """Sentences: who is first from when to when, and where Clipper is not, why."""
+    """Sentences that say who is first when; and where Clipper is not, why."""
     spans: list[tuple[float, float, Entry]] = []
     for at, leader in standing.leaders:
         if spans and spans[-1][2] is leader:

@@ -21,20 +21,20 @@ from clipper.files import written_whole
 
 CLASSES = 10
 NETWORKS = {"digits": "DigitsCnn", "mnist": "MnistCnn"}
-"""The network that everybody trains, by data set."""
+"""The network that all contestants train, by data set."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is raced.
+    """A task of the race.
 
     Attributes:
-        name: as the command line knows it.
-        title: for people.
+        name: its name on the command line.
+        title: its name on pages.
         data: the data set.
         slots: digits of a sample, of which the sum is known.
         samples: how many sums there are to learn from.
-        seconds: after which the clock stops everybody.
+        seconds: the time limit of each run.
     """
 
     name: str
@@ -84,14 +84,14 @@ def tasks_like(patterns: list[str], data: str) -> list[Task]:
 
 
 def missing_data(task: Task, data_root: Path | None = None) -> str | None:
-    """Why a task cannot be run here, in words; None if it can."""
+    """Why a task cannot be run here; None if it can."""
     if task.data == "mnist" and find(source_of("mnist"), data_root) is None:
         return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
     return None
 
 
 def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None) -> str:
-    """Write what every contestant reads: no gold label is in it but those of the held-out images.
+    """Write the file that every contestant reads. It holds no gold labels except those of the held-out images.
 
     Args:
         task: which one.
@@ -100,7 +100,7 @@ def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None)
         data_root: where data sets lie; as everywhere else if not given.
 
     Returns:
-        A checksum of all that it holds.
+        A checksum of its content.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

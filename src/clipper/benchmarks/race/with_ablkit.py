@@ -14,13 +14,13 @@ from clipper.pruning import Clipper
 
 
 def alone(heat: Heat) -> None:
-    """Abduce what the model believes most among all minimal revisions."""
+    """Abduce the most probable of all minimal revisions."""
     reasoning: Any = require("ablkit.reasoning", peer="ablkit")
     _train(heat, reasoning.Reasoner(_sum(heat), dist_func=heat.settings["distance"]), _data(heat))
 
 
 def with_joint_inference(heat: Heat) -> None:
-    """Abduce what the model believes most among the revisions that joint inference keeps."""
+    """Abduce the most probable of the revisions that joint inference keeps."""
     from clipper.integrations.abl import ClipperReasoner
 
     clip = Clipper(objective="joint", encoder=Outlines())
@@ -74,6 +74,6 @@ class _OneCycle:
         )
 
     def step(self) -> None:
-        """Go on to where the run is."""
+        """Set the learning rate for the current share of the run."""
         while self._cycle.last_epoch < self._STEPS * self._heat.share:
             self._cycle.step()

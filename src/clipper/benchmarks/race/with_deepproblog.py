@@ -44,7 +44,7 @@ def alone(heat: Heat) -> None:
 
 
 def program(slots: int, classes: int) -> str:
-    """The sum of so many digits as a logic program.
+    """The sum of a number of digits as a logic program.
 
     Examples:
         >>> print(program(2, 3))

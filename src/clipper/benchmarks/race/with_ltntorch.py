@@ -1,4 +1,4 @@
-"""LTNtorch's example of MNIST addition, alone and with its quantifier guarded by what Clipper keeps."""
+"""LTNtorch's example of MNIST addition, alone and with its quantifier restricted to what Clipper keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Condition = Callable[..., Tensor]
 
 
 def alone(heat: Heat) -> None:
-    """Exist labels whose sum is the target?"""
+    """Train on "there are labels whose sum is the target"."""
 
     def has_total(sample: Any, *labels: Any) -> Tensor:
         total: Tensor = sum(label.value for label in labels)
@@ -29,7 +29,7 @@ def alone(heat: Heat) -> None:
 
 
 def with_joint_inference(heat: Heat) -> None:
-    """Exist labels among the candidates that joint inference keeps?"""
+    """Train on "there are such labels among the candidates that joint inference keeps"."""
     _train(heat, guard(kept_by_inference(heat)))
 
 

@@ -1,7 +1,7 @@
-"""One contestant's run, in a process and an environment of its own: `python -m clipper.benchmarks.race.worker JOB`.
+"""Runs one contestant in its own process and environment: `python -m clipper.benchmarks.race.worker JOB`.
 
-JOB is a file of JSON. On standard output come lines of JSON: a measurement each, then the result. What frameworks print
-goes to standard error.
+JOB is a JSON file. Standard output has one line of JSON for each measurement, then one for the result. What frameworks
+print goes to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The paper's tables: which runs they are made of, what the paper reports, and what came out here."""
+"""Tables of results: their runs, the paper's figures, and the figures here."""
 
 from clipper.benchmarks.tables.catalogue import TABLES, table_named, table_shown, tables_of
 from clipper.benchmarks.tables.layout import Column, Place, Row, Table

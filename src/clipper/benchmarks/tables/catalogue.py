@@ -1,4 +1,4 @@
-"""The paper's tables and those beyond them, each declared once; what was published is in `published.csv`."""
+"""All tables: the paper's and further ones. Published figures are in `published.csv`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CEILING = Row("gold labels", "none", {"engine": "semantic", "objective": "gold"}
 EXACT_LOSS = Row(
     "exact loss", "none", {"engine": "semantic", "objective": "none", "per_sample": 0, "batch": 8, "lr": 3e-4}
 )
-"""Semantic loss over all candidates, however many. A long sum says little, so many small steps; small ones in length,
-too, or a label may die out early and never come back (docs/lattices.md)."""
+"""Semantic loss over all candidates, however many. A long sum holds little information, so there are many steps. The
+learning rate is small, because otherwise a label may die out early (docs/lattices.md)."""
 EXACT_CEILING = replace(CEILING, changes={**EXACT_LOSS.changes, "objective": "gold"}, title="gold labels, small steps")
 """The ceiling of the exact loss: the same batches and steps."""
 PER_SAMPLE = 100
-"""Candidates drawn for each sample of a long task; the paper draws some, too, and does not say how many."""
+"""Candidates drawn for each sample of a long task; the paper does not say how many it draws."""
 _DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 _SCENES = {"vqar", "scenes"}
 """VQAR's own scenes, and generated ones."""
@@ -69,10 +69,10 @@ SUM_TABLE = Table(
         },
         **{(row.name, _SUM_3.name): 20 for row in rows_of(["scallop"], ["none", "frozen", "trainable", "exact"])},
     },
-    remark="Scallop has all proofs on SUM-3 with 100 samples; elsewhere the best ones, as many as the cell says: all "
-    "those of SUM-4 cannot be compiled. ISED draws 100 label tuples from the classifier. The paper prunes the tuples "
-    "that were drawn; here all candidates of a sample are pruned, and drawn tuples that are not among the survivors "
-    "count for nothing. Frozen encoders are MobileNetV2 where the paper has ResNet-18.",
+    remark="Scallop uses all proofs on SUM-3 with 100 samples. Elsewhere it uses the most probable ones, because all "
+    "proofs of SUM-4 are too many to compile; the cell says how many. ISED draws 100 label combinations from the "
+    "classifier. The paper prunes these draws. Here all candidates of a sample are pruned, and draws that are not "
+    "among the kept ones are ignored. Frozen encoders are MobileNetV2; the paper has ResNet-18.",
 )
 
 
@@ -90,8 +90,9 @@ SCALE_TABLE = Table(
         *(_long("cifar10", 50_000, rule, slots) for rule in ("sum", "max") for slots in (15, 30)),
     ),
     seeds=3,
-    remark="In the paper ABLSim ran out of time on all of these. Dolphin and ABLSim learn from 100 candidates of each "
-    "sample, drawn once: gold is hardly ever among them. The table of draws has other readings of the paper.",
+    remark="In the paper, ABLSim ran out of time on all of these tasks. Here, Dolphin and ABLSim train on 100 "
+    "candidates of each sample, drawn once; the gold labels are hardly ever among them. The table of draws tries other "
+    "readings of the paper.",
 )
 
 
@@ -169,12 +170,12 @@ VQAR_TABLE = Table(
     ("accuracy", "name", "rel", "retained", "gold"),
     seeds=3,
     notes={
-        "paper": f"the printed program, {_NEAR}",
-        "exact": f"the stated problem, {_NEAR}",
-        "joint": f"the whole pool decides, {_NEAR}",
+        "paper": f"the paper's program as printed, {_NEAR}",
+        "exact": f"the problem that the paper states, {_NEAR}",
+        "joint": f"joint inference over the whole pool, {_NEAR}",
         "gold": "the ceiling: trained on the gold labels of the same objects and pairs",
     },
-    remark="The paper's figures are one run each, on VQAR's own scenes, and say nothing of generated ones.",
+    remark="The paper's figures are one run each, on VQAR's own scenes, and cannot be compared with generated ones.",
 )
 # The paper's two encoders, and those whose weights come with a package, or that need none.
 _ENCODERS = ("resnet18", "resnet152", "mobilenet-v2", "efficientnet-lite0", "pixels", "outlines")
@@ -228,7 +229,7 @@ _POOL: dict[str, Any] = {"encoder": "outlines", "when": "once"}
 _LINEAR: dict[str, Any] = {
     "network": "LinearOnOutlines", "restarts": 8, "batch": 16, "lr": 1e-2, "epochs": 100, "evaluate_every": 50,
 }  # fmt: skip
-"""Settled on seeds 0 and 1 of SUM-3; 100 samples are learned by heart without much decay, 1,000 hardly."""
+"""Chosen on seeds 0 and 1 of SUM-3. Without much weight decay the layer memorises 100 samples, but hardly 1,000."""
 CONFOUNDS_TABLE = Table(
     "confounds",
     "From the paper's pruning to joint inference, one change at a time",
@@ -248,11 +249,13 @@ CONFOUNDS_TABLE = Table(
     ),
     (JOINT_TABLE.columns[0], *JOINT_TABLE.columns[2:6]),
     notes={
-        "paper": "the printed program: by the classifier's own layer in each batch, or by outlines in the pool, once",
-        "exact": "the stated problem, likewise",
-        "none": "all candidates; a linear layer learns from them, too: of eight starts the lowest training loss counts",
+        "paper": "the paper's program as printed: by the classifier's own layer in each batch, or by outlines in the "
+        "pool, once",
+        "exact": "the problem that the paper states, in the same two ways",
+        "none": "all candidates; also for a linear layer on outlines, where the best of eight starts by training loss "
+        "counts",
     },
-    remark="All rows learn by the semantic loss, on the same samples.",
+    remark="All rows train with the semantic loss on the same samples.",
 )
 _READINGS = {"with gold": "gold", "fixed": "fixed", "fresh": "fresh", "own": "own"}
 _DRAWN = ("none", "frozen", "trainable")
@@ -282,14 +285,15 @@ DRAWS_TABLE = Table(
         for row in ("gold labels", *(Row(reading, variant, {}).name for reading in _READINGS for variant in _DRAWN))
     },
     notes={
-        "with gold": "100 candidates of each sample, drawn once, gold among them: what a learner cannot know",
+        "with gold": "100 candidates of each sample, drawn once, with the gold labels among them, which a learner "
+        "cannot know",
         "fixed": "100 candidates of each sample, drawn once",
-        "fresh": "100 candidates, drawn anew for each step",
-        "own": "100 draws from the classifier's own distribution over the candidates, anew for each step",
+        "fresh": "100 candidates of each sample, drawn again for each step",
+        "own": "100 draws from the classifier's distribution over the candidates, again for each step",
     },
-    remark='All learn by Dolphin\'s loss, ten epochs. The paper trains by "randomly sampling the pre-images", and says '
-    "elsewhere that by construction each sample includes the gold one. Its figures stand below; no reading could be "
-    "found so far that gives them.",
+    remark="All rows train with Dolphin's loss, for ten epochs. The paper trains by \"randomly sampling the "
+    'pre-images", and says elsewhere that each sample includes the gold one by construction. So far, no reading of '
+    "these sentences gives the paper's figures.",
 )
 NEIGHBOURS_TABLE = Table(
     "neighbours",
@@ -301,7 +305,10 @@ NEIGHBOURS_TABLE = Table(
     ),
     (replace(_SUM_3, options={}),),
     ("accuracy", "retained", "gold"),
-    notes={"paper": "the printed program, by the classifier's own layer", "exact": "the stated problem, likewise"},
+    notes={
+        "paper": "the paper's program as printed, by the classifier's own layer",
+        "exact": "the problem that the paper states, by the same layer",
+    },
 )
 _ADD_EPOCHS = {"LeNet": {"epochs": 40, "lr": 3e-3}, "MnistCnn": {"epochs": 10, "lr": 1e-3}}
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
@@ -342,12 +349,12 @@ ADDITION_TABLE = Table(
     ("sums", "likeliest", "accuracy", "seconds"),
     notes={
         "none": "exact loss over all candidates, from the first step on",
-        "joint": "the whole pool decides before training, neighbours by the directions of outlines; then as none",
-        "augmented": "exact loss; images turned by up to 10 degrees, shifted by up to 2 pixels, scaled by up to 10 %",
-        "augmented gold": "gold labels, images changed likewise",
+        "joint": "joint inference over the whole pool before training, neighbours by outlines; then the exact loss",
+        "augmented": "exact loss; images rotated by up to 10 degrees, shifted by up to 2 pixels, scaled by up to 10 %",
+        "augmented gold": "gold labels, with the same augmentation",
     },
     remark="Sums are those of the most probable digits. Published figures: NeSyDM (arXiv 2505.13138), Table 1, which "
-    "reports the other systems, too; all of them train LeNet.",
+    "also reports the other systems; all of them train LeNet.",
 )
 FORMULAS_TABLE = Table(
     "formulas",
@@ -409,11 +416,11 @@ SHORTCUTS_TABLE = Table(
     seeds=3,
     notes={
         "none": "exact loss over all candidates",
-        "mixture": "joint inference finds the groups; one naming is learned, and all that fit are predicted",
+        "mixture": "joint inference finds the groups; the network trains on one naming, and predicts with all that fit",
         "gold": "the ceiling: trained on the gold labels",
     },
-    remark="Accuracy is that of concepts. Shortcuts are wrong maps of the concepts under which all formulas hold; "
-    "namings are the one-to-one maps, the right one among them. Published figures: NeSyDM (arXiv 2505.13138), Table 3.",
+    remark="Accuracy is that of concepts. Shortcuts are wrong maps of the concepts that satisfy all formulas; namings "
+    "are the one-to-one maps that do, the right one included. Published figures: NeSyDM (arXiv 2505.13138), Table 3.",
 )
 _BAGS = {"musk1": ("MUSK1", 92, 40), "musk2": ("MUSK2", 102, 1_044), "elephant": ("Elephant", 200, 13)}
 BAGS_TABLE = Table(
@@ -444,11 +451,11 @@ BAGS_TABLE = Table(
     seeds=10,
     notes={"none": "exact loss over all candidates of a bag; standardised features, a hidden layer of 256"},
     remark="Ten-fold cross-validation: each seed holds out one fold, so the deviation is that between folds. "
-    "Published figures: Attention MIL (Ilse et al. 2018, arXiv 1802.04712), Table 1, which reports the other systems, "
-    "too; their deviations are those of means over ten folds.",
+    "Published figures: Attention MIL (Ilse et al. 2018, arXiv 1802.04712), Table 1, which also reports the other "
+    "systems; their deviations are those of means over ten folds.",
 )
 _BAG_EPOCHS = {8: 20, 16: 30, 32: 50, 64: 100}
-"""Passes over bags of so many digits: the larger the bags, the fewer there are, and the steps of an epoch."""
+"""Epochs by the size of bags: larger bags are fewer, so an epoch has fewer steps."""
 
 
 def _proportions(data: str, slots: int) -> Column:
@@ -501,11 +508,12 @@ SUDOKU_TABLE = Table(
     ("auroc", "boards", "cells", "accuracy", "seconds"),
     seeds=3,
     notes={
-        "none": "exact loss: of 4 × 4, of whole boards, right and wrong; of 9 × 9, of the rows, columns and boxes of "
+        "none": "exact loss: for 4 × 4, on whole boards, right and wrong; for 9 × 9, on the rows, columns and boxes of "
         "right boards",
     },
-    remark="Labels are named by the first row of the first right board, four or nine known cells. Published figures: "
-    "Morra et al. 2023 (CEUR-WS 3432, paper 19), which reports NeuPSL, too: the area under the ROC curve, ten splits.",
+    remark="The first row of the first right board, four or nine known cells, gives the labels their names. Published "
+    "figures: Morra et al. 2023 (CEUR-WS 3432, paper 19), which also reports NeuPSL: the area under the ROC curve, ten "
+    "splits.",
 )
 LONG_SUM_TABLE = Table(
     "long-sum",
@@ -533,11 +541,11 @@ LONG_SUM_TABLE = Table(
     ("accuracy", "seconds"),
     seeds=3,
     notes={
-        "none": "groups of images with close outlines get their mean label from all sums, by least squares; the "
-        "network learns the digits on which three groupings agree",
+        "none": "least squares over all sums gives the mean label of each group of images with similar outlines; the "
+        "network trains on the digits on which three groupings agree",
         "gold": "trained on the gold labels of the same images",
     },
-    remark="Published figure: CTSketch (arXiv 2503.24123), 5,000 sums of images that come about 85 times each.",
+    remark="Published figure: CTSketch (arXiv 2503.24123), 5,000 sums, in which each image occurs about 85 times.",
 )
 DEMO_TABLE = Table(
     "demo",
@@ -558,7 +566,7 @@ DEMO_TABLE = Table(
     ),
     (Column("100 receipts of three digits", RunConfig()),),
     ("accuracy", "retained", "gold"),
-    notes={"joint": "the whole pool decides before training, neighbours by the directions of outlines"},
+    notes={"joint": "joint inference over the whole pool before training, neighbours by outlines"},
 )
 _PAPER = (SUM_TABLE, SCALE_TABLE, HWF_TABLE, MUGEN_TABLE, VQAR_TABLE, ABLATION_TABLE, JOINT_TABLE)
 _DOUBTS = (CONFOUNDS_TABLE, DRAWS_TABLE, NEIGHBOURS_TABLE)
@@ -569,7 +577,7 @@ TABLES = {table.name: table for table in (*_PAPER, *_DOUBTS, *_FIELD, DEMO_TABLE
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:
-    """One of the tables as it can be run; on VQAR's own scenes where they are, on generated ones elsewhere.
+    """One of the tables, as it can be run here: on VQAR's own scenes if they are here, else on generated ones.
 
     Examples:
         >>> table_named("hwf").title
@@ -581,7 +589,7 @@ def table_named(name: str, data_root: str | Path | None = None) -> Table:
 
 
 def table_shown(name: str, ledger: Ledger) -> Table:
-    """The table that the records are about, with or without data: on VQAR's own scenes, generated ones, or both.
+    """One of the tables, as it was recorded: on VQAR's own scenes, generated ones, or both.
 
     Examples:
         >>> table_shown("hwf", Ledger("no-such-folder/records.jsonl")).title
@@ -592,7 +600,7 @@ def table_shown(name: str, ledger: Ledger) -> Table:
 
 
 def tables_of(ledger: Ledger) -> list[Table]:
-    """All tables of results; the demo is to be looked at, and is none."""
+    """All tables of results; the demo is not one of them."""
     return [table_shown(name, ledger) for name in TABLES if name != DEMO_TABLE.name]
 
 

@@ -1,4 +1,4 @@
-"""What runs cost: the time of runs that are to come, from the time that runs like them took."""
+"""Estimates how long runs will take, from finished runs that are similar."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LIKE = (
     ("slots", "data", "network"),
     ("data", "network"),
 )
-"""What two runs have in common that take about as long for each image in each epoch: the nearest first."""
+"""Fields that runs of about the same time per image and epoch have in common; the closest match first."""
 
 
 class Costs:
-    """Estimates from finished runs: the median time of those most like it, for each image in each epoch.
+    """Estimates from finished runs: the median time per image and epoch of the most similar ones.
 
     Args:
         records: the finished runs.
@@ -45,7 +45,7 @@ class Costs:
                 self._found[_kind(record.config, names)].append(seconds / _images(record.config))
 
     def hours(self, config: RunConfig, runs: int) -> float | None:
-        """Core-hours of so many runs; None if there is no run to judge by."""
+        """Core-hours of a number of runs; None if no similar run is finished."""
         values = config.as_dict()
         for names in _LIKE:
             if found := self._found.get(_kind(values, names)):

@@ -1,7 +1,7 @@
-"""Running the cells of a table in parallel processes; what is finished is noted at once.
+"""Runs the cells of a table in parallel processes; finished runs are recorded at once.
 
-Several commands may fill one table: a run is claimed before it begins, by a lock that ends with the process that holds
-it. A run that another process has claimed is left to it, and looked up in the ledger when that has ended.
+Several commands may fill one table. A process locks a run before it begins, and the lock ends with the process. If
+another process holds the lock, its result is read from the ledger when it has finished.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from clipper.files import claimed, make_folder
 from clipper.training import Inspection, Record
 
 LONG = 2_000
-"""Steps past which a run keeps a checkpoint, so that not even its own beginning is lost."""
+"""Runs with more steps than this write checkpoints."""
 PATIENCE = 0.5
-"""Seconds between two looks at the runs that other processes have claimed."""
+"""Seconds between two checks of the runs that other processes have locked."""
 
 
 def run_cells(
@@ -40,16 +40,16 @@ def run_cells(
     again: bool = False,
     executor: Executor | None = None,
 ) -> list[str]:
-    """Run the cells that the ledger does not have, several at a time; say which could not be run, and why.
+    """Run the cells that are not in the ledger, several at a time; returns those that failed, and why.
 
     Args:
-        cells: the runs of a table; cells that do the same are run once.
+        cells: the runs of a table; cells with the same effective settings are run once.
         ledger: where finished runs are noted.
         jobs: processes of this machine, one per core by default; each computes with one thread.
         tick: called whenever a cell ends.
         inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
-        again: run those, too, that the ledger has; the newest record counts, and the others stay in the file.
-        executor: who runs the cells instead of these processes, a Ray cluster say; whoever made it closes it.
+        again: also run cells that are in the ledger; the newest record counts, the others stay in the file.
+        executor: runs the cells instead of local processes, for example on a Ray cluster; the caller closes it.
     """
     ledger.refresh()
     by_key = {run_key(cell.config): cell for cell in cells}
@@ -110,7 +110,7 @@ class _Grid:
                 self.tick()
 
     def collect(self) -> None:
-        """Wait for a run to end; not for long where a process is free and others' runs may end, too."""
+        """Wait for a run to end; only briefly if a process is free and other commands' runs may end, too."""
         patience = PATIENCE if self.waiting and len(self.running) < self.executor.workers else None
         if not self.running:
             time.sleep(patience or 0)
@@ -123,7 +123,7 @@ class _Grid:
             self.tick()
 
     def _note(self, task: Any, begun: _Begun) -> None:
-        """Write down how a run ended."""
+        """Record how a run ended."""
         try:
             result: Record | str = self.executor.result(task)
         except WorkerDiedError as error:
@@ -141,7 +141,7 @@ def _job(job: tuple[RunConfig, bool, Path]) -> Record | str:
 
 
 def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:
-    """The record of a run, or why there is none: whatever one cell raises, the table goes on."""
+    """The record of a run, or the error. If a cell fails, the others still run."""
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
     try:
@@ -164,7 +164,7 @@ def inspection_of(config: RunConfig, folder: Path) -> Path:
 
 
 def inspections_of(table: Table, folder: Path) -> dict[str, Inspection]:
-    """What the runs of a table wrote for the pruning inspector, by what they are of; empty where none was run here."""
+    """What the runs of a table wrote for the pruning inspector, by title; empty if none was run here."""
     files = {
         f"{place.row.name}, {place.column.name}, seed {place.seed}": inspection_of(place.config, folder)
         for place in table.inspected()

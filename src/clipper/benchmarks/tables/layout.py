@@ -1,4 +1,4 @@
-"""A table's layout: rows are ways to learn, columns are tasks, and where they meet lies a run for each seed."""
+"""A table's layout: rows are methods, columns are tasks, and each cell has a run for each seed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from clipper.benchmarks.config import RunConfig
 Measure = str
 """What is measured of a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
 FROZEN = "mobilenet-v2"
-"""The pretrained encoder of the rows "frozen"; the paper's ResNet-18 where a user has its weights."""
+"""The pretrained encoder of the rows "frozen"; the paper has ResNet-18."""
 ENTROPY = 0.1
 """The weight of the entropy in the rows "entropy"."""
 FRESH = 100
-"""The first seed of every figure for readers: settings are chosen while looking at seeds 0 to 19."""
+"""The first seed of results; settings are chosen on seeds 0 to 19."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
     "frozen": {"objective": "paper", "encoder": FROZEN},
@@ -30,35 +30,37 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "shuffled": {"objective": "joint", "encoder": "shuffled"},
     "em": {"objective": "em", "encoder": "outlines"},
 }
-"""What is done to the candidates: the first three are the paper's, random and entropy its reviewers'."""
+"""What is done to the candidates: the first three are the paper's; its reviewers asked for random and entropy."""
 USUAL = tuple(variant for variant in VARIANTS if variant not in ("joint", "shuffled", "em"))
-"""Those that every engine is tried with."""
+"""The variants that every engine is run with."""
 MEANING = {
-    "none": "all candidates",
-    "frozen": "the printed program, neighbours by a pretrained encoder (MobileNetV2; the paper has ResNet-18)",
-    "trainable": "the printed program, neighbours by the classifier's own layer",
-    "exact": "the stated problem, neighbours by the classifier's own layer",
-    "random": "as many candidates discarded as by exact, at random; of clips: as many edges, to frames drawn at random",
-    "entropy": f"all candidates, the posterior's entropy penalised with weight {ENTROPY:g}",
-    "joint": "the whole pool decides before training, neighbours by the directions of outlines (of a clip: its "
-    "frames' middle)",
-    "shuffled": "as joint, but each image has another one's embedding: it should abstain, and do no harm",
-    "em": "as joint, but by expectation-maximisation over neighbours' averages",
-    "gold": "the ceiling: trained on the gold labels of the same images, same seeds, optimiser and epochs",
+    "none": "nothing: all candidates",
+    "frozen": "the paper's program as printed; neighbours by a pretrained encoder (MobileNetV2; the paper has "
+    "ResNet-18)",
+    "trainable": "the paper's program as printed; neighbours by the classifier's own layer",
+    "exact": "the problem that the paper states; neighbours by the classifier's own layer",
+    "random": "the control: as many candidates as by exact are discarded at random; for clips, edges lead to random "
+    "frames",
+    "entropy": f"all candidates; the loss has a penalty on the posterior's entropy, with weight {ENTROPY:g}",
+    "joint": "joint inference over the whole pool, before training; neighbours by outlines (for clips, of the "
+    "middle of each frame)",
+    "shuffled": "a control for joint: each image has the embedding of another one, so nothing should be discarded",
+    "em": "a baseline for joint: expectation-maximisation instead of joint inference",
+    "gold": "the ceiling: trained on the gold labels of the same images, with the same seeds, optimiser and epochs",
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """A way to learn.
+    """A method: an engine and a variant of pruning.
 
     Attributes:
         engine: an engine's name, or "gold labels" for the ceiling.
         variant: what is done to the candidates, one of `VARIANTS` or of the table's own `notes`.
-        changes: the fields of the run's configuration that make it so.
+        changes: the fields of the run's configuration that the row sets.
         first_seed: the first of its seeds.
-        title: what to call it, if not by engine and variant.
-        source: where its figures were published, if they are somebody else's: nothing is run.
+        title: its name, if not engine and variant.
+        source: the publication of its figures, if they are somebody else's; then nothing is run.
     """
 
     engine: str
@@ -70,7 +72,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """How the row is called everywhere."""
+        """The name of the row."""
         if self.title:
             return self.title
         return self.engine if self.variant == "none" else f"{self.engine} + {self.variant}"
@@ -91,9 +93,9 @@ class Column:
     """A task.
 
     Attributes:
-        name: how the column is called everywhere.
-        base: the run of the task, but for what a row changes.
-        options: what an engine needs to be told here, by its name or by that of a row.
+        name: the name of the column.
+        base: the configuration of the task, before the changes of a row.
+        options: engine options for this task, by the name of an engine or of a row.
     """
 
     name: str
@@ -103,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row and a column meet, and one of the runs there."""
+    """A cell of a table and one of its runs."""
 
     row: Row
     column: Column
@@ -111,26 +113,26 @@ class Place:
 
     @cached_property
     def config(self) -> RunConfig:
-        """Everything that decides how the run ends."""
+        """The configuration of the run."""
         options = {**self.column.options.get(self.row.engine, {}), **self.column.options.get(self.row.name, {})}
         return replace(self.column.base, **self.row.changes, engine_options=options, seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns, and how they are to be read.
+    """Rows and columns, and how to read them.
 
     Attributes:
-        name: by which the table is asked for.
-        title: as a reader sees it.
+        name: its name on the command line.
+        title: its title on pages.
         rows: ways to learn.
         columns: tasks.
-        measures: what is shown of each place.
-        seeds: runs for each place.
-        more: by the names of a row and a column, runs where they are not as many as elsewhere.
-        absent: names of rows and columns that do not meet.
-        notes: what variants mean here, where it is not what they mean elsewhere.
-        remark: what a reader should know of the paper's figures.
+        measures: what is shown in each cell.
+        seeds: runs for each cell.
+        more: another number of runs for some cells, by the names of row and column.
+        absent: cells that the table does not have, by the names of row and column.
+        notes: the meaning of variants in this table, if it differs from the usual one.
+        remark: a remark on the paper's figures.
     """
 
     name: str
@@ -157,7 +159,7 @@ class Table:
                     yield Place(row, column)
 
     def runs_at(self, place: Place) -> int:
-        """How many seeds the table asks for at a place; none of somebody else's row."""
+        """How many seeds the table asks for in a cell; 0 in a row of published figures."""
         return 0 if place.row.source else self.more.get((place.row.name, place.column.name), self.seeds)
 
     def inspected(self) -> list[Place]:
@@ -169,7 +171,7 @@ class Table:
         return [replace(place, seed=place.row.first_seed) for place in first + joint]
 
     def cells(self) -> Iterator[Place]:
-        """All runs: seed by seed, so that every row of a column has some seeds before any has all."""
+        """All runs, seed by seed: every row of a column gets its first seed before any gets its second."""
         for column in self.columns:
             runs = [(place, self.runs_at(place)) for place in self.places() if place.column == column]
             for i in range(max((number for _, number in runs), default=0)):

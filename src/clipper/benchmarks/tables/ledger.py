@@ -1,8 +1,8 @@
-"""Ledger: the finished runs of all tables in one file, a line each; what is in it is not run again unless asked for.
+"""Ledger: the finished runs of all tables in one file, one line each. They are not run again unless asked for.
 
-A run is known by what it does (`clipper.benchmarks.settings`). One that was run again supersedes its earlier record,
-which stays in the file. A line ends with a checksum of what is before it. Lines of the first format have none, and are
-read as they are; lines of the first two do not say what the run did, nor by which commit.
+A run is identified by its effective settings (`clipper.benchmarks.settings`). If it is run again, the new record
+replaces the earlier one, which stays in the file. Each line ends with a checksum. Lines of the first format have no
+checksum; lines of the first two formats hold neither settings nor the commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNCHECKED = "clipper ledger 1"
 _CORE = {"format", "config", "versions", "epochs"}
 """What every line has."""
 _PARTS = {"clipper ledger 2": _CORE, FORMAT: _CORE | {"settings", "commit", "load"}}
-"""What the lines of each format with a checksum are made of; those of the newest may have a probe, too."""
+"""The parts of lines by format; lines of the newest format may also have a probe."""
 DIGITS = 6
 """Significant digits of the figures in the file."""
 _MARK, _END = b', "checksum": "', b'"}'
@@ -37,10 +37,10 @@ _MARK, _END = b', "checksum": "', b'"}'
 
 
 class Ledger:
-    """The runs that are finished, by what they did.
+    """The finished runs, by their effective settings.
 
-    A process killed at any moment loses at most the run it was in: a line that was cut off is passed over, and
-    counted in `cut_off`. Several processes may write to one ledger; `refresh` reads what others have added.
+    If a process is killed, only its current run is lost: an incomplete line is skipped and counted in `cut_off`.
+        Several processes may write to one ledger; `refresh` reads what others have added.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
@@ -95,7 +95,7 @@ class Ledger:
         yield from (found[-1] for found in self._records.values())
 
     def add(self, record: Record) -> None:
-        """Note a finished run, on disk before this returns."""
+        """Write a finished run to disk."""
         try:
             line = json.dumps(_as_columns(record), ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, UnicodeError) as error:
@@ -109,7 +109,7 @@ class Ledger:
 
 
 def _is_cut_off(line: bytes) -> bool:
-    """Whether a line is the beginning of a record, left by a process that was killed while it wrote."""
+    """Whether a line is the beginning of a record, written by a process that was killed."""
     start = f'{{"format": "{FORMAT[:-1]}'.encode()
     _, mark, checksum = line.rpartition(_MARK)
     whole = line.endswith(b"}") or (mark and len(checksum) >= len(_checksum(b"") + _END))
@@ -117,7 +117,7 @@ def _is_cut_off(line: bytes) -> bool:
 
 
 def _as_columns(record: Record) -> dict[str, Any]:
-    """A record with its epochs as one list a figure: a tenth of the size."""
+    """A record with its epochs as one list per metric, a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
     names = [name for name in epochs[0] if name != "pruning_share" and any(epoch[name] != {} for epoch in epochs)]
     columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
@@ -165,7 +165,7 @@ def _record(line: bytes, where: str) -> Record:
 
 
 def _body(line: bytes) -> bytes:
-    """The record in a line, after a look at the checksum where there is one."""
+    """The record in a line, after its checksum was verified, if it has one."""
     if _MARK not in line:
         return line
     body, _, rest = line.rpartition(_MARK)

@@ -17,17 +17,17 @@ ANY_IMAGES = "LinearOnOutlines"
 
 @dataclass(frozen=True)
 class Selection:
-    """Everything by default; names select, numbers change.
+    """A part of a table, with changed options; the default is the whole table.
 
     Attributes:
-        engines: of the rows that are left.
-        variants: of the rows that are left.
-        columns: those whose name contains one of these.
-        seeds: runs for each place.
+        engines: keep rows with these engines.
+        variants: keep rows with these variants.
+        columns: keep columns whose name contains one of these.
+        seeds: runs for each cell.
         epochs: of each run.
         samples: of each run.
         encoder: the frozen encoder of the rows "frozen".
-        quick: a smaller grid on the embedded digits, where the task allows it.
+        quick: a smaller grid on scikit-learn's digits, if the task allows it.
         first_seed: the first seed of every row, if not the table's own.
 
     Examples:
@@ -48,10 +48,10 @@ class Selection:
     first_seed: int | None = None
 
     def of(self, table: Table) -> Table:
-        """The table that is left.
+        """The selected part of a table.
 
         Raises:
-            InputError: nothing is left, or something is asked for that the table does not have.
+            InputError: nothing is selected, or the table does not have what was asked for.
         """
         parts = [part.lower() for part in self.columns] or [""]
         columns = [self._column(c) for c in table.columns if any(part in c.name.lower() for part in parts)]
@@ -90,7 +90,7 @@ class Selection:
 
 
 def _distinct(columns: list[Column]) -> list[Column]:
-    """Columns that became the same task are one, and are called by it."""
+    """Merge columns that became the same task."""
     first: dict[str, Column] = {}
     for column in columns:
         first.setdefault(repr(column.base), column)
@@ -115,4 +115,4 @@ def _check(selection: Selection, table: Table, rows: Sequence[Row], columns: Seq
             raise InputError(f"expected {what} of the table {table.name} ({', '.join(sorted(known))}), got {unknown}")
     if not rows or not columns:
         names = "; ".join(column.name for column in table.columns)
-        raise InputError(f"nothing of the table {table.name} is left; its columns are: {names}")
+        raise InputError(f"this selects nothing of the table {table.name}; its columns are: {names}")

@@ -1,4 +1,4 @@
-"""What came out: for each place of a table the figures of all seeds, their mean, deviation and interval."""
+"""Results: for each cell of a table the figures of all seeds, their mean, deviation and interval."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCORES = {
     "boards": "boards, %",
     "auroc": "area under the ROC curve of boards, %",
 }
-"""What is measured on held-out data besides the accuracy, in words."""
+"""Titles of what is measured on held-out data besides the accuracy."""
 NAMES = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
@@ -57,13 +57,12 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "pruning_seconds": lambda record: record.pruning_seconds,
     "pruning_share": lambda record: 100 * record.pruning_share,
 }
-"""What a run without pruning has no figure for; the others are measured on held-out data."""
+"""Measures of pruning, which runs without pruning do not have."""
 OLD, STALE = "old", "stale"
-"""Marks of figures that are no results: of seeds that settings were chosen on, or of a method that has changed."""
+"""Marks of figures that do not count as results."""
 MARKS = {
-    OLD: f"seeds below {FRESH}, which settings were chosen on, or runs that do not say by which method they were made",
-    STALE: "the method has changed since: a fixed probe of the parts that the run used gives another digest now "
-    "(`clipper table NAME --first-seed 200` runs it anew on the next hundred of seeds)",
+    OLD: f"seeds below {FRESH}, which were used to choose settings, or runs without a record of the method's version",
+    STALE: "the method has changed since the run (`clipper table NAME --first-seed 200` runs it again, with new seeds)",
 }
 COUNTS = ("shortcuts", "namings")
 """Scores that are numbers of something, not shares."""
@@ -71,13 +70,13 @@ COUNTS = ("shortcuts", "namings")
 
 @dataclass(frozen=True)
 class Entry:
-    """What came out at one place.
+    """The results in one cell.
 
     Attributes:
         place: a row and a column.
         records: one for each seed that is finished, in their order.
         published: the paper's mean and deviation of each measure.
-        hours: core-hours that the runs which are missing would take, as far as the records tell.
+        hours: estimated core-hours of the missing runs.
     """
 
     place: Place
@@ -148,7 +147,7 @@ def mark_of(record: Record) -> str:
 
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
-    """All places of the table with the runs that it asks for, as far as they are finished."""
+    """All cells of the table with the finished ones of the runs that it asks for."""
     found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for place in table.cells():
         record = ledger.find(place.config)
@@ -157,10 +156,11 @@ def summarise(table: Table, ledger: Ledger) -> list[Entry]:
 
 
 def gather(table: Table, ledger: Ledger) -> list[Entry]:
-    """All places of the table, each with the runs that come nearest to it: results first, most seeds, most epochs.
+    """All cells of the table, each with the runs that match it best: results first, then most seeds, then most epochs.
 
-    Runs of other lengths count, and of any frozen encoder in the rows "frozen"; `deviations` says in what they differ.
-    Runs of other numbers of samples never do. Each place says what the runs that are missing would cost.
+    Runs with other numbers of epochs count, and runs with any frozen encoder in the rows "frozen"; `deviations` says
+    how they differ. Runs with another number of samples do not count. Each cell has the estimated cost of its missing
+    runs.
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
@@ -179,7 +179,7 @@ def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
 
 
 def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
-    """An interval without what no figure of the measure can be: shares lie in 0 to 100, and nothing is negative.
+    """An interval cut to possible values: shares lie in 0 to 100, and nothing is negative.
 
     Examples:
         >>> bounded("accuracy", 97.5, 101.2), bounded("seconds", -0.1, 101.2)
@@ -189,7 +189,7 @@ def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
 
 
 def deviations(entry: Entry) -> str:
-    """In what the runs of a place differ from what the table asks for; empty if in nothing.
+    """How the runs of a cell differ from what the table asks for; empty if they do not.
 
     Examples:
         >>> from dataclasses import replace
@@ -222,7 +222,7 @@ def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def _essence(config: Mapping[str, Any]) -> str:
-    """What two runs must share to stand at one place; frozen encoders are told apart later."""
+    """What two runs must have in common to belong to one cell; frozen encoders are compared later."""
     loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config["encoder"] == "trainable"}
     return json.dumps({**config, **loose}, sort_keys=True)
 

@@ -1,5 +1,5 @@
-"""VQAR: scenes of objects in boxes, a knowledge base, and sentences that objects abide by.
+"""VQAR: scenes of objects in boxes, a knowledge base, and true sentences about the objects.
 
-Read top to bottom: `knowledge` (names, relations, ontology, sentences), `scenes` (objects and how they lie to one
-another, generated ones too), `files` (VQAR's own scenes), `benchmark` (what a run learns from).
+Read in this order: `knowledge` (names, relations, ontology, sentences), `scenes` (objects and their positions, also
+    generated ones), `files` (VQAR's own scenes), `benchmark` (samples, networks and evaluation).
 """

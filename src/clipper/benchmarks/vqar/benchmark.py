@@ -1,4 +1,4 @@
-"""The benchmark: names and relations of objects, learned from what an ontology says of them."""
+"""The VQAR benchmark: names and relations of objects, learned from an ontology and sentences about the objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIME_LIMIT = 600.0
 SIDE = 28
 """Pixels of a picture's side."""
 _HELD_OUT = 2**31 - 1
-"""Seed of the generated scenes that are held out: no run's own."""
+"""Seed of the generated test scenes; no run uses it."""
 
 
 @register(
@@ -37,7 +37,7 @@ _HELD_OUT = 2**31 - 1
     engines=("semantic", "sampled", "dolphin", "scallop"),  # ised runs a rule; abl-sim compares all instances
 )
 def build(config: RunConfig) -> Benchmark:
-    """Objects of which a class and a relation are known; what CRIC's ontology allows are the candidates."""
+    """Objects with a known class and relation; the candidates are what CRIC's ontology allows."""
     drawn = _drawn(config.data, config.names, config.samples, config.seed, config.data_root)
     return scene_benchmark(*drawn)
 
@@ -46,7 +46,7 @@ def build(config: RunConfig) -> Benchmark:
 def _drawn(
     data: str, names: int, samples: int, seed: int, root: str | Path | None
 ) -> tuple[Scenes, Scenes, Knowledge, Sentences, Candidates]:
-    """All but the networks. Kept, because the rows of a table learn from the same scenes."""
+    """Everything except the networks; cached, because the rows of a table train on the same scenes."""
     knowledge = read_knowledge(root)
     if names > len(knowledge.names):
         raise InputError(f"expected names of at most {len(knowledge.names):,}, as many as VQAR has, got {names:,}")
@@ -60,7 +60,7 @@ def _drawn(
 
 
 def scene_candidates(knowledge: Knowledge, known: Sentences, names: int) -> Candidates:
-    """What the theory allows: the first slot is the subject's name, the others its relations to what is around it."""
+    """The candidates: the first slot is the subject's name, the others are its relations to the objects around it."""
     labels = {"name": knowledge.names[:names], "rel": knowledge.relations[:RELATIONS]}
     return Candidates.from_program(knowledge.theory, known.sentences, labels, time_limit=_TIME_LIMIT)
 
@@ -68,14 +68,14 @@ def scene_candidates(knowledge: Knowledge, known: Sentences, names: int) -> Cand
 def scene_benchmark(
     train: Scenes, test: Scenes, knowledge: Knowledge, known: Sentences, candidates: Candidates
 ) -> Benchmark:
-    """A benchmark from scenes to learn from and others to be measured on.
+    """A benchmark from training scenes and test scenes.
 
     Args:
-        train: where the samples were drawn from.
-        test: whose names and relations are held out.
+        train: the scenes that samples were drawn from.
+        test: the scenes to measure on.
         knowledge: vocabularies and ontology.
-        known: what is known of the samples.
-        candidates: what that allows.
+        known: the sentences about the samples.
+        candidates: what they allow.
     """
     names, features = candidates.kinds[0].stop, train.features.shape[1]
     tables = _inputs(train, known.subject, known.objects)
@@ -86,7 +86,7 @@ def scene_benchmark(
     gold = torch.cat([train.name[known.subject][:, None], relation], 1)
 
     def between(pairs: Tensor) -> Tensor:
-        """How the boxes of both objects lie to one another; each box stands behind its object's features."""
+        """The relative position of the boxes of both objects; each box follows its object's features."""
         return geometry(pairs[:, features : features + 4], pairs[:, -4:])
 
     return Benchmark(
@@ -103,7 +103,7 @@ def scene_benchmark(
 
 
 def _inputs(scenes: Scenes, subject: Tensor, objects: Tensor) -> dict[str, Tensor]:
-    """By kind, `(n, m, …)`; what a slot of another kind holds does not matter."""
+    """Inputs by kind of label, `(n, m, …)`; the values in slots of another kind are not used."""
     slots = 1 + objects.shape[1]
     pairs = scenes.pair_inputs(subject.repeat_interleave(slots - 1), objects.clamp(min=0).flatten())
     pairs = torch.nn.functional.pad(pairs.view(len(subject), slots - 1, -1), (0, 0, 1, 0))

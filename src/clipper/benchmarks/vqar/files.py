@@ -48,7 +48,7 @@ def own_folder(root: str | Path | None = None) -> Path | None:
 
 
 def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
-    """VQAR's scenes to learn from and to be measured on."""
+    """VQAR's scenes for training and for testing."""
     folder = own_folder(root)
     if folder is None:
         raise not_found(VQAR_FILES, root)
@@ -57,7 +57,7 @@ def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
 
 
 def convert(folder: Path, into: Path) -> tuple[Path, Path]:
-    """The two Parquet files made of VQAR's files in a folder; written anew only if those have changed."""
+    """Convert VQAR's files in a folder to two Parquet files, unless that was done and the files have not changed."""
     vectors = folder / FEATURES if (folder / FEATURES).exists() else folder / PLAIN_FEATURES
     state = ";".join(f"{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in (folder / GRAPHS, vectors))
     paths = into / OBJECTS, into / PAIRS
@@ -79,7 +79,7 @@ def convert(folder: Path, into: Path) -> tuple[Path, Path]:
 
 
 def _state(path: Path) -> str:
-    """Which files a Parquet file was made of; empty if it is absent or damaged, and then it is made anew."""
+    """Which files a Parquet file was made from; empty if it is missing or damaged, and must be written again."""
     try:
         metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
     except (OSError, ValueError, pa.ArrowException):
@@ -142,7 +142,7 @@ def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.
 
 
 def _whole(number: Any) -> int:
-    """A place in a vocabulary."""
+    """An index into a vocabulary."""
     if isinstance(number, float) or not 0 <= int(number) < 2**31:
         raise ValueError(f"expected a place in the vocabulary, got {str(number)[:40]}")
     return int(number)

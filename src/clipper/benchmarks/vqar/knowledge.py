@@ -1,4 +1,4 @@
-"""VQAR's vocabularies, CRIC's facts about them as a logic program, and the sentences that objects abide by."""
+"""VQAR's vocabularies, CRIC's facts about them as a logic program, and true sentences about objects."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ CRIC = Source(
 
 
 RULES = ("name(O, P) :- name(O, C), is_a(C, P).", "name(O, has(R, V)) :- name(O, C), oa_rel(R, C, V).")
-"""An object is whatever its name is a kind of, and whatever things of that name have in common."""
+"""An object belongs to all classes of its name, and has all properties of its name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """The vocabularies, the most frequent words first, and what CRIC knows of them.
+    """The vocabularies, the most frequent words first, and CRIC's facts about them.
 
     Attributes:
         names: of objects, the most frequent first.
         relations: between objects, the most frequent first.
         is_a: child and parent.
-        oa_rel: relation, object, and what it has to do with.
+        oa_rel: triples of relation, object and related word.
 
     Examples:
         >>> facts = (("dog", "mammal"), ("mammal", "animal"), ("cup", "thing"))
@@ -53,7 +53,7 @@ class Knowledge:
 
     @cached_property
     def parents(self) -> dict[str, set[str]]:
-        """The classes right above a word."""
+        """The classes directly above a word."""
         parents: dict[str, set[str]] = defaultdict(set)
         for child, parent in self.is_a:
             parents[child].add(parent)
@@ -68,9 +68,9 @@ class Knowledge:
         return dict(properties)
 
     def classes(self, name: str, *, generic: bool = False) -> list[str]:
-        """The classes that a name belongs to, as terms, ascending; the name itself where there is none.
+        """The classes that a name belongs to, as terms, sorted; the name itself if there is none.
 
-        What `oa_rel` says is taken for the name itself; the theory also lets it inherit what is said of its classes.
+        Properties by `oa_rel` are those of the name itself; in the theory, it also inherits those of its classes.
 
         Args:
             name: a word of the vocabulary.
@@ -114,13 +114,13 @@ def _words(path: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Objects of which something is known.
+    """Objects, and what is known about each.
 
     Attributes:
         subject: `(n,)` object ids.
         objects: `(n, others)`: the ids of the objects around each, -1 where there are fewer.
         relation: `(n, others)`: gold, -1 where there is none.
-        sentences: what is known of each subject.
+        sentences: what is known about each subject.
     """
 
     subject: Tensor
@@ -140,18 +140,18 @@ def draw_sentences(
     others: int = 2,
     generic: bool = False,
 ) -> Sentences:
-    """Draw subjects, and say of each name(superclass, o1) ∧ rel(r, o1, O2), where O2 may be any object around it.
+    """Draw subjects o1, each with a sentence name(superclass, o1) ∧ rel(r, o1, O2), where O2 is any object around it.
 
     Args:
         scenes: what to draw from.
         knowledge: the vocabularies and the ontology.
-        names: only subjects with one of the so many most frequent names.
+        names: only subjects with one of this many most frequent names.
         relations: likewise.
         samples: how many; no object is the subject of two.
         seed: of the draws.
-        others: objects around a subject that O2 may be, at most.
-        generic: take the most generic superclass, as the paper does, instead of any. All names of one generic class
-            are then told alike, and nothing can tell them apart.
+        others: at most this many objects around a subject that O2 can be.
+        generic: use the most generic superclass, as the paper does, instead of any. Then the names in a generic class
+            have the same sentences, and cannot be told apart.
     """
     generator = torch.Generator().manual_seed(seed)
     fits = (scenes.name[scenes.subject] < names) & (scenes.relation < relations)
@@ -174,7 +174,7 @@ def draw_sentences(
 
 
 def _around(scenes: Scenes, pairs: Tensor, subject: Tensor, others: int, generator: torch.Generator) -> Tensor:
-    """For each subject at most `others` of its pairs, at random; -1 fills up."""
+    """For each subject at most `others` of its pairs, at random, padded with -1."""
     pairs = pairs[torch.randperm(len(pairs), generator=generator)]
     pairs = pairs[scenes.subject[pairs].argsort(stable=True)]
     owner = scenes.subject[pairs]

@@ -1,6 +1,6 @@
-"""Scenes: objects in boxes, their features, and how they lie to one another.
+"""Scenes: objects in boxes, their features, and their relative positions.
 
-Generated scenes have the form of VQAR's; they stand in where VQAR's own are absent, and say so.
+Generated scenes have the form of VQAR's. They replace VQAR's own if these are missing, and are marked as generated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scenes:
     generated: bool
 
     def pair_inputs(self, subject: Tensor, object_: Tensor) -> Tensor:
-        """What a relation is read from: both features and boxes, `(pairs, 2·(d+4))`."""
+        """The inputs of the relation classifier: features and boxes of both objects, `(pairs, 2·(d+4))`."""
         whole = torch.cat([self.features, self.boxes], 1)
         return torch.cat([whole[subject], whole[object_]], 1)
 
@@ -53,7 +53,7 @@ class Scenes:
 
 
 def geometry(subject: Tensor, object_: Tensor) -> Tensor:
-    """How a box lies to another, whatever their place and size: offset in widths and heights, and relative size.
+    """The relative position of two boxes: offset in widths and heights, and relative size.
 
     Examples:
         >>> geometry(torch.tensor([[0.4, 0.4, 0.2, 0.2]]), torch.tensor([[0.6, 0.4, 0.2, 0.2]])).round().abs()
@@ -79,7 +79,7 @@ _SIZES = (1.0, 0.5, 2.0, 0.25, 4.0)
 
 
 def placements(relations: int) -> Tensor:
-    """Where the object of each relation lies, seen from its subject, as in `geometry`: `(relations, 4)`.
+    """The position of the object of each relation, relative to its subject, as in `geometry`: `(relations, 4)`.
 
     Examples:
         >>> placements(2)[:, 0].round()  # right, left
@@ -94,18 +94,18 @@ def placements(relations: int) -> Tensor:
 
 
 def generate(scenes: int, names: int, relations: int, seed: int = 0, *, overlap: float = 1.0) -> Scenes:
-    """Scenes of a subject and a few others around it; how each lies to the subject says its relation.
+    """Scenes of a subject and a few objects around it; their relations follow from the boxes.
 
-    A name is a point in `LATENT` directions, an object a draw around it; the features are a fixed linear image of that,
-    with a little noise. A relation is a place around the subject: each box is put near one, and its relation is the
-    place that it is nearest to, so that relations follow from the boxes.
+    A name is a point in `LATENT` dimensions, and an object is drawn around it. The features are a fixed linear map of
+    that, with a little noise. A relation is a position relative to the subject. Each box is placed near one of these
+    positions, and its relation is the nearest one.
 
     Args:
         scenes: how many.
         names: of the vocabulary, the first ones, all equally frequent.
         relations: likewise.
         seed: of the draws; how names look and where relations lie is the same for all seeds.
-        overlap: how far objects of one name scatter, in units of the distance between names.
+        overlap: the spread of objects of one name, in units of the distance between names.
 
     Examples:
         >>> generate(100, names=50, relations=20)
@@ -135,7 +135,7 @@ def _subjects(count: int, generator: torch.Generator) -> Tensor:
 
 
 def _placed(subject: Tensor, wanted: Tensor, relations: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A box for each relation wanted of a subject's box, and the relation that came out."""
+    """A box for each wanted relation to a subject's box, and the relation that results."""
     places = placements(relations)
     lies = places[wanted] + _SCATTER * torch.randn(len(wanted), 4, generator=generator)
     size = subject[:, 2:] * lies[:, 2:].exp()

@@ -11,12 +11,12 @@ from torch.nn import functional
 from clipper.errors import InputError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean colour of ImageNet, by which most backbones expect to be normalised."""
+"""Mean colour of ImageNet, for which most backbones expect images to be normalised."""
 IMAGENET_STD = (0.229, 0.224, 0.225)
 """Its standard deviation."""
 
 _TOLERANCE = 0.1
-"""How far beyond 0 … 1 an image may reach, through resampling say, before it is taken for something else."""
+"""How far pixels may lie outside 0 … 1, for example after resampling."""
 
 
 @dataclass(frozen=True)

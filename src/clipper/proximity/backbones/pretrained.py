@@ -104,7 +104,7 @@ def encoder_named(name: str, *, size: int = 224) -> Encoder:
 
     Raises:
         InputError: if there is no such encoder.
-        FileError: if its weights are not to be had.
+        FileError: if its weights cannot be found.
 
     Examples:
         >>> encoder_named("pixels")

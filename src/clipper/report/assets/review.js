@@ -27,7 +27,7 @@ function show(state) {
     document.body.dataset.expected = state.expected;
   }
   const names = { joint: "", ambiguous: "The groups are found; their names are still open.",
-    unsettled: "Not settled yet: more answers help.", uninformative: "Nearness says little so far: more answers help." };
+    unsettled: "Not settled yet: more answers help.", uninformative: "The embeddings tell little so far: more answers help." };
   $("said").textContent = state.error || (state.running ? "Labelling again with your answers …" : names[state.verdict] || "");
   question = state.question;
   $("question").hidden = question === null;
