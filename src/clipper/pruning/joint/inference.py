@@ -22,7 +22,15 @@ from clipper.pruning.joint.naming import Namings, NamingSearch, matched
 from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, factor_of, formulas_of, of_all_ranks, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavities, exact_probabilities, propagate, score, side_by_side, silence
+from clipper.pruning.joint.propagate import (
+    Schedule,
+    cavities,
+    exact_probabilities,
+    propagate,
+    score,
+    side_by_side,
+    silence,
+)
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
@@ -189,7 +197,7 @@ class _Run(Generic[Set]):
         potential, messages = self._fitted(pool, first, labels)
         states = torch.cat([states.labels[:, :1] for states in found.states], 1)
         prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
-        parts = self._held_out(pool, potential, found)
+        parts = [self._held_out(pool, potential, found, fold) for fold in range(len(found.states))]
         held = _of_folds(pool, found, parts)
         verification = alone = replace(self._verified(pool, held, prior), leak=self._leak())
         verdict = self._verdict(alone, found)
@@ -327,16 +335,13 @@ class _Run(Generic[Set]):
             messages, _ = propagate(pool, potential, messages, Schedule(settings.hurried // 2, still=settings.still))
         return potential, messages
 
-    def _held_out(self, pool: Pool, potential: Potential, found: Found) -> list[Tensor]:
-        """What instances hear in the state that the search found without the formulas of each fold, `(n*m, c)` each."""
-        settings, parts = self.settings, []
-        for f, states in enumerate(found.states):
-            hint, hidden = self._hints(pool, states.labels[:, :1]), (found.fold == f)[:, None]
-            schedule = Schedule(settings.rounds // 2, still=settings.still)
-            sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
-            best = int(score(pool, potential, sent, hidden).total.argmax())
-            parts.append(pool.heard(sent)[:, :, best])
-        return parts
+    def _held_out(self, pool: Pool, potential: Potential, found: Found, fold: int) -> Tensor:
+        """What instances hear in the state that the search found without the formulas of a fold, `(n*m, c)`."""
+        hint, hidden = self._hints(pool, found.states[fold].labels[:, :1]), (found.fold == fold)[:, None]
+        schedule = Schedule(self.settings.rounds // 2, still=self.settings.still)
+        sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
+        best = int(score(pool, potential, sent, hidden).total.argmax())
+        return pool.heard(sent)[:, :, best]
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
