@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from platform import libc_ver
 from random import Random
 
 import pytest
@@ -19,7 +21,7 @@ from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, RepeatedFactor, blocks, listed_factor
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
 from tests.pruning.pools import clustered, model_of
 
 BLOCKS = st.sampled_from([1, 7, 40, 300])
@@ -146,3 +148,31 @@ def test_a_posterior_does_not_depend_on_blocks(name: str) -> None:
     assert torch.equal(one.labels, other.labels)
     assert torch.equal(kept.allowed, also.allowed)
     torch.testing.assert_close(one.marginals, other.marginals, rtol=1e-3, atol=1e-4)
+
+
+def resident() -> int:
+    """Bytes of this process that lie in memory, but for libraries and other files."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+
+@pytest.mark.skipif(libc_ver()[0] != "glibc", reason="other allocators keep other blocks")
+def test_messages_go_back_to_the_system_when_they_are_freed() -> None:
+    candidates, embeddings, _ = clustered(12, slots=2, classes=4)
+    pool = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3))
+    size = 1 << 24
+    torch.ones((size * 2 - size // 16) // 4)  # once freed, glibc keeps whatever is no larger than this
+    states = size // (4 * silence(pool, 1).numel())
+    messages = [silence(pool, states), side_by_side(silence(pool, states))]
+    before = resident()
+    messages.clear()
+    assert before - resident() > 2 * size * 0.9
+
+
+def test_states_stand_side_by_side_as_new_messages() -> None:
+    one, two = torch.rand(6, 4, 3), torch.rand(6, 4, 2)
+    both = side_by_side(one[:, :, 1:2], two)
+    assert torch.equal(both, torch.cat([one[:, :, 1:2], two], 2))
+    assert both.is_contiguous()
+    both.zero_()
+    assert bool((one > 0).any())
