@@ -105,20 +105,16 @@ def side_by_side(*messages: Tensor) -> Tensor:
     return torch.cat(messages, 2, out=_message_memory(messages[0], shape))
 
 
-_KEPT_WHEN_FREED = 1 << 25
-"""Bytes of a block that the allocator of glibc may keep when it is freed, at most."""
-
-
 def _message_memory(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Room for messages, which the system gets back as soon as they are gone.
 
-    Messages take most of the memory. What is larger than `_KEPT_WHEN_FREED` is the system's at once when it is freed;
-    smaller blocks stay with the process, and soon as much of it lies idle as is used. So a smaller block is taken from
-    a larger one, of which the rest is never touched and takes no memory.
+    Messages take most of the memory. A block that is larger than `InferenceSettings.kept_when_freed` is the system's
+    at once when it is freed; smaller ones stay with the process, and soon as much lies idle as is used. So a smaller
+    block is the beginning of a larger one, the rest of which is never touched and takes no memory.
     """
     numbers = prod(shape)
     large = like.device.type == "cpu" and numbers > InferenceSettings.block
-    whole = max(numbers, _KEPT_WHEN_FREED // like.element_size() + 1) if large else numbers
+    whole = max(numbers, InferenceSettings.kept_when_freed // like.element_size() + 1) if large else numbers
     return like.new_empty(whole)[:numbers].view(shape)
 
 
