@@ -19,7 +19,14 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, RepeatedFactor, blocks, listed_factor
+from clipper.pruning.joint.pool import (
+    CandidateBlocks,
+    CandidateFactor,
+    LatticeFactor,
+    RepeatedFactor,
+    blocks,
+    listed_factor,
+)
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
 from tests.pruning.pools import clustered, model_of
@@ -58,20 +65,20 @@ def test_blocks_follow_one_another_and_leave_nothing_out() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), BLOCKS, st.integers(1, 3))
-def test_formulas_held_once_say_what_they_say_sample_by_sample(seed: int, block: int, starts: int) -> None:
+def test_formulas_held_once_or_in_blocks_say_what_they_say_all_at_once(seed: int, block: int, starts: int) -> None:
     candidates = random_lists(seed)
     formula, firsts = templates_of(candidates)
     field = 3 * torch.randn(candidates.samples * 3, 4, starts, generator=torch.Generator().manual_seed(seed))
     plain = CandidateFactor(candidates)
+    some = torch.randperm(candidates.samples, generator=torch.Generator().manual_seed(seed))[:3]
+    part = field.view(-1, 3, 4, starts)[some].flatten(0, 1)
     with block_of(block):
-        repeated = RepeatedFactor(candidates.batch(firsts), formula)
-        for ask in ("marginals", "evidence", "best", "probability"):
-            torch.testing.assert_close(getattr(repeated, ask)(field), getattr(plain, ask)(field))
-        some = torch.randperm(candidates.samples, generator=torch.Generator().manual_seed(seed))[:3]
-        part = field.view(-1, 3, 4, starts)[some].flatten(0, 1)
-        torch.testing.assert_close(repeated.part(some).marginals(part), plain.part(some).marginals(part))
-    assert (repeated.count, repeated.size, repeated.shape) == (plain.count, plain.size, plain.shape)
-    assert torch.equal(repeated.support, plain.support)
+        for factor in (RepeatedFactor(candidates.batch(firsts), formula), CandidateBlocks(candidates)):
+            for ask in ("marginals", "evidence", "best", "probability"):
+                torch.testing.assert_close(getattr(factor, ask)(field), getattr(plain, ask)(field))
+            torch.testing.assert_close(factor.part(some).marginals(part), plain.part(some).marginals(part))
+            assert (factor.count, factor.size, factor.shape) == (plain.count, plain.size, plain.shape)
+            assert torch.equal(factor.support, plain.support)
 
 
 @pytest.mark.parametrize("block", [1, 50, 400])
@@ -89,6 +96,8 @@ def test_a_lattice_says_the_same_in_blocks(block: int) -> None:
 def test_a_large_pool_holds_each_formula_once(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = Candidates.from_rule(sum, [3, 4, 4, 3], 2, 5)
     assert isinstance(listed_factor(candidates), CandidateFactor)
+    with block_of(len(candidates) - 1):
+        assert isinstance(listed_factor(candidates), CandidateBlocks)
     monkeypatch.setattr(InferenceSettings, "memory", len(candidates) - 1)
     factor = listed_factor(candidates)
     assert isinstance(factor, RepeatedFactor)

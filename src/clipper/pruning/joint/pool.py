@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -479,14 +479,69 @@ class CandidateFactor:
         """Each candidate's weight, `(Ω, starts)`, at most 1; and the log of what they were divided by."""
         score = self.scores(field)
         peak = self._peak(score)
-        for some in blocks(*score.shape):
-            score[some].sub_(peak.index_select(0, self.candidates.sample[some]))
+        score.sub_(peak.index_select(0, self.candidates.sample))
         # A little above the smallest normal number: on the way to a subnormal one, exp takes thirty times as long.
         return score.clamp_(min=log(torch.finfo(score.dtype).tiny) + 1).exp_(), peak
 
     def _peak(self, score: Tensor) -> Tensor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
+
+
+class CandidateBlocks:
+    """As `CandidateFactor`, for a larger pool: some samples at a time, so that little is held beside the answer.
+
+    Examples:
+        >>> factor = CandidateBlocks(Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3))
+        >>> factor.best(torch.zeros(4, 3, 1))[:, 0].tolist()  # (n*m, c, starts)
+        [0, 2, 2, 2]
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
+        self.shape = candidates.samples, candidates.slots, candidates.classes
+        some = blocks(candidates.samples, -(-len(candidates) // max(1, candidates.samples)))
+        self._factors = [CandidateFactor(candidates.batch(part)) for part in some]
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return len(self.candidates)
+
+    @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+        return len(self.candidates)
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.candidates.support
+
+    def part(self, samples: Tensor, /) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
+        """The formulas of some samples."""
+        return listed_factor(self.candidates.batch(samples))
+
+    def probability(self, field: Tensor, /) -> Tensor:
+        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        return torch.cat([factor.probability(part) for factor, part in self._parts(field)])
+
+    def marginals(self, field: Tensor, /) -> Tensor:
+        """The probability of each label of each slot, `(n*m, c, starts)`."""
+        return torch.cat([factor.marginals(part) for factor, part in self._parts(field)])
+
+    def best(self, field: Tensor, /) -> Tensor:
+        """The labels of each sample's most probable candidate, `(n*m, starts)`; the first of equals."""
+        return torch.cat([factor.best(part) for factor, part in self._parts(field)])
+
+    def evidence(self, field: Tensor, /) -> Tensor:
+        """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
+        return torch.cat([factor.evidence(part) for factor, part in self._parts(field)])
+
+    def _parts(self, field: Tensor) -> Iterable[tuple[CandidateFactor, Tensor]]:
+        """Formulas of some samples, and the field of these; block by block."""
+        sizes = [factor.shape[0] * self.shape[1] for factor in self._factors]
+        return zip(self._factors, torch.split(field, sizes), strict=True)
 
 
 class RepeatedFactor:
@@ -589,12 +644,12 @@ class RepeatedFactor:
                 yield factor, chosen, part.reshape(len(chosen) * m, c, -1)
 
 
-def listed_factor(candidates: Candidates) -> CandidateFactor | RepeatedFactor:
+def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
     """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
-    if len(candidates) <= InferenceSettings.memory:
-        return CandidateFactor(candidates)
-    formula, firsts = templates_of(candidates)
-    return RepeatedFactor(candidates.batch(firsts), formula)
+    if len(candidates) > InferenceSettings.memory:
+        formula, firsts = templates_of(candidates)
+        return RepeatedFactor(candidates.batch(firsts), formula)
+    return CandidateFactor(candidates) if len(candidates) <= InferenceSettings.block else CandidateBlocks(candidates)
 
 
 _WORTH = 2
