@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from platform import libc_ver
 from random import Random
 
 import pytest
@@ -17,9 +19,16 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, RepeatedFactor, blocks, listed_factor
+from clipper.pruning.joint.pool import (
+    CandidateBlocks,
+    CandidateFactor,
+    LatticeFactor,
+    RepeatedFactor,
+    blocks,
+    listed_factor,
+)
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
 from tests.pruning.pools import clustered, model_of
 
 BLOCKS = st.sampled_from([1, 7, 40, 300])
@@ -56,20 +65,20 @@ def test_blocks_follow_one_another_and_leave_nothing_out() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), BLOCKS, st.integers(1, 3))
-def test_formulas_held_once_say_what_they_say_sample_by_sample(seed: int, block: int, starts: int) -> None:
+def test_formulas_held_once_or_in_blocks_say_what_they_say_all_at_once(seed: int, block: int, starts: int) -> None:
     candidates = random_lists(seed)
     formula, firsts = templates_of(candidates)
     field = 3 * torch.randn(candidates.samples * 3, 4, starts, generator=torch.Generator().manual_seed(seed))
     plain = CandidateFactor(candidates)
+    some = torch.randperm(candidates.samples, generator=torch.Generator().manual_seed(seed))[:3]
+    part = field.view(-1, 3, 4, starts)[some].flatten(0, 1)
     with block_of(block):
-        repeated = RepeatedFactor(candidates.batch(firsts), formula)
-        for ask in ("marginals", "evidence", "best", "probability"):
-            torch.testing.assert_close(getattr(repeated, ask)(field), getattr(plain, ask)(field))
-        some = torch.randperm(candidates.samples, generator=torch.Generator().manual_seed(seed))[:3]
-        part = field.view(-1, 3, 4, starts)[some].flatten(0, 1)
-        torch.testing.assert_close(repeated.part(some).marginals(part), plain.part(some).marginals(part))
-    assert (repeated.count, repeated.size, repeated.shape) == (plain.count, plain.size, plain.shape)
-    assert torch.equal(repeated.support, plain.support)
+        for factor in (RepeatedFactor(candidates.batch(firsts), formula), CandidateBlocks(candidates)):
+            for ask in ("marginals", "evidence", "best", "probability"):
+                torch.testing.assert_close(getattr(factor, ask)(field), getattr(plain, ask)(field))
+            torch.testing.assert_close(factor.part(some).marginals(part), plain.part(some).marginals(part))
+            assert (factor.count, factor.size, factor.shape) == (plain.count, plain.size, plain.shape)
+            assert torch.equal(factor.support, plain.support)
 
 
 @pytest.mark.parametrize("block", [1, 50, 400])
@@ -87,6 +96,8 @@ def test_a_lattice_says_the_same_in_blocks(block: int) -> None:
 def test_a_large_pool_holds_each_formula_once(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = Candidates.from_rule(sum, [3, 4, 4, 3], 2, 5)
     assert isinstance(listed_factor(candidates), CandidateFactor)
+    with block_of(len(candidates) - 1):
+        assert isinstance(listed_factor(candidates), CandidateBlocks)
     monkeypatch.setattr(InferenceSettings, "memory", len(candidates) - 1)
     factor = listed_factor(candidates)
     assert isinstance(factor, RepeatedFactor)
@@ -146,3 +157,31 @@ def test_a_posterior_does_not_depend_on_blocks(name: str) -> None:
     assert torch.equal(one.labels, other.labels)
     assert torch.equal(kept.allowed, also.allowed)
     torch.testing.assert_close(one.marginals, other.marginals, rtol=1e-3, atol=1e-4)
+
+
+def resident() -> int:
+    """Bytes of this process that lie in memory, but for libraries and other files."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+
+@pytest.mark.skipif(libc_ver()[0] != "glibc", reason="other allocators keep other blocks")
+def test_messages_go_back_to_the_system_when_they_are_freed() -> None:
+    candidates, embeddings, _ = clustered(12, slots=2, classes=4)
+    pool = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3))
+    size = 1 << 24
+    torch.ones((size * 2 - size // 16) // 4)  # once freed, glibc keeps whatever is no larger than this
+    states = size // (4 * silence(pool, 1).numel())
+    messages = [silence(pool, states), side_by_side(silence(pool, states))]
+    before = resident()
+    messages.clear()
+    assert before - resident() > 2 * size * 0.9
+
+
+def test_states_stand_side_by_side_as_new_messages() -> None:
+    one, two = torch.rand(6, 4, 3), torch.rand(6, 4, 2)
+    both = side_by_side(one[:, :, 1:2], two)
+    assert torch.equal(both, torch.cat([one[:, :, 1:2], two], 2))
+    assert both.is_contiguous()
+    both.zero_()
+    assert bool((one > 0).any())

@@ -287,10 +287,11 @@ class Shard:
         """The same share, which borrows every instance that has an edge with an own one. Global ids, `(E,)` each."""
         if self.ranks.size == 1:
             return self
-        ends, others = torch.cat([source, target]), torch.cat([target, source])
-        leaves = self.holds(ends) & ~self.holds(others)
-        own, borrowed = ends[leaves] - self.first, torch.unique(others[leaves])
-        owner = self.owner(others[leaves])
+        leaves, arrives = self.holds(source) & ~self.holds(target), self.holds(target) & ~self.holds(source)
+        own = torch.cat([source[leaves], target[arrives]]) - self.first
+        others = torch.cat([target[leaves], source[arrives]])
+        borrowed = torch.unique(others)
+        owner = self.owner(others)
         lent = tuple(torch.unique(own[owner == rank]) for rank in range(self.ranks.size))
         counts = torch.bincount(self.owner(borrowed), minlength=self.ranks.size).tolist()
         return replace(self, lent=lent, borrowed=borrowed, counts=tuple(counts))

@@ -22,7 +22,15 @@ from clipper.pruning.joint.naming import Namings, NamingSearch, matched
 from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, factor_of, formulas_of, of_all_ranks, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavities, exact_probabilities, propagate, score, silence
+from clipper.pruning.joint.propagate import (
+    Schedule,
+    cavities,
+    exact_probabilities,
+    propagate,
+    score,
+    side_by_side,
+    silence,
+)
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
@@ -189,7 +197,7 @@ class _Run(Generic[Set]):
         potential, messages = self._fitted(pool, first, labels)
         states = torch.cat([states.labels[:, :1] for states in found.states], 1)
         prior = prior_surprise(replace(pool, unary=self.known), found.fold, states, settings)
-        parts = self._held_out(pool, potential, found)
+        parts = [self._held_out(pool, potential, found, fold) for fold in range(len(found.states))]
         held = _of_folds(pool, found, parts)
         verification = alone = replace(self._verified(pool, held, prior), leak=self._leak())
         verdict = self._verdict(alone, found)
@@ -207,7 +215,7 @@ class _Run(Generic[Set]):
             if pool.ranks.any(doubted != self.impossible):
                 pool = replace(pool, disbelieved=doubted)
                 if not given:
-                    potential, messages = self._refitted(pool, potential, messages[:, :, :1])
+                    potential, messages = self._refitted(pool, potential, side_by_side(messages[:, :, :1]))
                 messages = self._polished(pool, potential, labels, messages)
         sharpness = 1.0 if given else verification.sharpness
         if verdict == "joint" and not given:
@@ -225,7 +233,7 @@ class _Run(Generic[Set]):
 
     def _labels(self, pool: Pool, messages: Tensor) -> Tensor:
         """Of the best state, `(n*m,)`."""
-        return pool.best(pool.heard(messages[:, :, :1].contiguous()).add_(pool.unary))[:, 0]
+        return pool.best(pool.heard(messages[:, :, :1]).add_(pool.unary))[:, 0]
 
     def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
         """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""
@@ -254,11 +262,11 @@ class _Run(Generic[Set]):
             return potential, messages, namings
         rest, order = Schedule(2 * self.settings.rounds, still=self.settings.still), best.to(messages.device)
         other = potential.renamed(order)
-        renamed, _ = propagate(pool, other, messages[:, order, :1].contiguous(), rest)
+        renamed, _ = propagate(pool, other, side_by_side(messages[:, order, :1]), rest)
         if float(score(pool, other, renamed).total) <= float(score(pool, potential, messages[:, :, :1]).total):
             return potential, messages, names.around(present, namings.orders, namings.exhaustive)
         namings = replace(namings, orders=best.argsort()[namings.orders])
-        messages, _ = propagate(pool, other, torch.cat([renamed, messages[:, :, 1:]], 2), rest)
+        messages, _ = propagate(pool, other, side_by_side(renamed, messages[:, :, 1:]), rest)
         return other, messages, namings
 
     def out_of_time(self) -> bool:
@@ -297,6 +305,7 @@ class _Run(Generic[Set]):
             return potential, self._polished(pool, potential, labels, None)
         messages = self._polished(pool, potential, labels[:, :1], None)
         potential, messages = self._refitted(pool, potential, messages)
+        messages = side_by_side(messages[:, :, :1])
         return potential, self._polished(pool, potential, labels, messages)
 
     def _polished(self, pool: Pool, potential: Potential, labels: Tensor, first: Tensor | None) -> Tensor:
@@ -309,11 +318,12 @@ class _Run(Generic[Set]):
         hint = self._hints(pool, labels)
         messages, _ = propagate(pool, potential, silence(pool, 2 * states), Schedule(settings.hurried), hint)
         if first is not None:
-            messages = torch.cat([messages, first[:, :, :1]], 2)
+            messages = side_by_side(messages, first[:, :, :1])
         messages, _ = propagate(pool, potential, messages, rest)
         total = score(pool, potential, messages).total
         better = total[: 2 * states].view(2, states).argmax(0) * states + torch.arange(states, device=total.device)
-        return messages[:, :, torch.cat([total.argmax()[None], better])]
+        chosen = [int(total.argmax()), *better.tolist()]
+        return side_by_side(*(messages[:, :, state : state + 1] for state in chosen))
 
     def _hints(self, pool: Pool, labels: Tensor) -> Tensor:
         """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: as they are, and with their islands open."""
@@ -325,7 +335,6 @@ class _Run(Generic[Set]):
         """ψ fitted to one state by expectation-maximisation, and its messages then."""
         settings = self.settings
         enough = pool.edges.count > settings.prior_pairs * pool.classes**2  # or q would be the prior's
-        messages = messages.contiguous()
         for _ in range(settings.fits):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
             potential = potential.refitted(
@@ -334,16 +343,13 @@ class _Run(Generic[Set]):
             messages, _ = propagate(pool, potential, messages, Schedule(settings.hurried // 2, still=settings.still))
         return potential, messages
 
-    def _held_out(self, pool: Pool, potential: Potential, found: Found) -> list[Tensor]:
-        """What instances hear in the state that the search found without the formulas of each fold, `(n*m, c)` each."""
-        settings, parts = self.settings, []
-        for f, states in enumerate(found.states):
-            hint, hidden = self._hints(pool, states.labels[:, :1]), (found.fold == f)[:, None]
-            schedule = Schedule(settings.rounds // 2, still=settings.still)
-            sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
-            best = int(score(pool, potential, sent, hidden).total.argmax())
-            parts.append(pool.heard(sent)[:, :, best])
-        return parts
+    def _held_out(self, pool: Pool, potential: Potential, found: Found, fold: int) -> Tensor:
+        """What instances hear in the state that the search found without the formulas of a fold, `(n*m, c)`."""
+        hint, hidden = self._hints(pool, found.states[fold].labels[:, :1]), (found.fold == fold)[:, None]
+        schedule = Schedule(self.settings.rounds // 2, still=self.settings.still)
+        sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
+        best = int(score(pool, potential, sent, hidden).total.argmax())
+        return pool.heard(sent)[:, :, best]
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -76,26 +76,15 @@ class Edges:
             instances: how many this rank holds, `n*m`.
             ranks: those who share the pool.
         """
-        shard = Shard.of(ranks, instances)
-        total, source, target = shard.total, graph.source + shard.first, graph.target
-        loop = source == target
-        source, target, distance = source[~loop], target[~loop], graph.distance[~loop].float()
-        directed, edge = torch.unique(source * total + target, return_inverse=True)  # each once, its shortest
-        distance = _least(distance, edge, len(directed))
-        place = _ranks(directed // total, distance)
-        directed, distance, place = _with_arriving(shard, directed, distance, place)
-        source, target = directed // total, directed % total
-        shard = shard.bordering(source, target)
-        ends = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])
-        key, pair = torch.unique(ends[0] * total + ends[1], return_inverse=True)
+        shard, source, target, distance, place = _directed(graph, Shard.of(ranks, instances))
+        first, second, pair = _undirected(source, target, shard.total)
         source, target = shard.local(source), shard.local(target)
         scale = shard.bordered(_typical(source, target, distance, shard.reach)[:instances])
         around = (scale[source] * scale[target]).sqrt()
         length = torch.where(around > 0, distance / around, distance.sign())
-        found = cls(
-            shard, shard.local(key // total), shard.local(key % total), _least(length, pair, len(key)),
-            _least(place, pair, len(key)),
-        )  # fmt: skip
+        length, place = _least(length, pair, len(first)), _least(place, pair, len(first))
+        del source, target, distance, around, pair  # a rank has more of them than its share
+        found = cls(shard, shard.local(first), shard.local(second), length, place)
         return found if shard.ranks.size == 1 else found._arranged()
 
     def _arranged(self) -> Edges:
@@ -236,11 +225,14 @@ class Edges:
         name = part if among is None else part.masked_fill(~among, -1)
         name = self.shard.bordered(name.repeat_interleave(slots))
         across = slice(self.inner, self.counted.stop)
-        pairs = torch.stack([name[self.first[across]], name[self.second[across]]], 1)
-        pairs = torch.unique(pairs[(pairs >= 0).all(1)], dim=0)
-        pairs = self.shard.ranks.rows(pairs, self.shard.ranks.all_of(len(pairs)))
-        if not len(pairs):
+        ends = name[self.first[across]], name[self.second[across]]
+        joins = (ends[0] >= 0) & (ends[1] >= 0)
+        total = self.shard.total
+        key = torch.unique(ends[0][joins] * total + ends[1][joins])  # of rows, unique would make a tensor each
+        key = self.shard.ranks.rows(key, self.shard.ranks.all_of(len(key)))
+        if not len(key):
             return part
+        pairs = torch.stack([key // total, key % total], 1)
         names, place = torch.unique(pairs, return_inverse=True)
         least = names[_connected(place[:, 0], place[:, 1], len(names))]
         at = torch.searchsorted(names, part).clamp(max=len(names) - 1)
@@ -274,6 +266,30 @@ class Edges:
     @cached_property
     def _known_parts(self) -> dict[int, list[tuple[slice, slice, Tensor]]]:
         return {}
+
+
+def _directed(graph: ProximityGraph, shard: Shard) -> tuple[Shard, Tensor, Tensor, Tensor, Tensor]:
+    """The share of a rank and what it borrows; source, target, distance and place of the edges of its instances.
+
+    Each edge once, with its shortest distance, none from an instance to itself; ends are counted over all ranks. Its
+    place is that among the edges that leave its source, the shortest first.
+    """
+    total, source = shard.total, graph.source + shard.first
+    apart = source != graph.target
+    directed, edge = torch.unique((source * total + graph.target)[apart], return_inverse=True)
+    distance = _least(graph.distance[apart].float(), edge, len(directed))
+    del source, apart, edge
+    place = _ranks(directed // total, distance)
+    directed, distance, place = _with_arriving(shard, directed, distance, place)
+    source, target = directed // total, directed % total
+    return shard.bordering(source, target), source, target, distance, place
+
+
+def _undirected(source: Tensor, target: Tensor, total: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The smaller and the larger end of each pair, `(P,)`, ascending, and the pair of each edge, `(E,)`."""
+    key = torch.minimum(source, target).mul_(total).add_(torch.maximum(source, target))
+    key, pair = torch.unique(key, return_inverse=True)
+    return key // total, key % total, pair
 
 
 def _with_arriving(shard: Shard, directed: Tensor, distance: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -397,14 +413,14 @@ class CandidateFactor:
         self.candidates = candidates
         n, m, width = candidates.samples, candidates.slots, candidates.classes + 1
         self.shape = n, m, candidates.classes
-        start = torch.arange(0, m * width, width, device=candidates.labels.device)
-        cells = (candidates.sample * (m * width))[:, None] + start + 1 + candidates.labels.long()  # (Ω, m)
-        small = max(cells.numel(), n * m * width) < torch.iinfo(torch.int32).max
+        small = max(len(candidates) * m, n * m * width) < torch.iinfo(torch.int32).max
         index = torch.int32 if small else torch.int64
-        order = cells.flatten().argsort(stable=True)
-        self._cells = cells.to(index)
+        start = torch.arange(1, m * width, width, device=candidates.labels.device, dtype=index)
+        self._cells = candidates.labels.to(index) + start  # (Ω, m)
+        self._cells += (candidates.sample * (m * width)).to(index)[:, None]
+        order = self._cells.flatten().argsort(stable=True)
         self._rows = order.div_(m, rounding_mode="floor").to(index)  # the candidates of each cell, cell by cell
-        counts = torch.bincount(cells.flatten(), minlength=n * m * width)
+        counts = torch.bincount(self._cells.flatten(), minlength=n * m * width)
         self._bags = pad(counts.cumsum(0), (1, 0))[:-1].to(index)
 
     @property
@@ -445,9 +461,8 @@ class CandidateFactor:
         row = torch.arange(len(score), device=score.device)[:, None].expand_as(score)
         first = torch.full((self.shape[0], score.shape[1]), len(score), device=score.device)
         first.scatter_reduce_(0, sample, torch.where(top, row, len(score)), "amin")
-        return (
-            self.candidates.labels.long()[first.clamp(max=len(score) - 1)].transpose(1, 2).reshape(-1, score.shape[1])
-        )
+        labels = self.candidates.labels[first.clamp(max=len(score) - 1)].long()  # (n, starts, m)
+        return labels.transpose(1, 2).reshape(-1, score.shape[1])
 
     def evidence(self, field: Tensor, /) -> Tensor:
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
@@ -471,6 +486,62 @@ class CandidateFactor:
     def _peak(self, score: Tensor) -> Tensor:
         lowest = torch.full((self.shape[0], score.shape[1]), -torch.inf, device=score.device, dtype=score.dtype)
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
+
+
+class CandidateBlocks:
+    """As `CandidateFactor`, for a larger pool: some samples at a time, so that little is held beside the answer.
+
+    Examples:
+        >>> factor = CandidateBlocks(Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3))
+        >>> factor.best(torch.zeros(4, 3, 1))[:, 0].tolist()  # (n*m, c, starts)
+        [0, 2, 2, 2]
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
+        self.shape = candidates.samples, candidates.slots, candidates.classes
+        some = blocks(candidates.samples, -(-len(candidates) // max(1, candidates.samples)))
+        self._factors = [CandidateFactor(candidates.batch(part)) for part in some]
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return len(self.candidates)
+
+    @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+        return len(self.candidates)
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.candidates.support
+
+    def part(self, samples: Tensor, /) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
+        """The formulas of some samples."""
+        return listed_factor(self.candidates.batch(samples))
+
+    def probability(self, field: Tensor, /) -> Tensor:
+        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        return torch.cat([factor.probability(part) for factor, part in self._parts(field)])
+
+    def marginals(self, field: Tensor, /) -> Tensor:
+        """The probability of each label of each slot, `(n*m, c, starts)`."""
+        return torch.cat([factor.marginals(part) for factor, part in self._parts(field)])
+
+    def best(self, field: Tensor, /) -> Tensor:
+        """The labels of each sample's most probable candidate, `(n*m, starts)`; the first of equals."""
+        return torch.cat([factor.best(part) for factor, part in self._parts(field)])
+
+    def evidence(self, field: Tensor, /) -> Tensor:
+        """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
+        return torch.cat([factor.evidence(part) for factor, part in self._parts(field)])
+
+    def _parts(self, field: Tensor) -> Iterable[tuple[CandidateFactor, Tensor]]:
+        """Formulas of some samples, and the field of these; block by block."""
+        sizes = [factor.shape[0] * self.shape[1] for factor in self._factors]
+        return zip(self._factors, torch.split(field, sizes), strict=True)
 
 
 class RepeatedFactor:
@@ -573,12 +644,12 @@ class RepeatedFactor:
                 yield factor, chosen, part.reshape(len(chosen) * m, c, -1)
 
 
-def listed_factor(candidates: Candidates) -> CandidateFactor | RepeatedFactor:
+def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
     """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
-    if len(candidates) <= InferenceSettings.memory:
-        return CandidateFactor(candidates)
-    formula, firsts = templates_of(candidates)
-    return RepeatedFactor(candidates.batch(firsts), formula)
+    if len(candidates) > InferenceSettings.memory:
+        formula, firsts = templates_of(candidates)
+        return RepeatedFactor(candidates.batch(firsts), formula)
+    return CandidateFactor(candidates) if len(candidates) <= InferenceSettings.block else CandidateBlocks(candidates)
 
 
 _WORTH = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, prod
 
 import torch
 from torch import Tensor, finfo
@@ -12,6 +12,7 @@ from torch import Tensor, finfo
 from clipper.arguments import widened
 from clipper.pruning.joint.pool import Pool
 from clipper.pruning.joint.potential import Potential
+from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.ranks import ALONE, Ranks
 
 
@@ -94,7 +95,27 @@ def propagate(
 
 def silence(pool: Pool, states: int) -> Tensor:
     """Messages that say nothing, `(2P, c, states)`."""
-    return pool.unary.new_full((pool.edges.inner + len(pool.edges), pool.classes, states), 1 / pool.classes)
+    shape = (pool.edges.inner + len(pool.edges), pool.classes, states)
+    return _message_memory(pool.unary, shape).fill_(1 / pool.classes)
+
+
+def side_by_side(*messages: Tensor) -> Tensor:
+    """The states of some messages `(2P, c, …)` one after the other, as new messages."""
+    shape = (*messages[0].shape[:2], sum(some.shape[2] for some in messages))
+    return torch.cat(messages, 2, out=_message_memory(messages[0], shape))
+
+
+def _message_memory(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Room for messages, which the system gets back as soon as they are gone.
+
+    Messages take most of the memory. A block that is larger than `InferenceSettings.kept_when_freed` is the system's
+    at once when it is freed; smaller ones stay with the process, and soon as much lies idle as is used. So a smaller
+    block is the beginning of a larger one, the rest of which is never touched and takes no memory.
+    """
+    numbers = prod(shape)
+    large = like.device.type == "cpu" and numbers > InferenceSettings.block
+    whole = max(numbers, InferenceSettings.kept_when_freed // like.element_size() + 1) if large else numbers
+    return like.new_empty(whole)[:numbers].view(shape)
 
 
 def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[slice, Tensor]]:

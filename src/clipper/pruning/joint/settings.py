@@ -55,6 +55,8 @@ class InferenceSettings:
 
     block: ClassVar[int] = 1 << 18
     """Numbers that are worked on at a time, so that they stay in a processor's cache; no answer depends on it."""
+    kept_when_freed: ClassVar[int] = 1 << 25
+    """Bytes of the largest block that glibc's allocator may keep when it is freed; no answer depends on it."""
     mass: ClassVar[float] = 0.95
     """What `Posterior.prune` keeps if it is not told."""
     sure: ClassVar[float] = 0.9
