@@ -8,29 +8,31 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class InferenceSettings:
-    """The constants of joint inference; docs/joint.md says where each of them enters.
+    """The constants of joint inference; docs/joint.md says where each of them is used.
 
     Attributes:
-        folds: parts of the pool whose formulas are hidden in turn, so that they can judge what the others say.
-        starts: states that are propagated side by side in one generation of the search, over all folds.
+        folds: parts of the pool. The formulas of each part are hidden in turn, to test what the others say.
+        starts: states that one generation of the search propagates side by side, over all folds.
         rounds: rounds of messages in which a state cools down.
-        generations: generations of the search, at most: it ends when all folds have found the same groups.
+        generations: most generations of the search; it ends earlier if all folds have found the same groups.
         noise: log-odds of the noise that a state begins with.
         hint: log-odds of a label that a state begins with.
-        searched: neighbours of each instance that the search looks at; all of them count in the end.
-        first_trust: level and slope of the trust before anything is fitted: a pair of typical length disagrees once in
-            five or six times.
-        least_error: no pair disagrees less often than this: a message of certainty could never be outvoted.
-        rarest: agreement on a rare label counts at most this many times as much as on a typical one.
-        prior_pairs: pairs for each two labels that say nothing about their confusion, so that few pairs make no law.
-        still: a change that counts as none: of a message, of the share of messages that move, of a probability.
-        negligible: a share that counts as none: of the instances in which two states differ, of those that would have
-            a label if all were as frequent.
+        searched: neighbours of each instance during the search; afterwards all of them count.
+        first_trust: level and slope of the trust before it is fitted: a pair of typical length disagrees once in five
+            or six times.
+        least_error: the lowest probability that a pair disagrees. If it were zero, nothing could outvote a message.
+        rarest: agreement on a rare label counts at most this many times as much as agreement on a typical label.
+        prior_pairs: imagined pairs for each two labels, which are confused by chance; they keep the fitted confusion
+            steady where real pairs are few.
+        still: changes below this count as none: of a message, of the share of messages that move, of a probability.
+        negligible: shares below this count as none: of the instances in which two states differ, and of the instances
+            that a label would have if all labels were as frequent.
         walkers: searches for other names of the labels, side by side.
-        improbable: nats by which the formulas must be against a naming for it to be out of the question, and for what
-            neighbours say before it counts at all.
-        explained: the share of the hidden formulas' surprise that must be explained: small pools of noise explain some.
-        leak: how many times the odds of chance may be the odds that an edge joins samples of one formula.
+        improbable: nats. A naming is ruled out if the formulas are this much less probable under it than under the best
+            one. What neighbours say counts at all if it makes the hidden formulas this much more probable in total.
+        explained: the share of the hidden formulas' surprise that neighbours must explain. Small pools of noise explain
+            a little by chance.
+        leak: an edge may join samples of one formula with at most this many times the odds of chance.
         memory: numbers held at a time.
     """
 
