@@ -285,9 +285,13 @@ class NamingSearch:
 
 
 def unused_labels(pool: Pool, labels: Tensor, settings: InferenceSettings) -> Tensor:
-    """The labels that next to no instance has in `labels (n*m, 1)`, `(c,)` bool: two classes may share a name there."""
+    """The labels that next to no instance has in `labels (n*m, 1)`, `(c,)` bool: two classes may share a name there.
+
+    Of a kind with many labels none counts: that a pool lacks some of them says nothing.
+    """
     size = pool.ranks.total(one_hot(labels, pool.classes).sum(0))
-    return (size < settings.negligible * pool.typical)[:, 0]
+    few = torch.tensor([len(kind) <= settings.walkers for kind in pool.kinds for _ in kind], device=size.device)
+    return (size < settings.negligible * pool.typical)[:, 0] & few
 
 
 def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
