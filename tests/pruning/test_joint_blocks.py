@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from platform import libc_ver
 from random import Random
 
 import pytest
@@ -159,23 +157,13 @@ def test_a_posterior_does_not_depend_on_blocks(name: str) -> None:
     torch.testing.assert_close(one.marginals, other.marginals, rtol=1e-3, atol=1e-4)
 
 
-def resident() -> int:
-    """Bytes of this process that lie in memory, but for libraries and other files."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("RssAnon:")[1].split()[0])
-
-
-@pytest.mark.skipif(libc_ver()[0] != "glibc", reason="other allocators keep other blocks")
-def test_messages_go_back_to_the_system_when_they_are_freed() -> None:
+def test_large_messages_lie_in_blocks_that_the_allocator_does_not_keep() -> None:
     candidates, embeddings, _ = clustered(12, slots=2, classes=4)
     pool = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3))
-    size = 1 << 24
-    torch.ones((size * 2 - size // 16) // 4)  # once freed, glibc keeps whatever is no larger than this
-    states = size // (4 * silence(pool, 1).numel())
-    messages = [silence(pool, states), side_by_side(silence(pool, states))]
-    before = resident()
-    messages.clear()
-    assert before - resident() > 2 * size * 0.9
+    states = 1 + InferenceSettings.block // silence(pool, 1).numel()
+    for messages in (silence(pool, states), side_by_side(silence(pool, states))):
+        assert messages.nbytes < InferenceSettings.kept_when_freed < messages.untyped_storage().nbytes()
+    assert silence(pool, 1).untyped_storage().nbytes() == silence(pool, 1).nbytes
 
 
 def test_states_stand_side_by_side_as_new_messages() -> None:
