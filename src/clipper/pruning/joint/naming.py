@@ -117,9 +117,9 @@ class NamingEvidence:
         return self.ranks.total(own)
 
     def against_first(self, orders: Tensor) -> Tensor:
-        """The log-odds of each of the `orders (ways, c)` against the first, but for the sample that speaks loudest.
+        """The log-odds of each of the `orders (ways, c)` against the first, without the sample that says most.
 
-        One misread instance must not decide what the labels are called. A known label may.
+        So one misread instance cannot decide what the labels are called. A sample with a known label always counts.
         """
         first = self._evidence(orders[:1].T.to(self.heard.device))
         total = first.new_zeros(len(orders))

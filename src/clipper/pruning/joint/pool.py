@@ -396,7 +396,28 @@ class Factor(Protocol):
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
 
 
-class CandidateFactor:
+class _ListedFactor:
+    """What formulas have in common that are lists of candidates, one for each sample."""
+
+    candidates: Candidates
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return len(self.candidates)
+
+    @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+        return len(self.candidates)
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.candidates.support
+
+
+class CandidateFactor(_ListedFactor):
     """The formulas as lists of candidates: one look-up per candidate and slot, there and back.
 
     Examples:
@@ -422,21 +443,6 @@ class CandidateFactor:
         self._rows = order.div_(m, rounding_mode="floor").to(index)  # the candidates of each cell, cell by cell
         counts = torch.bincount(self._cells.flatten(), minlength=n * m * width)
         self._bags = pad(counts.cumsum(0), (1, 0))[:-1].to(index)
-
-    @property
-    def size(self) -> int:
-        """Numbers that one start needs."""
-        return len(self.candidates)
-
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-        return len(self.candidates)
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        return self.candidates.support
 
     def part(self, samples: Tensor, /) -> CandidateFactor:
         """The formulas of some samples."""
@@ -488,7 +494,7 @@ class CandidateFactor:
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
 
 
-class CandidateBlocks:
+class CandidateBlocks(_ListedFactor):
     """As `CandidateFactor`, for a larger pool: some samples at a time, so that little is held beside the answer.
 
     Examples:
@@ -502,21 +508,6 @@ class CandidateBlocks:
         self.shape = candidates.samples, candidates.slots, candidates.classes
         some = blocks(candidates.samples, -(-len(candidates) // max(1, candidates.samples)))
         self._factors = [CandidateFactor(candidates.batch(part)) for part in some]
-
-    @property
-    def size(self) -> int:
-        """Numbers that one start needs."""
-        return len(self.candidates)
-
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-        return len(self.candidates)
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        return self.candidates.support
 
     def part(self, samples: Tensor, /) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
         """The formulas of some samples."""
