@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
 from functools import partial
@@ -114,7 +115,9 @@ def run(
 def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str, Any]) -> History:
     """Train from several initial weights, and keep the run with the lowest training loss in its last epoch.
 
-    Neither gold labels nor held-out data take part in the choice."""
+    If the restarts are trials of a few epochs, the best of them is trained on. Neither gold labels nor held-out data
+    take part in the choice."""
+    tried = replace(config, epochs=config.trial) if config.trial else config
     found = []
     for number in range(config.restarts):
         with torch.random.fork_rng(devices=[]):
@@ -122,8 +125,11 @@ def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str
             for module in benchmark.network.modules():
                 if hasattr(module, "reset_parameters"):
                     module.reset_parameters()  # type: ignore[operator]
-        found.append(_trained(config, benchmark, **options))
-    return min(found, key=lambda history: history[-1].loss)
+        history = _trained(tried, benchmark, **options)
+        found.append((history, copy.deepcopy(benchmark.network.state_dict())))
+    best, weights = min(found, key=lambda each: each[0][-1].loss)
+    benchmark.network.load_state_dict(weights)
+    return _trained(config, benchmark, **options) if config.trial else best
 
 
 def _trained(
