@@ -310,7 +310,10 @@ NEIGHBOURS_TABLE = Table(
         "exact": "the problem that the paper states, by the same layer",
     },
 )
-_ADD_EPOCHS = {"LeNet": {"epochs": 40, "lr": 3e-3}, "MnistCnn": {"epochs": 10, "lr": 1e-3}}
+_ADD_EPOCHS: dict[str, dict[str, Any]] = {
+    "LeNet": {"epochs": 40, "lr": 3e-3},
+    "MnistCnn": {"epochs": 20, "lr": 2e-3, "restarts": 3, "trial": 1},
+}
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
     "joint": {"objective": "joint", "encoder": "outlines"},
