@@ -146,6 +146,8 @@ def _trained(
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = learned_samples(config, benchmark)
+    if benchmark.warm_up is not None:
+        _warm_up(config, network, benchmark.warm_up)
     if config.objective == "mixture":
         named = named_pool(config, benchmark)
         samples, network = replace(samples, candidates=named.candidates), NamingMixture(network, named)
@@ -174,6 +176,14 @@ def _trained(
     if not config.per_sample or options["draws"] is not None or config.objective == "gold" or samples.gold is None:
         return history
     return _with_share(history, samples.candidates.contains(samples.gold))
+
+
+def _warm_up(config: RunConfig, network: torch.nn.Module, samples: Samples) -> None:
+    """Train on single images first, as many in a step as there are in the run's own steps."""
+    first = replace(config, epochs=config.warm_up, batch=config.batch * config.slots)
+    optimiser, scheduler = optimiser_of(first, network), scheduler_of(first, len(samples))
+    options: dict[str, Any] = {"epochs": first.epochs, "batch": first.batch, "seed": first.seed}
+    train(network, samples, ENGINES["semantic"](), optimiser=optimiser, scheduler=scheduler, **options)
 
 
 def draws_of(config: RunConfig) -> Draws | None:
