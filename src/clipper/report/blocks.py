@@ -36,7 +36,7 @@ OF_TABLE = "table-"
 _README_ROWS = {
     "semantic": "all candidates (semantic loss)",
     "semantic + trainable": "the paper's pruning, run here",
-    "semantic + random": "as many discarded at random",
+    "semantic + random": "random pruning, as a control",
     "semantic + joint": "[joint inference](docs/joint.md) over the pool",
     "gold labels": "gold labels of the same images",
 }
