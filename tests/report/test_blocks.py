@@ -34,9 +34,8 @@ NOT_MEASURED = (
     "its baselines are at 25 to 35 %",
     "segments are 1 % of its 30,000 pairs",
     "hold 95 % of the probability",
-    "The other nine have 81.9 % on average",
 )
-"""Shares outside of blocks: settings, chance, figures of the paper, and a mean over some seeds of a table."""
+"""Shares outside of blocks: settings, chance and figures of the paper."""
 
 
 @pytest.fixture(scope="module")
