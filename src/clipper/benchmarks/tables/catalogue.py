@@ -324,7 +324,7 @@ NEIGHBOURS_TABLE = Table(
 )
 _ADD_EPOCHS: dict[str, dict[str, Any]] = {
     "LeNet": {"epochs": 40, "lr": 3e-3},
-    "MnistCnn": {"epochs": 20, "lr": 2e-3, "restarts": 3, "trial": 1},
+    "MnistCnn": {"epochs": 20, "lr": 4e-3, "weight_decay": 0.5, "restarts": 3, "trial": 1},
 }
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
