@@ -271,6 +271,17 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     assert deviations(entry) == "3 epochs, pixels"
 
 
+def test_the_fine_tuned_rows_are_those_of_photographs_and_differ_in_their_labels_only():
+    selected = Selection(engines=("CifarMobileNetV2",)).of(SUM_TABLE)
+    assert {place.column.base.data for place in selected.places()} == {"cifar10"}
+    assert sum(cell.column.name == "CIFAR-10 SUM-3, n=10K" for cell in selected.cells()) == 2 * 3  # three seeds
+    joint, gold = [place.config for place in selected.places()][:2]
+    assert (joint.objective, joint.encoder, gold.objective) == ("joint", "mobilenet-v2", "gold")
+    assert replace(joint, objective="gold", encoder=gold.encoder, metric=gold.metric) == gold
+    for place in selected.places():
+        assert place.config.samples * place.config.slots <= 50_000  # no image is drawn twice
+
+
 def test_a_run_of_one_column_never_stands_in_another(tmp_path):
     ledger = Ledger(tmp_path / "records.jsonl")
     place = next(place for place in SUM_TABLE.places() if place.column.name == "CIFAR-10 SUM-3, n=10K")
