@@ -162,8 +162,8 @@ def efficientnet_lite0() -> InvertedResiduals:
 def fold_norms(network: nn.Module) -> nn.Module:
     """The network of evaluation mode, in place, with each batch normalisation folded into the convolution before it.
 
-    Without the normalisations, which only move memory, a training step takes half as long. The statistics stay those of
-    the weights file.
+    Without the normalisations, which only move memory, a training step is faster. The statistics stay those of the
+    weights file.
 
     Args:
         network: in evaluation mode; convolutions and their normalisations are neighbours in an `nn.Sequential`.
