@@ -161,7 +161,7 @@ def random_mobilenet() -> torch.nn.Module:
 
 def test_the_fine_tuned_mobilenet_begins_as_its_backbone_on_enlarged_images():
     backbone, images = random_mobilenet(), torch.rand(3, 3, 32, 32)
-    expected = Frozen(backbone, Preprocessing(80, IMAGENET_MEAN, IMAGENET_STD))(images)
+    expected = Frozen(backbone, Preprocessing(96, IMAGENET_MEAN, IMAGENET_STD))(images)
     assert float(expected.std()) > 0.01  # the random weights do not make everything vanish
     network = CifarMobileNetV2(backbone=backbone).train()
     log_probs, embedding = network(images)
@@ -180,7 +180,7 @@ def test_the_fine_tuned_mobilenet_says_how_to_get_its_weights(monkeypatch):
 
 def test_the_fine_tuned_mobilenet_reads_the_published_weights():
     try:
-        encoder = pretrained("mobilenet-v2", size=80)
+        encoder = pretrained("mobilenet-v2", size=96)
     except MissingExtraError as error:
         pytest.skip(str(error))
     images = torch.rand(2, 3, 32, 32)

@@ -220,7 +220,7 @@ class CifarMobileNetV2(Classifier):
         (torch.Size([5, 10]), torch.Size([5, 1280]))
     """
 
-    def __init__(self, classes: int = 10, backbone: nn.Module | None = None, size: int = 80) -> None:
+    def __init__(self, classes: int = 10, backbone: nn.Module | None = None, size: int = 96) -> None:
         network = pretrained("mobilenet-v2").module if backbone is None else backbone
         if not isinstance(network, nn.Module):
             raise InputError(f"expected a network as the backbone, got {network!r}")
