@@ -97,5 +97,12 @@ def test_the_start_with_the_lowest_training_loss_counts():
     fewer = run(replace(config, restarts=2))
     assert best.last.loss <= fewer.last.loss
     assert run(replace(config, restarts=3)).last.loss == best.last.loss
+    seen = []
+    gentle = replace(config, restarts=3, trial=1, epochs=4, lr=1e-3)
+    tried = run(gentle, callbacks=[lambda progress: seen.append((progress.metrics.epoch, progress.metrics.loss))])
+    assert [epoch for epoch, _ in seen] == [1, 1, 1, 1, 2, 3, 4], "three trials, and the best of them goes on"
+    assert tried.epochs[0].loss < min(loss for _, loss in seen[:3]), "it goes on, it does not begin anew"
+    with pytest.raises(InputError, match="several restarts with trials of 1"):
+        replace(config, trial=1)
     with pytest.raises(InputError, match="one pass with 2 restarts"):
         replace(config, restarts=2, passes=2, objective="joint")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from clipper.benchmarks import RunConfig, benchmark_named, run
-from clipper.benchmarks.long_sum import Sums, agreed_labels, grouped, mean_labels, principal
+from clipper.benchmarks.group_means import Sums, agreed_labels, grouped, mean_labels, principal
 from clipper.errors import InputError
 
 
@@ -79,3 +81,21 @@ def test_sums_of_sixty_four_teach_digits() -> None:
     assert last.gold is not None
     assert last.accuracy > 0.9
     assert last.gold > 0.98
+
+
+def test_a_warm_up_trains_on_what_the_sums_say_before_the_run_begins() -> None:
+    sums = RunConfig(rule="sum", data="digits", slots=4, samples=299, objective="none", epochs=1, batch=32)
+    warm = run(replace(sums, warm_up=10)).last.accuracy
+    cold = run(sums).last.accuracy
+    assert cold is not None
+    assert warm is not None
+    assert warm > cold + 0.2
+    labelled = benchmark_named("sum")(replace(sums, warm_up=1)).warm_up
+    assert labelled is not None
+    assert labelled.gold is not None
+    right = labelled.candidates.contains(labelled.gold).double().mean()
+    assert right > 0.9
+    with pytest.raises(InputError, match="expected the rule sum with a warm-up of 1"):
+        RunConfig(rule="max", warm_up=1)
+    with pytest.raises(InputError, match="at least 100 sums"):
+        run(replace(sums, samples=99, warm_up=1))

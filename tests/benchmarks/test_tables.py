@@ -297,6 +297,17 @@ def test_few_samples_never_stand_for_other_few_samples(tmp_path):
     assert not any(entry.records for entry in gather(SUM_TABLE, ledger))
 
 
+def test_an_old_ceiling_is_shown_only_beside_runs_with_its_seeds(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    places = {place.row.name: place for place in SUM_TABLE.places() if place.column.name == "MNIST SUM-3, n=100"}
+    joint, gold = places["semantic + joint"], places["gold labels"]
+    ledger.add(record_of(replace(joint.config, seed=10)))
+    ledger.add(record_of(replace(gold.config, seed=0)))
+    assert [entry.place for entry in gather(SUM_TABLE, ledger) if entry.records] == [joint]
+    ledger.add(record_of(replace(gold.config, seed=10)))
+    assert [entry.place for entry in gather(SUM_TABLE, ledger) if entry.records] == [joint, gold]
+
+
 def fresh(config: RunConfig, accuracy: float) -> Record:
     """A record that says by which method it was made, with other packages, so that nobody can compare the method."""
     return replace(record_of(config, accuracy), probe={"draws": "0"})

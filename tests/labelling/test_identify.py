@@ -314,6 +314,15 @@ def test_the_maxima_of_real_samples_leave_small_labels_open() -> None:
     assert torch.equal(same.namings, found.namings)
 
 
+def test_names_that_leave_the_same_choice_are_counted_together() -> None:
+    """Whatever is largest is 7, 8 or 9: one of the labels 0 … 7 must be called 7, and all may be called 0 … 7."""
+    gold = torch.stack([torch.arange(30) % (largest + 1) for largest in (7, 8, 9)])
+    found = identify(Lattice.from_rule(*MAX, [7, 8, 9], slots=30, classes=10), gold)
+    assert found.order == 8**8 - 7**8
+    assert found.exhaustive
+    assert found.identified.tolist() == [False] * 8 + [True] * 2
+
+
 def test_a_search_for_maps_that_is_cut_short_still_tries_the_usual_ones() -> None:
     gold = torch.randint(0, 10, (50, 12), generator=torch.Generator().manual_seed(0))
     lattice = Lattice.from_rule(0, lambda total, y: (total + y) % 5, lambda total: total, gold.sum(1) % 5, 12, 10)

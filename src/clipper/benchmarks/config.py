@@ -21,7 +21,10 @@ AUTO = "auto"
 _VERSION = 2
 """Version of what `as_dict` returns. In version 1, k = 1 stood for the objective's default: one neighbour, or eight."""
 
-_LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts", "metric"}
+_LATER = {
+    "names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts", "trial", "warm_up",
+    "metric",
+}  # fmt: skip
 """Fields that older records do not have."""
 
 
@@ -98,6 +101,13 @@ class RunConfig:
     restarts: int = option(
         1, "Train this many times from different initial weights; keep the run with the lowest training loss."
     )
+    warm_up: int = option(
+        0,
+        "With the rule sum: first train for this many epochs on the images whose label follows from all sums by least "
+        "squares.",
+        least=0,
+    )
+    trial: int = option(0, "With --restarts: train each for this many epochs only, then go on with the best.", least=0)
     seed: int = option(0, "Seed of the samples, the initial weights, the order and dropout.", least=0, most=MOST_SEED)
     evaluate_every: int = option(1, "Measure the accuracy every this many epochs, and after the last one.")
     data_root: str | Path | None = field(default=None, compare=False, repr=False)
@@ -131,6 +141,10 @@ class RunConfig:
             raise InputError(f"expected per_sample, the number of candidates to draw, with draws={self.draws!r}, got 0")
         if self.restarts > 1 and self.passes > 1:
             raise InputError(f"expected one pass with {self.restarts} restarts, got {self.passes}")
+        if self.warm_up and self.rule != "sum":
+            raise InputError(f"expected the rule sum with a warm-up of {self.warm_up} epochs, got {self.rule}")
+        if self.trial and self.restarts == 1:
+            raise InputError(f"expected several restarts with trials of {self.trial} epochs, got restarts=1")
         if self.data == AUTO:
             from clipper.benchmarks.registry import benchmark_named
 

@@ -48,6 +48,7 @@ class Benchmark:
         pictures: from sample ids to pictures `(n, m, channels, height, width)` in 0 … 1, for pages; the inputs
             themselves if not given.
         note: a remark on the data, for pages.
+        warm_up: samples to train on first, if the configuration asks for it.
     """
 
     samples: Samples
@@ -61,6 +62,7 @@ class Benchmark:
     slot: str = "image"
     pictures: Callable[[Tensor], Tensor] | None = None
     note: str = ""
+    warm_up: Samples | None = None
 
 
 Build = Callable[[RunConfig], Benchmark]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
 from functools import partial
@@ -115,7 +116,9 @@ def run(
 def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str, Any]) -> History:
     """Train from several initial weights, and keep the run with the lowest training loss in its last epoch.
 
-    Neither gold labels nor held-out data take part in the choice."""
+    If the restarts are trials of a few epochs, the best of them is trained on. Neither gold labels nor held-out data
+    take part in the choice."""
+    tried = replace(config, epochs=config.trial) if config.trial else config
     found = []
     for number in range(config.restarts):
         with torch.random.fork_rng(devices=[]):
@@ -123,8 +126,11 @@ def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str
             for module in benchmark.network.modules():
                 if hasattr(module, "reset_parameters"):
                     module.reset_parameters()  # type: ignore[operator]
-        found.append(_trained(config, benchmark, **options))
-    return min(found, key=lambda history: history[-1].loss)
+        history = _trained(tried, benchmark, **options)
+        found.append((history, copy.deepcopy(benchmark.network.state_dict())))
+    best, weights = min(found, key=lambda each: each[0][-1].loss)
+    benchmark.network.load_state_dict(weights)
+    return _trained(config, benchmark, **options) if config.trial else best
 
 
 def _trained(
@@ -141,6 +147,8 @@ def _trained(
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = learned_samples(config, benchmark)
+    if benchmark.warm_up is not None:
+        _warm_up(config, network, benchmark.warm_up)
     if config.objective == "mixture":
         named = named_pool(config, benchmark)
         samples, network = replace(samples, candidates=named.candidates), NamingMixture(network, named)
@@ -169,6 +177,14 @@ def _trained(
     if not config.per_sample or options["draws"] is not None or config.objective == "gold" or samples.gold is None:
         return history
     return _with_share(history, samples.candidates.contains(samples.gold))
+
+
+def _warm_up(config: RunConfig, network: torch.nn.Module, samples: Samples) -> None:
+    """Train on single images first, as many in a step as there are in the run's own steps."""
+    first = replace(config, epochs=config.warm_up, batch=config.batch * config.slots)
+    optimiser, scheduler = optimiser_of(first, network), scheduler_of(first, len(samples))
+    options: dict[str, Any] = {"epochs": first.epochs, "batch": first.batch, "seed": first.seed}
+    train(network, samples, ENGINES["semantic"](), optimiser=optimiser, scheduler=scheduler, **options)
 
 
 def draws_of(config: RunConfig) -> Draws | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
 
 ARCS = 20_000_000
-"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols, in a minute and 1 GB."""
+"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols."""
 
 Step = Callable[[Any, int], Any]
 Accept = Callable[[Any], Hashable]

@@ -139,8 +139,8 @@ def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
 def likeness(within: Tensor, total: Tensor, count: Tensor, everyone: int) -> Tensor:
     """Σ over a label's instances of (mean distance to differently labelled ones − to equally labelled ones), `(…,)`.
 
-    So a labelling costs a number per label, not one per pair of instances. An instance that has nobody to compare
-    with contributes 0.
+    So a labelling costs a number per label, not one per pair of instances. An instance without others to
+    compare with contributes 0.
 
     Args:
         within: Σ of the distances between the instances of the label, each pair twice, `(…,)`.

@@ -2,7 +2,8 @@
 
 A constraint problem: each label gets a name, and the names of each sample's labels must be a candidate of the sample.
 The search gives one label a name, drops the names that no candidate supports any more, and splits what is left into
-parts that do not constrain each other. So maps are counted by multiplication, and listed only if somebody asks for it.
+parts that do not constrain each other. Names that leave the other labels the same choice are tried once. So maps are
+counted by multiplication, and listed only if somebody asks for it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 from clipper.candidates import CandidateSet, Lattice
-from clipper.candidates.comparison import numbers_in
+from clipper.candidates.comparison import PRIME, numbers_in, weighted_counts
 from clipper.candidates.kinds import kind_of_label
 from clipper.errors import InputError
 from clipper.pruning.objectives import listed_only
@@ -36,6 +37,10 @@ _PAIRS = 2_000
 """Pairs of labels that are renamed on trial."""
 _CELLS = 1 << 22
 """Numbers held at a time."""
+_PASS = 200_000
+"""What a look at any rows costs beside their numbers, as so many numbers: the calls themselves."""
+_CHECKS = 2
+"""Weighted counts by which the candidates that two names leave are compared."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,8 @@ class _Search:
         if listed_only(candidates) is not None:
             self.held += numbers_in(candidates)
         self.looked_at = candidates.slots * self.classes + numbers_in(candidates)
+        drawn = torch.Generator().manual_seed(0)
+        self.weights = torch.randint(1, PRIME, (_CHECKS, candidates.slots, self.classes), generator=drawn).to(rows)
 
     def all_maps(self) -> Independent:
         """Independent parts of all labels; the budget is shared among them."""
@@ -187,11 +194,61 @@ class _Search:
             given = names.repeat(len(some), 1, 1)  # (b, c, c)
             given[:, label] = one_hot(some, self.classes).bool()
             left, open_rows = self._supported(given, rows, most_open=_FEW)
-            for own, still in zip(left, open_rows, strict=True):
-                branch = self._split(own, labels, rows[still], floor, depth + 1) if own.any(1).all() else None
+            for alike in self._alike(label, some, left, open_rows, rows):
+                first = alike[0]
+                branch = self._split(left[first], labels, rows[open_rows[first]], floor, depth + 1)
                 if branch is not None:
-                    branches.append(branch)
+                    own = {label: tuple(some[alike].tolist())}
+                    branches.append(replace(branch, free=branch.free | own))
         return Alternatives(tuple(branches), {})
+
+    def _alike(self, label: int, names: Tensor, left: Tensor, open_rows: Tensor, ids: Tensor) -> list[list[int]]:
+        """Group the names of a label: those of one group leave the same maps of all other labels.
+
+        Args:
+            label: that gets a name.
+            names: its names, `(b,)`.
+            left: which names each label may have then, `(b, c, c)` bool.
+            open_rows: which rows constrain them then, `(b, r)` bool.
+            ids: the rows, `(r,)`.
+
+        Returns:
+            Positions in `names`; those that leave some label without a name are left out.
+        """
+        others = left.clone()
+        others[:, label] = False
+        groups: dict[tuple[bytes, bytes], list[int]] = {}
+        for place in left.any(2).all(1).nonzero()[:, 0].tolist():
+            key = others[place].cpu().numpy().tobytes(), open_rows[place].cpu().numpy().tobytes()
+            groups.setdefault(key, []).append(place)
+        has_label = self.member[ids, label] > 0
+        merged = (self._merged(own, label, names, left, ids[open_rows[own[0]] & has_label]) for own in groups.values())
+        return sorted(itertools.chain.from_iterable(merged))
+
+    def _merged(self, places: list[int], label: int, names: Tensor, left: Tensor, ids: Tensor) -> list[list[int]]:
+        """Put those names together that leave each of the rows the same candidates in its other slots.
+
+        If a row has the label in the slots J, and the label has the name a, the row's candidates weigh Π_J w(j, a)
+        times what its other slots weigh."""
+        if len(places) == 1 or not len(ids):
+            return [places]
+        rows = self.rows[ids]  # (r, m)
+        part = self.candidates.batch(ids)
+        self.left -= len(places) * (_CHECKS * len(rows) * self.looked_at + _PASS)
+        merged: list[tuple[Tensor, Tensor, list[int]]] = []
+        for place in places:
+            allowed = left[place][rows.clamp(min=0)] | (rows < 0)[..., None]  # (r, m, c)
+            whole = weighted_counts(part.narrowed(allowed.flatten(0, 1)), self.weights)  # (r, checks)
+            own = torch.ones_like(whole)
+            for here, weight in zip((rows == label).unbind(1), self.weights[..., names[place]].unbind(1), strict=True):
+                own = torch.where(here[:, None], own * weight % PRIME, own)
+            for first_whole, first_own, alike in merged:
+                if torch.equal(whole * first_own % PRIME, first_whole * own % PRIME):
+                    alike.append(place)
+                    break
+            else:
+                merged.append((whole, own, [place]))
+        return [alike for *_, alike in merged]
 
     def _next(self, names: Tensor, labels: list[int], ids: Tensor) -> int:
         """The label to name next: few names, then a row with few other open labels, then many rows."""
@@ -230,7 +287,7 @@ class _Search:
         place = torch.where(rows < 0, self.classes, rows).flatten()
         part = self.candidates.batch(ids.repeat(len(names)))
         while True:
-            self.left -= len(names) * (len(rows) * self.looked_at + names[0].numel())
+            self.left -= len(names) * (len(rows) * self.looked_at + names[0].numel()) + _PASS
             left = _distinct(names) if self.one_to_one else names
             if len(rows):
                 allowed = left[:, rows.clamp(min=0)] | ~used  # (b, r, m, c)

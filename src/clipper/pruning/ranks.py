@@ -350,8 +350,7 @@ def partition(embeddings: Tensor, parts: int) -> Tensor:
     """Assign samples to ranks, `(n,)`, so that fewer pairs of neighbours lie on different ranks.
 
     The samples are split in half along the direction of largest variance, then each half in the same way. The sizes of
-    the ranks differ by one at most. A sample's instances stay together, so many pairs are still cut: about 40 % for
-    two ranks and sums of three digits, where a random split cuts 50 %.
+    the ranks differ by one at most. A sample's instances stay together, so many pairs are still cut.
 
     Args:
         embeddings: of all samples, `(n, m, d)`.

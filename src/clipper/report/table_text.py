@@ -24,6 +24,8 @@ How to read the tables:
 - *{old}*: {old_means}. Such figures do not count as results.
 - *{stale}*: {stale_means}.
 - *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
+- *Gold labels* is the ceiling of a task. All rows are means over few seeds, so a row that finds nearly all labels may
+  lie above it by chance.
 - The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
   not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
   gain.

@@ -65,7 +65,7 @@ Callback = Callable[[Progress], object]
 
 @dataclass
 class Options:
-    """What a training is told besides its parts, read once; `train` says what each of them means."""
+    """The options of `train`, which says what each of them means."""
 
     epochs: int = 50
     batch: int = 64

@@ -16,7 +16,7 @@ from clipper.pruning.objectives import listed_only
 from clipper.training.adapters import in_words, predict
 
 Evaluator = Callable[[nn.Module], Mapping[str, float]]
-"""From a classifier to what it is worth, by name: `accuracy`, and whatever else a task measures."""
+"""From a classifier to its scores by name: `accuracy`, and what else a task measures."""
 HeldOut = tuple[Tensor, Tensor] | Evaluator
 """Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an evaluator."""
 
@@ -156,7 +156,7 @@ class RunningMetrics:
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
-    """What a classifier is worth on the held-out set, by name; if there are several kinds of label, each is a name.
+    """The scores of a classifier on the held-out set, by name; if there are several kinds of label, each is a name.
 
     Examples:
         >>> import torch

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.tables.layout import FROZEN, USUAL, VARIANTS, Column, Row, Table, rows_of
+from clipper.benchmarks.tables.layout import FRESH, FROZEN, USUAL, VARIANTS, Column, Row, Table, rows_of
 from clipper.benchmarks.tables.ledger import Ledger
 from clipper.benchmarks.vqar.files import own_folder
 from clipper.errors import InputError
@@ -21,6 +21,12 @@ EXACT_LOSS = Row(
 learning rate is small, because otherwise a label may die out early (docs/lattices.md)."""
 EXACT_CEILING = replace(CEILING, changes={**EXACT_LOSS.changes, "objective": "gold"}, title="gold labels, small steps")
 """The ceiling of the exact loss: the same batches and steps."""
+_WARM = Row(
+    "exact loss",
+    "warm-up",
+    {**EXACT_LOSS.changes, "lr": 1e-3, "schedule": "one-cycle", "weight_decay": 0.05, "warm_up": 2, "epochs": 6},
+    title="exact loss after a warm-up",
+)
 PER_SAMPLE = 100
 """Candidates drawn for each sample of a long task; the paper does not say how many it draws."""
 _DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
@@ -93,15 +99,21 @@ def _long(data: str, images: int, rule: str, slots: int) -> Column:
     return Column(f"{_DATA[data]} {rule.upper()}-{slots}", base)
 
 
+_LONG = (
+    *(_long("mnist", 60_000, rule, slots) for rule in ("sum", "max") for slots in (30, 40)),
+    *(_long("cifar10", 50_000, rule, slots) for rule in ("sum", "max") for slots in (15, 30)),
+)
 SCALE_TABLE = Table(
     "scale",
     "Table 2: accuracy on long SUM-M and MAX-M",
-    (*rows_of(["dolphin"]), *rows_of(["abl-sim"], ["none"]), EXACT_LOSS, CEILING, EXACT_CEILING),
-    (
-        *(_long("mnist", 60_000, rule, slots) for rule in ("sum", "max") for slots in (30, 40)),
-        *(_long("cifar10", 50_000, rule, slots) for rule in ("sum", "max") for slots in (15, 30)),
-    ),
+    (*rows_of(["dolphin"]), *rows_of(["abl-sim"], ["none"]), EXACT_LOSS, _WARM, CEILING, EXACT_CEILING),
+    _LONG,
     seeds=3,
+    absent=frozenset((_WARM.name, column.name) for column in _LONG if "MNIST SUM" not in column.name),
+    notes={
+        "warm-up": "two epochs on the images whose digit follows from all sums by least squares over groups of similar "
+        "images; then six of the exact loss",
+    },
     remark="In the paper, ABLSim ran out of time on all of these tasks. Here, Dolphin and ABLSim train on 100 "
     "candidates of each sample, drawn once; the gold labels are hardly ever among them. The table of draws tries other "
     "readings of the paper.",
@@ -322,7 +334,10 @@ NEIGHBOURS_TABLE = Table(
         "exact": "the problem that the paper states, by the same layer",
     },
 )
-_ADD_EPOCHS = {"LeNet": {"epochs": 40, "lr": 3e-3}, "MnistCnn": {"epochs": 10, "lr": 1e-3}}
+_ADD_EPOCHS: dict[str, dict[str, Any]] = {
+    "LeNet": {"epochs": 40, "lr": 3e-3},
+    "MnistCnn": {"epochs": 20, "lr": 2e-3, "restarts": 3, "trial": 1},
+}
 _ADD_VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"objective": "none"},
     "joint": {"objective": "joint", "encoder": "outlines"},
@@ -351,8 +366,11 @@ ADDITION_TABLE = Table(
     "MNIST-Add: the sum of two numbers of N handwritten digits",
     (
         *(
-            Row(network, variant, {"network": network, **_ADD_EPOCHS[network], **changes})
-            for network in ("LeNet", "MnistCnn")
+            Row(network, variant, {"network": network, **_ADD_EPOCHS[network], **changes}, first_seed=first)
+            for network, first in (
+                ("LeNet", FRESH),
+                ("MnistCnn", 2 * FRESH),
+            )  # shorter runs used MnistCnn's first seeds
             for variant, changes in _ADD_VARIANTS.items()
         ),
         *_reported("NeSyDM", "PLIA", "DeepSoftLog", "A-NeSI", "EXAL", "Scallop", "NeSyDM"),

@@ -49,8 +49,10 @@ class Costs:
         values = config.as_dict()
         for names in _LIKE:
             if found := self._found.get(_kind(values, names)):
-                seconds = statistics.median(found) * _images(values) * config.epochs * config.restarts
-                return runs * seconds / 3600
+                epochs = (
+                    config.epochs + config.restarts * config.trial if config.trial else config.epochs * config.restarts
+                )
+                return runs * statistics.median(found) * _images(values) * epochs / 3600
         return 0.0 if not runs else None
 
 

@@ -39,7 +39,7 @@ MEANING = {
     "ResNet-18)",
     "trainable": "the paper's program as printed; neighbours by the classifier's own layer",
     "exact": "the problem that the paper states; neighbours by the classifier's own layer",
-    "random": "the control: as many candidates as by exact are discarded at random; for clips, edges lead to random "
+    "random": "the control: discards as many candidates as exact does, at random; for clips, along edges to random "
     "frames",
     "entropy": f"all candidates; the loss has a penalty on the posterior's entropy, with weight {ENTROPY:g}",
     "joint": "joint inference over the whole pool, before training; neighbours by outlines (for clips, of the "

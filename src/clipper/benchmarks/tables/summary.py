@@ -159,8 +159,8 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     """All cells of the table, each with the runs that match it best: results first, then most seeds, then most epochs.
 
     Runs with other numbers of epochs count, and runs with any frozen encoder in the rows "frozen"; `deviations` says
-    how they differ. Runs with another number of samples do not count. Each cell has the estimated cost of its missing
-    runs.
+    how they differ. Runs with another number of samples do not count, and neither do old runs on gold labels that share
+    no seed with the rows they bound. Each cell has the estimated cost of its missing runs.
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
@@ -171,7 +171,16 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
         entry = _entry(table, place, near)
         missing = table.runs_at(place) - (0 if entry.mark else len(near))
         entries.append(replace(entry, hours=costs.hours(place.config, max(0, missing))))
-    return entries
+    return [replace(entry, records=()) if _bounds_nothing(entry, entries) else entry for entry in entries]
+
+
+def _bounds_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether a cell has old runs on gold labels, and the other rows of its task have no run on these seeds."""
+    if entry.place.config.objective != "gold" or not entry.mark:
+        return False
+    rows = [e for e in entries if e.place.column == entry.place.column and e.place.config.objective != "gold"]
+    others = {seed for each in rows for seed in each.seeds}
+    return bool(others) and others.isdisjoint(entry.seeds)
 
 
 def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:

@@ -216,8 +216,8 @@ class NamingSearch:
     def around(self, leader: Tensor, found: Tensor | None = None, exhaustive: bool = False) -> Namings:
         """A naming `(c,)`, and all others that are about as good.
 
-        Whatever leads from one good naming to another, or exchanges two labels, is tried on all of them: namings that
-        are equally good form a group.
+        Permutations that lead from one good naming to another, and exchanges of two labels, are tried on all of them:
+        namings that are equally good form a group.
 
         Args:
             leader: the best naming.
@@ -261,8 +261,8 @@ class NamingSearch:
     def _merged(self, leader: Tensor) -> Tensor:
         """The labels whose names are open if the state has merged two classes, `(c,)` bool; `leader (c,)` names it.
 
-        A label that nobody has may be a second name of any group. So walkers look for names again, with each such label
-        given to some group besides. If they can rename other groups, all names of the kind are open.
+        A label without instances may be a second name of any group. So walkers look for names again, with each such
+        label as an additional name of some group. If they can rename other groups, all names of the kind are open.
         """
         found = torch.zeros_like(self.unused)
         if not bool(self.unused.any()):
@@ -388,7 +388,7 @@ def anneal_names(
 def matched(labels: Tensor, others: Tensor, classes: int, ranks: Ranks = ALONE) -> Tensor:
     """The label of `labels (n*m,)` that most instances of each label of `others (n*m,)` have, each once, `(c,)`.
 
-    Greedily, the largest overlap first; labels that nobody has keep their order. `ranks`: those who share the pool.
+    Greedily, the largest overlap first; labels without instances keep their order. `ranks`: those who share the pool.
 
     Examples:
         >>> matched(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 1, 1]), classes=3).tolist()

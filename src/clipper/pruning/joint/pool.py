@@ -110,7 +110,7 @@ class Edges:
 
     @property
     def apart(self) -> Edges:
-        """The pairs whose ends are both here, as of a process that shares with nobody."""
+        """The pairs whose ends are both in this process, as if it had the pool for itself."""
         if self.shard.ranks.size == 1:
             return self
         first, second, length, rank = (
@@ -701,7 +701,7 @@ def of_all_ranks(candidates: Candidates, ranks: Ranks) -> Candidates:
 
 
 class LatticeFactor:
-    """As `CandidateFactor`, for candidates that nobody lists.
+    """As `CandidateFactor`, for candidates that are not listed.
 
     Examples:
         >>> from clipper import Lattice

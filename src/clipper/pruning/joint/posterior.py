@@ -105,10 +105,11 @@ class Posterior(Generic[Set]):
         marginals: `(n, m, c)`: the probability of each label of each slot; zero in unused slots.
         probability: `(Ω,)`: the probability of each candidate if the target is right; a sample's sum to one. Candidates
             that are not listed are listed for it, if they are few enough.
-        verdict: "joint": believe it. "ambiguous": the groups are found, but several ways to name them are possible, see
-            `namings`. "unsettled": something was found, but not enough to rely on: the search did not end, most folds
-            did not find it again, hidden formulas bear out too little, or edges carry the target itself from sample to
-            sample. "uninformative": hidden formulas are foreseen no better than by a class prior.
+        verdict: "joint": you can use the labels. "ambiguous": the groups are found, but several ways to name them are
+            possible, see `namings`. "unsettled": something was found, but not enough to rely on: the search did not
+            end, most folds did not find it again, it explains too little of the hidden formulas, or neighbours have
+            equal targets for another reason than their labels (a leak). "uninformative": neighbours predict hidden
+            formulas no better than a class prior does.
         converged: whether the verdict is "joint".
         expected_accuracy: the share of `labels` that it expects to be right.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
@@ -291,7 +292,7 @@ class Posterior(Generic[Set]):
         labels, edges = self.labels.flatten(), self.mixture.pool.edges
         used, group = labels >= 0, labels.clamp(min=0)
         unsure = _entropy(self.marginals.flatten(0, 1)) * used
-        # A member that its neighbours agree with speaks for its group; one that they do not, for itself.
+        # The label of an instance whose neighbours agree with it says more about its group.
         typical = 1 - disagreeing_share(edges, labels[:, None])[:, 0]
         asked = torch.zeros(self.candidates.classes, device=labels.device)
         source, target = edges.source, edges.target
@@ -407,8 +408,9 @@ def _entropy(belief: Tensor) -> Tensor:
 def smallest_credible_set(candidates: Candidates, probability: Tensor, mass: float, equal: float) -> Tensor:
     """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all that equal the last of them.
 
-    To choose among equals by their place would be to decide what nobody knows: where two names are a toss-up, the more
-    frequent group would get the smaller label. Probabilities that differ by a share of `equal` count as equal.
+    All that are equally probable stay together, because choosing among them by their order would be arbitrary: if two
+    names are equally probable, the more frequent group would get the smaller label. Probabilities that differ by a
+    share of `equal` count as equal.
 
     Examples:
         >>> candidates = Candidates.from_lists([[(0,), (1,), (2,)], [(1,)]], classes=3)

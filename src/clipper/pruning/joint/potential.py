@@ -55,7 +55,7 @@ class Trust:
             >>> Trust.fitted(length, torch.sigmoid(-1 + 3 * (length - 1)))
             Trust(level=-1.0, slope=3.0)
         """
-        # Two pairs besides of which nobody knows anything, so that a handful of pairs makes no cliff.
+        # Two more pairs, which agree with probability one half, so that a fit to few pairs does not become extreme.
         unknown = 0 if ranks.rank else 2
         x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])[:unknown]]).cpu().double()
         x = torch.stack([torch.ones_like(x), x], dim=1)  # (P + 2, 2)

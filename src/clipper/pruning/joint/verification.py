@@ -21,7 +21,7 @@ class Verification:
         wrong: the share of wrong targets under which they are.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
         gain: how much more probable the formulas are than by the best class prior: nats a sample.
-        explained: the same as a share of the prior's surprise: 1 if every formula was foreseen with certainty.
+        explained: the same as a share of the prior's surprise: 1 if every formula was predicted with certainty.
         significance: the gain in standard errors.
         leak: how many times the odds of chance are the odds that an edge joins samples of one formula.
     """
