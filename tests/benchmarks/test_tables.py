@@ -82,7 +82,8 @@ def test_every_row_of_a_column_has_a_seed_before_any_has_two():
     cells = list(Selection(seeds=2).of(SUM_TABLE).cells())
     first = [cell for cell in cells if cell.column == cells[0].column]
     turn = [cell.seed - cell.row.first_seed for cell in first]
-    assert turn == [0] * len(SUM_TABLE.rows) + [1] * len(SUM_TABLE.rows)
+    rows = sum(place.column == cells[0].column for place in SUM_TABLE.places())
+    assert turn == [0] * rows + [1] * rows
 
 
 def test_a_selection_names_what_it_does_not_know():
@@ -105,6 +106,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
         reused = place.config.rule == "long-sum"  # whose sums show images again and again
         assert place.config.data == "clips" or reused or place.config.samples * place.config.slots <= 1_198
         assert place.config.encoder in ("trainable", "pixels", "outlines", "middle")
+        assert place.config.augment != "flip-shift"  # a mirrored digit is none
 
 
 def test_a_quick_table_of_scenes_says_that_they_are_generated():
@@ -269,6 +271,17 @@ def test_gathering_prefers_more_seeds_and_says_what_differs(tmp_path):
     (entry,) = [entry for entry in gather(SUM_TABLE, ledger) if entry.records and entry.place == place]
     assert [(record.config["seed"], record.config["epochs"]) for record in entry.records] == [(0, 3), (1, 3)]
     assert deviations(entry) == "3 epochs, pixels"
+
+
+def test_the_fine_tuned_rows_are_those_of_photographs_and_differ_in_their_labels_only():
+    selected = Selection(engines=("CifarMobileNetV2",)).of(SUM_TABLE)
+    assert {place.column.base.data for place in selected.places()} == {"cifar10"}
+    assert sum(cell.column.name == "CIFAR-10 SUM-3, n=10K" for cell in selected.cells()) == 2 * 3  # three seeds
+    joint, gold = [place.config for place in selected.places()][:2]
+    assert (joint.objective, joint.encoder, gold.objective) == ("joint", "mobilenet-v2", "gold")
+    assert replace(joint, objective="gold", encoder=gold.encoder, metric=gold.metric) == gold
+    for place in selected.places():
+        assert place.config.samples * place.config.slots <= 50_000  # no image is drawn twice
 
 
 def test_a_run_of_one_column_never_stands_in_another(tmp_path):

@@ -9,7 +9,7 @@ from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import learned_samples, run
 from clipper.errors import InputError
-from clipper.training import RandomAffine
+from clipper.training import RandomAffine, RandomFlipShift
 
 IMAGES = torch.rand(3, 2, 9, 9, generator=torch.Generator().manual_seed(0))
 
@@ -50,14 +50,30 @@ def test_images_of_a_batch_are_changed_each_in_its_own_way():
     assert not torch.allclose(one, two, atol=1e-3)
 
 
+def test_a_photograph_is_mirrored_or_not_and_shifted_with_its_border_repeated():
+    torch.manual_seed(0)
+    one = IMAGES[:1]
+    padded = torch.nn.functional.pad(one, (1, 1, 1, 1), mode="replicate")[0]
+    shifts = [padded[:, row : row + 9, column : column + 9] for row in range(3) for column in range(3)]
+    possible = shifts + [image.flip(2) for image in shifts]
+    found = [
+        [i for i, image in enumerate(possible) if torch.equal(image, changed)]
+        for changed in RandomFlipShift(pixels=1)(one.expand(500, -1, -1, -1))
+    ]
+    assert all(len(each) == 1 for each in found)
+    assert {each[0] for each in found} == set(range(18))  # each image in its own way, and all ways occur
+
+
+@pytest.mark.parametrize("transform", [RandomAffine(), RandomFlipShift()])
 @pytest.mark.parametrize("images", [torch.rand(9, 9), torch.zeros(1, 1, 9, 9, dtype=torch.uint8)])
-def test_what_is_no_batch_of_images_is_refused(images):
+def test_what_is_no_batch_of_images_is_refused(images, transform):
     with pytest.raises(InputError, match="instances, channels, height, width"):
-        RandomAffine()(images)
+        transform(images)
 
 
-def test_a_run_learns_from_changed_images_and_is_measured_on_the_others():
-    config = RunConfig(samples=20, slots=2, objective="none", epochs=2, augment="affine", schedule="one-cycle")
+@pytest.mark.parametrize("augment", ["affine", "flip-shift"])
+def test_a_run_learns_from_changed_images_and_is_measured_on_the_others(augment):
+    config = RunConfig(samples=20, slots=2, objective="none", epochs=2, augment=augment, schedule="one-cycle")
     benchmark = benchmark_named("sum")(config)
     samples = learned_samples(config, benchmark)
     assert samples.gold is benchmark.samples.gold

@@ -21,7 +21,10 @@ AUTO = "auto"
 _VERSION = 2
 """Version of what `as_dict` returns. In version 1, k = 1 stood for the objective's default: one neighbour, or eight."""
 
-_LATER = {"names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts", "trial", "warm_up"}
+_LATER = {
+    "names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts", "trial", "warm_up",
+    "metric",
+}  # fmt: skip
 """Fields that older records do not have."""
 
 
@@ -73,6 +76,9 @@ class RunConfig:
         "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, "
         "where each instance has the embedding of another.",
     )
+    metric: Literal["l2", "cosine"] = option(
+        "l2", "The distance between embeddings; cosine suits the features of pretrained networks."
+    )
     when: Literal["batch", "once"] = option(
         "batch", "Prune each batch, or the whole pool once before training (not with trainable)."
     )
@@ -86,8 +92,10 @@ class RunConfig:
     schedule: Literal["constant", "one-cycle"] = option(
         "constant", "Schedule of the learning rate: constant, or PyTorch's one-cycle with --lr as its maximum."
     )
-    augment: Literal["none", "affine"] = option(
-        "none", "affine: rotate, shift and scale training images a little, at random."
+    augment: Literal["none", "affine", "flip-shift"] = option(
+        "none",
+        "affine: rotate, shift and scale training images a little, at random. flip-shift: mirror and shift them, for "
+        "photographs.",
     )
     entropy: float = option(0.0, "Weight of an entropy term on the posterior over the candidates.")
     restarts: int = option(

@@ -28,7 +28,7 @@ MOST_SLOTS = 1_000
 DIGITS = {
     "digits": ("DigitsMlp", "DigitsCnn", "LinearOnOutlines"),
     "mnist": ("MnistCnn", "LeNet", "LinearOnOutlines"),
-    "cifar10": ("CifarResNet18",),
+    "cifar10": ("CifarResNet18", "CifarMobileNetV2"),
 }
 """The data sets of ten classes, with the networks that fit each."""
 HELD = ("fixed", "gold")

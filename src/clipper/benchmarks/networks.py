@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from clipper.errors import InputError
 from clipper.proximity import Outlines
+from clipper.proximity.backbones.mobilenet import FEATURES, fold_norms
+from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD
+from clipper.proximity.backbones.pretrained import pretrained
 from clipper.proximity.backbones.resnet import resnet18
 
 
@@ -195,6 +198,36 @@ class CifarResNet18(Classifier):
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__(resnet18(classes=0), nn.Linear(512, classes), (3, 32, 32), 0.473, 0.251)
+
+
+class CifarMobileNetV2(Classifier):
+    """MobileNetV2 with its published ImageNet weights, to be fine-tuned on 32×32 photographs, which it enlarges.
+
+    Its batch normalisations keep ImageNet's statistics, and are folded into the convolutions.
+
+    Args:
+        classes: how many labels there are.
+        backbone: the pretrained network, which is changed; by default it is read from the published weights.
+        size: side in pixels to which images are enlarged.
+
+    Raises:
+        MissingExtraError: the weights are not on this machine; the message says how to install them.
+
+    Examples:
+        >>> from clipper.proximity.backbones.mobilenet import mobilenet_v2
+        >>> log_probs, embedding = CifarMobileNetV2(backbone=mobilenet_v2())(torch.rand(5, 3, 32, 32))
+        >>> log_probs.shape, embedding.shape
+        (torch.Size([5, 10]), torch.Size([5, 1280]))
+    """
+
+    def __init__(self, classes: int = 10, backbone: nn.Module | None = None, size: int = 96) -> None:
+        network = pretrained("mobilenet-v2").module if backbone is None else backbone
+        if not isinstance(network, nn.Module):
+            raise InputError(f"expected a network as the backbone, got {network!r}")
+        features = nn.Sequential(nn.Upsample((size, size), mode="bilinear"), fold_norms(network.eval()))
+        head = nn.Sequential(nn.Dropout(0.2), nn.Linear(FEATURES, classes))
+        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+        super().__init__(features, head, (3, 32, 32), mean, deviation)
 
 
 class ClipCnn(Classifier):

@@ -34,6 +34,7 @@ from clipper.training import (
     History,
     Inspector,
     RandomAffine,
+    RandomFlipShift,
     Record,
     Samples,
     train,
@@ -226,7 +227,8 @@ def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
         return samples
     if not samples.in_memory or samples.inputs.ndim != 5:
         raise InputError(f"expected images in memory to augment, which the data set {config.data} does not have")
-    return replace(samples, inputs=Augmented(samples.inputs, RandomAffine()))
+    transform = RandomAffine() if config.augment == "affine" else RandomFlipShift()
+    return replace(samples, inputs=Augmented(samples.inputs, transform))
 
 
 def named_pool(config: RunConfig, benchmark: Benchmark) -> NamedPool[Any]:

@@ -1,7 +1,7 @@
 """Training: Algorithm 1 of the paper, with any engine, any objective and any optimiser."""
 
 from clipper.training.adapters import Classifiers, Encoders, Packing
-from clipper.training.augmentation import Augmented, RandomAffine
+from clipper.training.augmentation import Augmented, RandomAffine, RandomFlipShift
 from clipper.training.inspection import Inspection, Inspector
 from clipper.training.iterated import Pass, train_iterated
 from clipper.training.loop import Callback, History, Progress, train
@@ -28,6 +28,7 @@ __all__ = [
     "Progress",
     "PruningSchedule",
     "RandomAffine",
+    "RandomFlipShift",
     "Record",
     "Samples",
     "accuracy",

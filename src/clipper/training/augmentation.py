@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from clipper.arguments import real_number
+from clipper.arguments import real_number, whole_number
 from clipper.errors import InputError
 
 
@@ -39,11 +39,7 @@ class RandomAffine(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """`(instances, channels, height, width)` to the same shape."""
-        if images.ndim != 4 or not images.is_floating_point():
-            raise InputError(
-                "expected images of shape (instances, channels, height, width), floating point, "
-                f"got {tuple(images.shape)} of {images.dtype}"
-            )
+        _check_images(images)
         turn, size, right, down = 2 * torch.rand(4, len(images), device=images.device) - 1
         angle, grown = turn * math.radians(self.degrees), 1 + self.scale * size
         rows, columns = images.shape[-2:]
@@ -54,6 +50,37 @@ class RandomAffine(nn.Module):
         map_back = torch.stack([top, bottom], 1).to(images.dtype)  # (instances, 2, 3)
         grid = nn.functional.affine_grid(map_back, list(images.shape), align_corners=False)
         return nn.functional.grid_sample(images, grid, align_corners=False)
+
+
+class RandomFlipShift(nn.Module):
+    """Mirror each photograph with probability one half, and shift it a little; new pixels repeat those at the border.
+
+    Random numbers come from torch's global generator.
+
+    Args:
+        pixels: the largest shift along each axis.
+
+    Examples:
+        >>> RandomFlipShift()(torch.rand(5, 3, 32, 32)).shape
+        torch.Size([5, 3, 32, 32])
+    """
+
+    def __init__(self, pixels: int = 4) -> None:
+        super().__init__()
+        self.pixels = whole_number(pixels, "pixels", least=0)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """`(instances, channels, height, width)` to the same shape."""
+        _check_images(images)
+        count, _, height, width = images.shape
+        padded = nn.functional.pad(images, (self.pixels,) * 4, mode="replicate")
+        down, right = torch.randint(2 * self.pixels + 1, (2, count, 1), device=images.device)
+        rows, columns = (torch.arange(side, device=images.device) for side in (height, width))
+        mirrored = torch.rand(count, 1, device=images.device) < 0.5
+        columns = torch.where(mirrored, columns.flip(0), columns)  # (instances, width)
+        which = torch.arange(count, device=images.device).view(-1, 1, 1)
+        moved = padded[which, :, (rows + down)[:, :, None], (columns + right)[:, None]]  # (…, height, width, channels)
+        return moved.permute(0, 3, 1, 2)
 
 
 class Augmented(Dataset[Tensor]):
@@ -82,3 +109,12 @@ class Augmented(Dataset[Tensor]):
 
     def __getitem__(self, number: int) -> Tensor:
         return self.transform(self.inputs[number])
+
+
+def _check_images(images: Tensor) -> None:
+    """Raise an `InputError` unless these are images."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise InputError(
+            "expected images of shape (instances, channels, height, width), floating point, "
+            f"got {tuple(images.shape)} of {images.dtype}"
+        )

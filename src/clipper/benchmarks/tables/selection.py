@@ -63,6 +63,7 @@ class Selection:
         if self.quick:
             columns = _distinct(columns)
             rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED and not row.source]
+            rows = [row for row in rows if row.changes.get("augment") != "flip-shift"]  # a mirrored digit is none
             rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
