@@ -64,6 +64,7 @@ class Selection:
             columns = _distinct(columns)
             rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED and not row.source]
             rows = [row for row in rows if row.changes.get("augment") != "flip-shift"]  # a mirrored digit is none
+            rows = [row for row in rows if "warm_up" not in row.changes]  # so few sums say nothing of single images
             rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
