@@ -120,6 +120,21 @@ def test_runs_on_development_seeds_are_never_ahead_of_the_paper(tmp_path):
     assert [line.split(" | ")[-1] for line in text.splitlines() if "-30 |" in line] == ["no result yet |", "behind |"]
 
 
+def test_a_difference_within_the_deviation_is_level(tmp_path):
+    table = next(table for table in tables_of(Ledger(tmp_path / RECORDS)) if table.name == "scale")
+    places = {(place.row.name, place.column.name): place for place in table.places()}
+    ledger = Ledger(tmp_path / RECORDS)
+    for column, accuracy in (("MNIST SUM-30", 0.99), ("MNIST MAX-30", 0.27), ("MNIST MAX-40", 0.10)):
+        config = replace(places["exact loss", column], seed=100).config
+        made = Record(config, [EpochMetrics(1, 2.5, accuracy, 1.0, 1.0, 3.6, 0.0)], {"torch": "2"})
+        ledger.add(replace(made, probe={"training": "0"}))
+    text = refreshed(block("long"), Sources(tmp_path))
+    found = [
+        line.split(" | ")[-1] for line in text.splitlines() if line.startswith("| MNIST") and "not run" not in line
+    ]
+    assert found == ["ahead |", "level |", "behind |"]
+
+
 def test_what_is_not_run_says_what_it_costs_and_intervals_stay_within_100(tmp_path):
     text = refreshed(block("table-sum"), recorded(tmp_path, 100))
     assert "| semantic + frozen | not run (0.5 h) | – |" in text  # ten runs of 50 epochs of 3.6 s
