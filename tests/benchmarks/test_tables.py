@@ -354,10 +354,12 @@ def test_one_seed_supports_no_claim():
     assert verdict_of(10.0, 20.0, 30.0) == "larger"
 
 
-def test_all_rows_of_all_tables_run_on_the_same_fresh_seeds() -> None:
+def test_all_rows_that_are_compared_run_on_the_same_fresh_seeds() -> None:
+    later = {"MnistCnn": 200}  # of MNIST-Add, where other settings used the first hundred
     for table in TABLES.values():
-        assert {cell.row.first_seed for cell in table.cells()} == {100}
-        assert min(cell.seed for cell in table.cells()) == 100
+        for cell in table.cells():
+            assert cell.row.first_seed == later.get(cell.row.engine, 100)
+            assert cell.seed >= cell.row.first_seed
 
 
 def test_a_place_may_ask_for_more_seeds_than_the_table() -> None:
