@@ -84,7 +84,7 @@ def test_a_run_learns_from_changed_images_and_is_measured_on_the_others(augment)
 
 def test_a_data_set_without_images_in_memory_is_not_augmented():
     with pytest.raises(InputError, match="images in memory"):
-        run(RunConfig(rule="vqar", data="scenes", slots=3, samples=20, epochs=1, augment="affine"))
+        run(RunConfig(rule="bags", data="biopsies", slots=8, samples=20, epochs=1, augment="affine"))
 
 
 def test_several_passes_take_no_schedule():
