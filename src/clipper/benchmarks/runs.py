@@ -130,7 +130,7 @@ def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str
         found.append((history, copy.deepcopy(benchmark.network.state_dict())))
     best, weights = min(found, key=lambda each: each[0][-1].loss)
     benchmark.network.load_state_dict(weights)
-    return _trained(config, benchmark, **options) if config.trial else best
+    return _trained(config, replace(benchmark, warm_up=None), **options) if config.trial else best  # trials did that
 
 
 def _trained(
