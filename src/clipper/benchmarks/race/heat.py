@@ -116,7 +116,7 @@ class Heat:
         self.out_of_time = False
         self._held_out = torch.from_numpy(arrays["held_out"])
         self._held_out_labels = torch.from_numpy(arrays["held_out_labels"])
-        # Twice as fast on a CPU, and measured three times as fast, for all contestants alike.
+        # Twice as fast on a CPU, for all contestants alike.
         self._network = getattr(networks, network)(CLASSES).to(memory_format=torch.channels_last)
         weights = {name.partition("/")[2]: torch.from_numpy(arrays[name]) for name in arrays if "weights/" in name}
         self._network.load_state_dict(weights)
