@@ -13,7 +13,7 @@ from clipper.benchmarks.tables import Ledger, tables_of
 from clipper.benchmarks.tables.catalogue import SUM_TABLE
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.errors import InputError
-from clipper.report.blocks import Sources, block, has_blocks, refreshed
+from clipper.report.blocks import Sources, block, has_blocks, pictures, refreshed
 from clipper.training import EpochMetrics, Record
 from clipper.training.environment import versions
 
@@ -62,6 +62,14 @@ def test_the_pages_with_figures_have_blocks():
 def test_a_page_says_what_the_records_say(page, sources):
     text = page.read_text(encoding="utf-8")
     assert refreshed(text, sources) == text, "clipper results makes it anew"
+
+
+def test_the_figure_of_the_race_is_that_of_its_rows():
+    there = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "images").glob("race*.svg")}
+    version = pytest.importorskip("matplotlib").__version__
+    if not all(version in text for text in there.values()):
+        pytest.skip("the figure was drawn by another version of matplotlib")
+    assert pictures(Sources(ROOT / "results")) == there, "clipper results draws it anew"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda page: page.name)

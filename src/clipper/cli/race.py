@@ -14,6 +14,7 @@ from clipper.benchmarks.race.tasks import missing_data, tasks_like
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json, counted, writable
 from clipper.errors import require
+from clipper.report.figures import on_paper
 from clipper.report.page import write_text
 from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, race_figure, write_race_page
 
@@ -69,7 +70,7 @@ def race(
     if page is not None:
         write_race_page(rows, page, skipped=skipped)
     if figure is not None:
-        write_text(figure, race_figure(found))
+        write_text(figure, on_paper(race_figure(found)))
     if json:
         print_json({"tasks": [standing.as_dict() for standing in found], "skipped": skipped, "rows": rows})
     else:

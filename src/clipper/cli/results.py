@@ -11,9 +11,9 @@ from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.cli.console import output
 from clipper.cli.options import writable
 from clipper.cli.table import opened
-from clipper.errors import FileError
-from clipper.files import written_whole
-from clipper.report.blocks import Sources, block, has_blocks, pages_of_tables, refreshed
+from clipper.errors import FileError, require
+from clipper.report.blocks import Sources, block, has_blocks, pages_of_tables, pictures, refreshed
+from clipper.report.page import write_text
 
 
 def results(
@@ -28,7 +28,8 @@ def results(
     """Update the figures in Markdown pages from the recorded runs, with the verdicts on the paper's claims.
 
     Only blocks from <!-- clipper results: NAME --> to <!-- end of NAME --> are changed. A page that does not exist, or
-    has no block, becomes a document of all tables. Without --to, a page for each table is also written to docs/results.
+    has no block, becomes a document of all tables. Without --to, a page for each table is also written to docs/results,
+    and the figure of the race to docs/images.
     """
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
@@ -41,9 +42,11 @@ def results(
         pages |= {Path("docs/results") / name: text for name, text in pages_of_tables(sources).items()}
     with writable(*pages):
         for page, text in pages.items():
-            made = refreshed(text, sources)
-            with written_whole(page, replace=True) as temporary:
-                temporary.write_text(made, encoding="utf-8")
+            write_text(page, refreshed(text, sources))
+        if to is None and sources.race:
+            require("matplotlib", extra="report")
+            for name, picture in pictures(sources).items():
+                write_text(Path("docs/images") / name, picture)
     output.print(f"{len(ledger):,} runs: {', '.join(map(str, pages))}", soft_wrap=True)
 
 

@@ -17,6 +17,8 @@ from typing import Any
 from clipper.benchmarks.bench_ablation import changes, summary_of
 from clipper.benchmarks.bench_zoo import read_rows
 from clipper.benchmarks.probe import changed
+from clipper.benchmarks.race.run import read_rows as race_rows
+from clipper.benchmarks.race.summary import standings
 from clipper.benchmarks.tables import Entry, Ledger, Table, gather, tables_of
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
@@ -24,6 +26,8 @@ from clipper.benchmarks.zoo import LINES
 from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short
+from clipper.report.figures import on_paper
+from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
 from clipper.report.run_page import percent
 from clipper.report.table_text import figure, markdown_table, numbers, overview, papers, results_text, section
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts
@@ -83,6 +87,11 @@ class Sources:
         """The rows of a file of the zoo."""
         return list(read_rows(self.folder / name).values())
 
+    @cached_property
+    def race(self) -> list[Row]:
+        """The rows of the race."""
+        return list(race_rows(self.folder / "race.jsonl").values())
+
 
 def refreshed(page: str, sources: Sources) -> str:
     """A page with all its blocks rewritten.
@@ -128,6 +137,12 @@ def pages_of_tables(sources: Sources) -> dict[str, str]:
         f"{table.name}.md": f"# {table.title}\n\n{block(f'{OF_TABLE}{table.name}')}\n"
         for table, _ in sources.tables.values()
     }
+
+
+def pictures(sources: Sources) -> dict[str, str]:
+    """The figures of pages, as SVG by file name."""
+    found = standings(sources.race)
+    return {"race.svg": on_paper(race_figure(found))} if any(standing.entries for standing in found) else {}
 
 
 def has_blocks(page: str) -> bool:
@@ -327,6 +342,40 @@ def _ablation(sources: Sources) -> str:
     )
 
 
+def _race(sources: Sources) -> str:
+    """A table for each task of the race, and sentences about who is first."""
+    rows = sources.race
+    if not rows:
+        return "Not run."
+    parts = []
+    for standing in standings(rows):
+        table = markdown_table(ENTRY_COLUMNS, [entry_cells(entry) for entry in standing.entries])
+        parts.append(f"**{standing.title}, {standing.seconds:g} seconds**\n\n{table}\n{' '.join(standing.verdict)}\n")
+    notes = [f"{_made_by(rows)} {packages_of(rows)}.", busy_note(rows)]
+    return "\n".join([*parts, *filter(None, notes)])
+
+
+def _race_summary(sources: Sources) -> str:
+    """On how many tasks the best contestant uses Clipper, and who is first on the others."""
+    found = [standing for standing in standings(sources.race) if standing.entries]
+    if not found:
+        return "Not run."
+    ours = [standing for standing in found if standing.entries[0].contestant.ours]
+    parts = [f"On {len(ours)} of {len(found)} tasks, a contestant with Clipper has the best accuracy in the end."]
+    for standing in found:
+        first, best = standing.entries[0], next((each for each in standing.entries if each.contestant.ours), None)
+        if best is not None and best is not first:
+            behind = 100 * (first.mean - best.mean)
+            parts.append(f"On {standing.title}, {first.contestant.title} is first, {behind:.1f} points ahead.")
+    return " ".join([*parts, _made_by(sources.race)])
+
+
+def _made_by(rows: Sequence[Row]) -> str:
+    """The seeds and commits of the race's rows."""
+    seeds, commits = sorted({row["seed"] for row in rows}), sorted({str(row["commit"]) for row in rows})
+    return f"Means over {len(seeds)} seeds ({', '.join(map(str, seeds))}; commit {', '.join(commits)})."
+
+
 BLOCKS: dict[str, Callable[[Sources], str]] = {
     "results": lambda sources: results_text(len(sources.ledger), list(sources.tables.values())),
     "overview": lambda sources: overview(len(sources.ledger), list(sources.tables.values())),
@@ -335,6 +384,8 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
     "long": _against_the_paper,
     "joint": _joint,
     "confounds": _confounds,
+    "race": _race,
+    "race-summary": _race_summary,
     "zoo": _zoo,
     "ablation": _ablation,
     "clips": _tasks("mugen"),

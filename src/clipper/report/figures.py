@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from clipper.benchmarks.statistics import interval
 from clipper.errors import InputError, require
@@ -57,6 +57,12 @@ def as_svg(axes: Any) -> str:
     for name, colour in _THEME.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
     return text[text.index("<svg") :]
+
+
+def on_paper(svg: str) -> str:
+    """A figure as a file of its own, on a white ground, so that it can be read on a dark page, too."""
+    head, rest = svg.split(">", 1)
+    return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{rest}'
 
 
 def accuracy_figure(records: Records) -> str:
@@ -235,36 +241,50 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
         return as_svg(axes)
 
 
-def race_figure(panels: Mapping[str, tuple[float, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]]) -> str:
+class RaceLine(NamedTuple):
+    """A contestant in the race's figure.
+
+    Attributes:
+        group: lines of one group have one colour.
+        solid: whether the line is solid, or dashed.
+        curves: of each seed, pairs of seconds and accuracy, from 0 seconds on.
+    """
+
+    group: str
+    solid: bool
+    curves: Sequence[Sequence[tuple[float, float]]]
+
+
+def race_figure(panels: Mapping[str, tuple[float, Mapping[str, RaceLine]]]) -> str:
     """Accuracy against seconds, in per cent: a panel for each task, a line for each contestant.
 
     A line is the mean over the seeds of the accuracy last measured; faint lines are single seeds. A contestant has the
     same colour and dashes in every panel.
 
     Args:
-        panels: by task, the time limit in seconds, and by contestant the curve of each seed: pairs of seconds and
-            accuracy, from 0 seconds on.
+        panels: by task, the time limit in seconds, and the contestants by name.
 
     Examples:
-        >>> race_figure({"SUM-2": (10.0, {"Clipper": [[(0.0, 0.1), (2.0, 0.9)]]})})[:4]
+        >>> race_figure({"SUM-2": (10.0, {"Clipper": RaceLine("Clipper", True, [[(0.0, 0.1), (2.0, 0.9)]])})})[:4]
         '<svg'
     """
     if not panels:
         raise InputError("expected the curves of at least one task, got none")
-    names = list(dict.fromkeys(name for _, curves in panels.values() for name in curves))
+    drawn = {name: each for _, contestants in panels.values() for name, each in contestants.items()}
+    groups = list(dict.fromkeys(each.group for each in drawn.values()))
     style = {
-        name: (PALETTE[i % len(PALETTE)], ("-", (0, (4, 1.5)), (0, (1, 1.2)))[i // len(PALETTE) % 3])
-        for i, name in enumerate(names)
+        name: (PALETTE[groups.index(each.group) % len(PALETTE)], "-" if each.solid else (0, (3, 1.5)))
+        for name, each in drawn.items()
     }
-    columns = min(2, len(panels))
-    lines = -(-len(panels) // columns)
-    with plotting(9.6 if columns == 2 else 6.4, 3.1 * lines + 1.2, (lines, columns)) as grid:
-        for axes, (title, (limit, curves)) in zip(grid.flat, panels.items(), strict=False):
-            for name, seeds in curves.items():
-                _race_line(axes, seeds, limit, *style[name])
+    columns = min(3, len(panels))
+    lines = len(panels) // columns + 1  # the legend has a panel's room
+    with plotting(3.6 * columns + 0.6, 3.1 * lines, (lines, columns)) as grid:
+        for axes, (title, (limit, contestants)) in zip(grid.flat, panels.items(), strict=False):
+            for name, each in contestants.items():
+                _race_line(axes, each.curves, limit, *style[name])
             axes.set_title(title, fontsize=10, loc="left", color=INK)
             axes.set_xscale("symlog", linthresh=1)
-            marks = [mark for mark in (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if mark < 0.8 * limit]
+            marks = [mark for mark in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if mark < 0.8 * limit]
             axes.set_xticks([*marks, limit], [f"{mark:g}" for mark in (*marks, limit)])
             axes.minorticks_off()
             axes.set_xlim(0, limit)
@@ -272,15 +292,13 @@ def race_figure(panels: Mapping[str, tuple[float, Mapping[str, Sequence[Sequence
             axes.grid(axis="y", color=PALE, linewidth=0.6)
             axes.set_xlabel("seconds, one core")
             axes.set_ylabel("accuracy, %")
-        for axes in list(grid.flat)[len(panels) :]:
-            axes.set_visible(False)
-        figure = grid.flat[0].figure
-        figure.tight_layout(rect=(0, 0, 1, 1 - 0.9 / (3.1 * lines + 1.2)))
-        handles = [
-            grid.flat[0].plot([], [], color=colour, linestyle=dashes, linewidth=1.8, label=name)[0]
-            for name, (colour, dashes) in style.items()
-        ]
-        figure.legend(handles=handles, loc="upper left", ncols=3 if columns == 2 else 2, frameon=False, fontsize=9)
+        rest = list(grid.flat)[len(panels) :]
+        for axes in rest:
+            axes.set_axis_off()
+        for name, (colour, dashes) in style.items():
+            rest[0].plot([], [], color=colour, linestyle=dashes, linewidth=1.8, label=name)
+        rest[0].legend(loc="upper left", bbox_to_anchor=(-0.15, 1.0), frameon=False, fontsize=9, handlelength=2.6)
+        grid.flat[0].figure.tight_layout()
         return as_svg(grid.flat[0])
 
 

@@ -54,9 +54,9 @@ def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[s
         columns=ENTRY_COLUMNS,
         standings=[(standing, [entry_cells(entry) for entry in standing.entries]) for standing in found],
         settings=[(each.title, _settings(each.settings), each.document) for each in CONTESTANTS if each.name in ran],
-        packages=_packages(rows),
+        packages=packages_of(rows),
         meanings=_MEANINGS,
-        busy=_busy(rows),
+        busy=busy_note(rows),
         failed=[
             (f"{row['contestant']} on {row['task']}, seed {row['seed']}", row["error"])
             for row in rows
@@ -68,10 +68,18 @@ def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[s
 
 
 def race_figure(found: Sequence[Standing]) -> str:
-    """The figure of accuracy against seconds, as SVG."""
+    """The figure of accuracy against seconds, as SVG: solid lines with Clipper, dashed lines without it."""
     return figures.race_figure(
         {
-            standing.title: (standing.seconds, {entry.contestant.title: entry.curves for entry in _in_order(standing)})
+            standing.title: (
+                standing.seconds,
+                {
+                    entry.contestant.title: figures.RaceLine(
+                        entry.contestant.peer or entry.contestant.name, entry.contestant.ours, entry.curves
+                    )
+                    for entry in _in_order(standing)
+                },
+            )
             for standing in found
             if standing.entries
         }
@@ -103,13 +111,13 @@ def _settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
 
 
-def _packages(rows: Sequence[Row]) -> str:
+def packages_of(rows: Sequence[Row]) -> str:
     """Versions of the frameworks that took part."""
     found = {f"{name} {version}" for row in rows for name, version in row.get("packages", {}).items()}
     return ", ".join(sorted(found))
 
 
-def _busy(rows: Sequence[Row]) -> str | None:
+def busy_note(rows: Sequence[Row]) -> str | None:
     """A note if other programs kept the machine busy."""
     shares = {
         f"{row['contestant']} on {row['task']}, seed {row['seed']}": row["curve"][-1][1] / row["curve"][-1][0]
