@@ -49,12 +49,13 @@ def _residual(state: State, name: str, inputs: Tensor, stride: int) -> Tensor:
     return (hidden + inputs).clamp(0)
 
 
-def efficientnet_lite0(state: State, images: Tensor) -> Tensor:
-    """Pooled features of EfficientNet-Lite0 in the names of its published file."""
-    strided = {1, 3, 5, 11}  # the first blocks of the stages that halve the image
+def efficientnet_lite(state: State, images: Tensor) -> Tensor:
+    """Pooled features of EfficientNet-Lite in the names of its published file."""
+    blocks = sum(name.endswith("_project_conv.weight") for name in state)
+    strided = {16: (1, 3, 5, 11), 21: (1, 4, 7, 15)}[blocks]  # the first blocks of the stages that halve the image
     hidden = _same(images, state["_conv_stem.weight"], stride=2)
     hidden = normalised(hidden, state, "_bn0", 1e-3).clamp(0, 6)
-    for block in range(16):
+    for block in range(blocks):
         hidden = _inverted(state, f"_blocks.{block}", hidden, stride=2 if block in strided else 1)
     hidden = normalised(functional.conv2d(hidden, state["_conv_head.weight"]), state, "_bn1", 1e-3).clamp(0, 6)
     return hidden.flatten(2).mean(2)

