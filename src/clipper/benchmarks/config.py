@@ -18,6 +18,8 @@ EngineName = Literal["semantic", "dolphin", "scallop", "ised", "abl-sim", "sampl
 TrainObjective = Literal["none", "paper", "exact", "joint", "mixture", "em", "random", "gold"]
 AUTO = "auto"
 """Stands for the benchmark's default network, data set or encoder."""
+OWN_NETWORKS = ("untrained", "trained")
+"""Encoders that are networks like the run's own: with its initial weights, or trained on other samples."""
 _VERSION = 2
 """Version of what `as_dict` returns. In version 1, k = 1 stood for the objective's default: one neighbour, or eight."""
 
@@ -73,8 +75,9 @@ class RunConfig:
     encoder: str = option(
         "trainable",
         "What embeds the inputs. trainable: the network's last but one layer (joint uses auto instead). auto: the "
-        "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 … shuffled: a control, "
-        "where each instance has the embedding of another.",
+        "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 … untrained: the network's "
+        "layer with the initial weights. For comparison only: trained, a network trained on gold labels of other "
+        "samples; shuffled, where each instance has the embedding of another.",
     )
     metric: Literal["l2", "cosine"] = option(
         "l2", "The distance between embeddings; cosine suits the features of pretrained networks."

@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from clipper.benchmarks.config import AUTO, EngineName, RunConfig
+from clipper.benchmarks.config import AUTO, OWN_NETWORKS, EngineName, RunConfig
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
 from clipper.files import read_from_file
@@ -89,7 +89,7 @@ class Registration:
     name: str
     build: Build
     data: Mapping[str, Sequence[str]]
-    encoders: Sequence[str] = ("trainable", AUTO, *WEIGHTLESS, "shuffled", *PRETRAINED)
+    encoders: Sequence[str] = ("trainable", AUTO, *WEIGHTLESS, *OWN_NETWORKS, "shuffled", *PRETRAINED)
     engines: Sequence[str] = get_args(EngineName)
     quick: Callable[[RunConfig], RunConfig] = field(default=_smaller)
 

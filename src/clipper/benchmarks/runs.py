@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
-from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.config import OWN_NETWORKS, RunConfig
 from clipper.benchmarks.drawing import HELD
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.benchmarks.settings import DRAWS, ENGINES, clip_of, settings_of
@@ -23,7 +23,7 @@ from clipper.engines import Engine
 from clipper.errors import InputError
 from clipper.files import make_folder
 from clipper.labelling import NamedPool, NamingMixture, name_pool
-from clipper.proximity import Encoder, embed, encoder_named
+from clipper.proximity import Encoder, Frozen, ProximityGraph, embed, encoder_named
 from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 from clipper.proximity.backbones.pretrained import WEIGHTLESS
 from clipper.pruning.objectives import POOLED
@@ -42,7 +42,7 @@ from clipper.training import (
 )
 from clipper.training.checkpoint import check_whole
 from clipper.training.environment import commit, load
-from clipper.training.metrics import DRAWN
+from clipper.training.metrics import DRAWN, NEAR
 from clipper.training.samples import mixed
 
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -55,6 +55,10 @@ _PICTURES = 800
 _ENCODER_SIZE = 96
 """Side in pixels to which small images are enlarged for a pretrained encoder; 224 takes five times as long."""
 
+_OTHERS, _OTHER_EPOCHS = 10, 10
+"""The encoder "trained" has learned the gold labels of so many times as many other samples, for so many epochs."""
+_COMPARED = 5_000
+"""The largest pool, in instances, in which the share of near neighbours of one class is measured."""
 _LOADED = 256
 """Samples in memory at a time, where not all are."""
 
@@ -173,10 +177,10 @@ def _trained(
     options |= {"once": clip is not None and (config.when == "once" or config.objective in POOLED)}
     options |= {"bank": config.bank if clip else 0, "optimiser": optimiser_of(config, network)}
     options |= {"scheduler": scheduler_of(config, len(samples)), "draws": draws_of(config)}
+    scores = _scores_of(config, samples, embeddings)
     history = train(network, samples, engine, clip=clip, embeddings=embeddings, **options)
-    if not config.per_sample or options["draws"] is not None or config.objective == "gold" or samples.gold is None:
-        return history
-    return _with_share(history, samples.candidates.contains(samples.gold))
+    epochs = [replace(metrics, scores={**metrics.scores, **scores}) for metrics in history]
+    return History(epochs, history.config, history.inspection)
 
 
 def _warm_up(config: RunConfig, network: torch.nn.Module, samples: Samples) -> None:
@@ -194,11 +198,22 @@ def draws_of(config: RunConfig) -> Draws | None:
     return Draws(config.per_sample, own=config.draws == "own")
 
 
-def _with_share(history: History, drawn: Tensor) -> History:
-    """The history, with the share of the samples whose gold labels are among the draws, `(n,)` bool, in every epoch."""
-    share = {DRAWN: float(drawn.double().mean())}
-    epochs = [replace(metrics, scores={**metrics.scores, **share}) for metrics in history]
-    return History(epochs, history.config, history.inspection)
+def _scores_of(config: RunConfig, samples: Samples, embeddings: Tensor | None) -> dict[str, float]:
+    """What gold labels say about the samples before training; it enters the record alone.
+
+    Of draws that were made once, the share of the samples with the gold labels among them. Of frozen embeddings, the
+    share of instances whose nearest neighbour is of the same class."""
+    gold = samples.gold
+    scores: dict[str, float] = {}
+    if gold is None:
+        return scores
+    if config.per_sample and draws_of(config) is None and config.objective != "gold":
+        scores[DRAWN] = float(samples.candidates.contains(gold).double().mean())
+    one_kind = len(sizes_of(samples.candidates.kinds)) == 1
+    if embeddings is not None and one_kind and gold.numel() <= _COMPARED and bool((gold >= 0).all()):
+        near = ProximityGraph.from_embeddings(embeddings, k=1, metric=config.metric)
+        scores[NEAR] = float((gold.flatten()[near.source] == gold.flatten()[near.target]).double().mean())
+    return scores
 
 
 def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:
@@ -208,6 +223,8 @@ def _chosen(config: RunConfig, benchmark: Benchmark) -> dict[str, Any]:
         return chosen
     if config.encoder in PRETRAINED:
         return {**chosen, "encoder": f"{config.encoder}, {_ENCODER_SIZE} pixels"}
+    if config.encoder in OWN_NETWORKS:
+        return {**chosen, "encoder": f"{config.encoder} {chosen['network']}"}
     encoder = _encoder(config, benchmark)
     name = repr(encoder) if is_dataclass(encoder) else getattr(encoder, "__name__", type(encoder).__name__)
     return {**chosen, "encoder": f"shuffled {name}" if config.encoder == "shuffled" else name}
@@ -281,11 +298,39 @@ def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
     """An encoder by name; names that are not general, and "trainable", stand for the benchmark's own."""
     if config.encoder in PRETRAINED or config.encoder in WEIGHTLESS:
         return encoder_named(config.encoder, size=_ENCODER_SIZE)
+    if config.encoder in OWN_NETWORKS:
+        return Frozen(_LastLayer(benchmark.network if config.encoder == "untrained" else _other_network(config)))
     encoder = benchmark.encoder
     if encoder is None:
         known = ", ".join([*WEIGHTLESS, *PRETRAINED])
         raise InputError(f"the rule {config.rule} has no encoder of its own; choose one of {known}")
     return encoder
+
+
+class _LastLayer(torch.nn.Module):
+    """The embeddings of a network that returns log-probabilities, too."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`(instances, *shape)` to `(instances, d)`."""
+        embedding: Tensor = self.network(inputs)[1]
+        return embedding
+
+
+def _other_network(config: RunConfig) -> torch.nn.Module:
+    """A network like the run's, trained on the gold labels of other samples."""
+    other = RunConfig(
+        config.rule, config.slots, _OTHERS * config.samples, data=config.data, network=config.network,
+        names=config.names, objective="gold", epochs=_OTHER_EPOCHS, batch=config.batch, seed=mixed(config.seed, 1),
+        evaluate_every=_OTHER_EPOCHS, data_root=config.data_root,
+    )  # fmt: skip
+    benchmark = benchmark_named(config.rule)(other)
+    with torch.random.fork_rng(devices=[]):
+        _trained(other, benchmark)
+    return benchmark.network
 
 
 def _shuffled(vectors: Tensor, kind: Tensor, seed: int) -> Tensor:

@@ -89,7 +89,9 @@ class EpochMetrics:
 
 
 DRAWN = "drawn"
-"""The score of an epoch that is no evaluator's: the share of the samples whose gold labels are among the draws."""
+"""A score of an epoch that is no evaluator's: the share of the samples whose gold labels are among the draws."""
+NEAR = "near"
+"""Another one: the share of instances whose nearest neighbour, by a frozen encoder, is of the same class."""
 _SUMS = ("samples", "loss", "candidates", "kept", "gold", "drawn")
 
 

@@ -29,6 +29,7 @@ SCORES = {
     "formulas": "formulas, %",
     "likeliest": "most probable sums, %",
     "drawn": "gold among the draws, %",
+    "near": "nearest neighbour of the same class, %",
     "labels": "labels, %",
     "unseen": "labels of unseen combinations, %",
     "ece": "calibration error (ECE), %",
