@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables import Entry, deviations
+from clipper.benchmarks.tables import Entry, peculiarity
 from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 
 CLOSE = 3.0
-"""A share that is kept reproduces if it is within this many points of the paper's."""
+"""Points. A share that is kept reproduces if it is so close to the paper's; so small is "no difference" in accuracy."""
 NOTHING = "–"
 """Stands where there is no figure."""
 
@@ -51,8 +51,8 @@ KINDS = {
 """The sorts of claims, and the measures that they are about."""
 _PLURAL = {
     "accuracy gain": "accuracy gains",
-    "retrieval gain": "gains in retrieval",
-    "name or relation gain": "gains in names or relations",
+    "retrieval gain": "gains in retrieval (on drawn clips here)",
+    "name or relation gain": "gains in names or relations (on generated scenes here)",
     "share kept": "shares kept",
     "overhead": "shares of the time",
     "difference between encoders": "comparisons of encoders",
@@ -63,6 +63,7 @@ _SAID = {
     "not run": "are not run",
     "marked": "have only old or stale runs",
     "too few seeds": "have too few seeds",
+    "not comparable": "cannot be compared, because the runs differ in length",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
     **{
@@ -105,17 +106,15 @@ def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]
     what = f"{entry.place.row.name} over {base.place.row.name}{said}, {entry.place.column.name}"
     pairs = paired(entry, base, measure)
     ours, verdict = NOTHING, NOT_RUN
-    if pairs and deviations(entry) == deviations(base) + _encoder(entry):
+    if pairs and entry.epochs != base.epochs:
+        ours, verdict = NOTHING, "not comparable"
+    elif pairs:
         low, high = interval(pairs)
         several = f" [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)" if len(pairs) > 1 else " (1 seed)"
-        ours = f"{statistics.mean(pairs):+.1f}{several}{_how(entry)}"
+        ours = f"{statistics.mean(pairs):+.1f}{several}{f', {how}' if (how := peculiarity(entry)) else ''}"
         verdict = _marked(verdict_of(published, low, high) if len(pairs) > 1 else FEW, entry, base)
     same = entry.place.row.engine, *paper, *without
     return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same)]
-
-
-def _how(entry: Entry) -> str:
-    return f", {deviations(entry)}" if deviations(entry) else ""
 
 
 def _marked(verdict: str, *entries: Entry) -> str:
@@ -123,21 +122,19 @@ def _marked(verdict: str, *entries: Entry) -> str:
     return f"{mark}{NO_RESULTS}{verdict}" if mark else verdict
 
 
-def _encoder(entry: Entry) -> str:
-    """The note on a frozen encoder other than the paper's."""
-    asked, done = entry.place.config.encoder, str(entry.records[0].config["encoder"])
-    return "" if asked == done else done
-
-
 def verdict_of(published: float, low: float, high: float) -> str:
     """Whether a published gain reproduces here, given the 95 % interval of ours.
 
     Examples:
-        >>> verdict_of(17.0, 3.0, 12.0), verdict_of(17.0, -4.0, 6.0), verdict_of(0.2, -1.0, 1.0)
-        ('smaller', 'not seen', 'no difference, there or here')
+        >>> verdict_of(17.0, 3.0, 12.0), verdict_of(17.0, -4.0, 6.0)
+        ('smaller', 'not seen')
+        >>> verdict_of(0.2, -1.0, 1.0), verdict_of(0.2, -8.0, 8.0)
+        ('no difference, there or here', 'undecided')
     """
     if abs(published) < 1:
-        return "no difference, there or here" if low <= 0 <= high else "a difference only here"
+        if low > 0 or high < 0:
+            return "a difference only here"
+        return "no difference, there or here" if low >= -CLOSE and high <= CLOSE else "undecided"
     if low <= published <= high:
         return "reproduces" if low > 0 or high < 0 else "undecided"
     if low * published > 0 and high * published > 0:
@@ -227,7 +224,9 @@ def in_short(claims: Sequence[Claim]) -> str:
     sentences: list[str] = []
     for kind in KINDS:
         own = [claim for claim in distinct(claims) if claim.kind == kind]
+        losses = 0
         if kind in _GAINS.values():  # what the paper calls one: more than a point
+            losses = sum(float(claim.paper) < -1 for claim in own)
             own = [claim for claim in own if float(claim.paper) > 1]
         if own:
             counts = Counter(MARKED if NO_RESULTS in claim.verdict else claim.verdict for claim in own)
@@ -235,7 +234,8 @@ def in_short(claims: Sequence[Claim]) -> str:
             ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
             said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
             whose = "the paper's" if not sentences else "its"
-            sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}, {said}.")
+            also = f" of more than a point, beside {losses} losses" if losses else ""
+            sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
     return " ".join(sentences)
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables import Entry, Table, deviations, peculiarity
 from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.report.claims import CLAIM_COLUMNS, NOTHING, claims_of, verdict
 from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
 from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
-from clipper.report.table_text import digits_of, markdown, ours, papers, peculiarity
+from clipper.report.table_text import digits_of, markdown, ours, papers
 from clipper.training.inspection import Inspection
 
 FEWEST = 3

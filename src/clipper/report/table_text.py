@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from clipper.benchmarks.statistics import interval, spread
-from clipper.benchmarks.tables import Entry, Table, deviations
+from clipper.benchmarks.tables import Entry, Table, counts, peculiarity
 from clipper.benchmarks.tables.layout import FRESH, MEANING, Measure
 from clipper.benchmarks.tables.summary import MARKS, NAMES, bounded
-from clipper.report.claims import CLAIM_COLUMNS, NOTHING, Claim, claims_of, in_short
+from clipper.report.claims import CLAIM_COLUMNS, CLOSE, NOTHING, Claim, claims_of, in_short
 
 _HEAD = """`clipper results` writes these figures from the {runs:,} runs in `results/records.jsonl`. `clipper table`
 adds runs.
@@ -18,17 +19,23 @@ adds runs.
 How to read the tables:
 
 - Accuracy is measured on held-out data after the last epoch, never the best epoch, and averaged over seeds.
-  Deviations, 95 % intervals and every seed are below each table. All rows use the same samples and initial weights
-  for a seed.
-- Results have seeds from {fresh} on. Settings were chosen on seeds 0 to 19.
+  Deviations, 95 % intervals and every seed are below each table. For a seed, all rows use the same samples, and those
+  with the same network the same initial weights.
+- Results have seeds from {fresh} on. Settings were chosen on seeds 0 to 19. Where other settings of a row were tried on
+  other seeds, its page says so.
 - *{old}*: {old_means}. Such figures do not count as results.
 - *{stale}*: {stale_means}.
 - *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
 - *Gold labels* is the ceiling of a task. All rows are means over few seeds, so a row that finds nearly all labels may
-  lie above it by chance.
+  lie above it by chance. In the claims, and below each table, differences are paired by seed.
 - The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
   not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
-  gain.
+  gain. It is *smaller* or *larger* if the interval contains neither, but has the same sign, and *the opposite* if it
+  has the other sign. Where the paper has no gain (less than a point), there is *no difference, there or here* if the
+  interval lies within {close} points of zero, *a difference only here* if it does not contain zero, and else it is
+  *undecided*.
+- A share that is kept is *within {close} points* of the paper's, or there is *more* or *less here*. One run is *too few
+  seeds* for a verdict.
 
 What is done to the candidates in each row:
 
@@ -53,7 +60,7 @@ def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
     """One cell: the mean with its mark and remarks; or, if nothing was run, the cost of a run."""
     values = entry.values(measure)
     if values:
-        mean = f"{sum(values) / len(values):.{digits_of(measure)}f}"
+        mean = f"{statistics.mean(values):.{digits_of(measure)}f}"
         one = "1 seed" if len(values) == 1 else ""
         marked = f"{mean} *{entry.mark}*" if entry.mark else mean
         return marked if briefly else _noted(marked, one, peculiarity(entry))
@@ -72,14 +79,6 @@ def cost(hours: float | None) -> str:
     if hours is None:
         return ""
     return " (< 0.1 h)" if hours < 0.05 else f" ({hours:.1f} h)" if hours < 10 else f" ({hours:,.0f} h)"
-
-
-def peculiarity(entry: Entry) -> str:
-    """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
-    config = entry.place.config
-    proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None
-    frozen = config.encoder if entry.place.row.variant == "frozen" and not deviations(entry) else ""
-    return _noted(frozen or deviations(entry), f"best {proofs} proofs" if proofs else "").removeprefix(", ")
 
 
 def digits_of(measure: Measure) -> int:
@@ -184,11 +183,11 @@ def overview(runs: int, gathered: Gathered) -> str:
     for table, entries in gathered:
         own = [entry for entry in entries if not entry.place.row.source]
         done = [entry for entry in own if entry.records]
-        results = sum(not entry.mark for entry in done)
+        results = sum(map(counts, done))
         numbers = [len(own), results, len(done) - results, len(own) - len(done)]
         missing = cost(total(own)).strip(" ()") or NOTHING
         rows.append([f"[{table.title}](results/{table.name}.md)", *map(str, numbers), missing])
-    heads = ["table", "cells", "with results", "with old or stale runs", "not run", "to run, core-hours"]
+    heads = ["table", "cells", "with results", "with shorter, old or stale runs", "not run", "to run, core-hours"]
     return f"{head(runs, gathered)}\n{markdown_table(heads, rows)}"
 
 
@@ -199,7 +198,7 @@ def head(runs: int, gathered: Gathered) -> str:
     (old, old_means), (stale, stale_means) = MARKS.items()
     return _HEAD.format(
         runs=runs, fresh=FRESH, meaning=meaning, short=in_short(claims), old=old, old_means=old_means, stale=stale,
-        stale_means=stale_means,
+        stale_means=stale_means, close=f"{CLOSE:g}",
     )  # fmt: skip
 
 
@@ -242,7 +241,7 @@ def _claims(claims: Sequence[Claim]) -> str:
 def task(table: Table, entries: Sequence[Entry]) -> str:
     """One task of a table: a number in each cell; deviations, intervals and seeds fold out."""
     seeds = [
-        [entry.place.row.name, NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
+        [_noted(_name(entry), peculiarity(entry)), NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
         for entry in entries
         for measure in table.measures
         if entry.values(measure)
@@ -271,6 +270,11 @@ def numbers(table: Table, entries: Sequence[Entry]) -> str:
         for entry in shown
     ]
     return markdown_table(heads, rows)
+
+
+def _name(entry: Entry) -> str:
+    """The row, with the mark of runs that are no results."""
+    return f"{entry.place.row.name} *{entry.mark}*" if entry.mark else entry.place.row.name
 
 
 def _spread(entry: Entry, measure: Measure) -> list[str]:

@@ -15,10 +15,11 @@ from clipper.training import Record
 _LIKE = (
     ("rule", "slots", "data", "network", "engine", "engine_options", "objective", "encoder", "batch", "per_sample"),
     ("rule", "slots", "data", "network", "engine", "objective", "per_sample"),
-    ("rule", "slots", "data", "network", "engine"),
-    ("rule", "slots", "data", "network"),
-    ("slots", "data", "network"),
+    ("rule", "slots", "data", "network", "engine", "per_sample"),
+    ("data", "network", "engine", "per_sample"),
+    ("rule", "slots", "data", "network", "per_sample"),
     ("data", "network"),
+    ("data",),
 )
 """Fields that runs of about the same time per image and epoch have in common; the closest match first."""
 

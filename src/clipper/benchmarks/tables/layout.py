@@ -46,7 +46,7 @@ MEANING = {
     "middle of each frame)",
     "shuffled": "a control for joint: each image has the embedding of another one, so nothing should be discarded",
     "em": "a baseline for joint: expectation-maximisation instead of joint inference",
-    "gold": "the ceiling: trained on the gold labels of the same images, with the same seeds, optimiser and epochs",
+    "gold": "the ceiling: trained on the gold labels of the same images, with the same seeds",
 }
 
 

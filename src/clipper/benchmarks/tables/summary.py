@@ -48,7 +48,6 @@ NAMES = {
     "gold": "gold kept, %",
     "pruning_seconds": "pruning, s per epoch",
     "pruning_share": "pruning, % of the time",
-    "seconds": "training, s per epoch",
     **SCORES,
 }
 """All measures: accuracy and scores are the last epoch's, the others are means over the epochs; shares in per cent."""
@@ -92,6 +91,11 @@ class Entry:
         return OLD if OLD in marks else STALE if STALE in marks else ""
 
     @property
+    def epochs(self) -> int | None:
+        """Of its runs; None if nothing was run."""
+        return config_of(self.records[0]).epochs if self.records else None
+
+    @property
     def seeds(self) -> list[int]:
         """Those of the records."""
         return [record.config["seed"] for record in self.records]
@@ -99,9 +103,7 @@ class Entry:
     def values(self, measure: Measure) -> list[float]:
         """One for each seed, where it was measured."""
         found: list[float | None]
-        if measure == "seconds":
-            found = [statistics.mean(metrics.seconds for metrics in record.epochs) for record in self.records]
-        elif measure not in OF_PRUNING:
+        if measure not in OF_PRUNING:
             found = [r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure) for r in self.records]
             found = found if measure in COUNTS else list(map(_percent, found))
         elif self.place.config.objective in ("none", "gold", "mixture"):
@@ -160,8 +162,9 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     """All cells of the table, each with the runs that match it best: results first, then most seeds, then most epochs.
 
     Runs with other numbers of epochs count, and runs with any frozen encoder in the rows "frozen"; `deviations` says
-    how they differ. Runs with another number of samples do not count, and neither do old runs on gold labels that share
-    no seed with the rows they bound. Each cell has the estimated cost of its missing runs.
+    how they differ. Runs with another number of samples do not count. Neither do old runs in a column with results,
+    because the seeds differ, nor old runs on gold labels that share no seed with the rows they bound. Each cell has the
+    estimated cost of its missing runs.
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
@@ -170,9 +173,21 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     for place in table.places():
         near = () if place.row.source else _nearest(place, by_task[_essence(place.config.as_dict())])
         entry = _entry(table, place, near)
-        missing = table.runs_at(place) - (0 if entry.mark else len(near))
+        missing = table.runs_at(place) - (len(near) if counts(entry) else 0)
         entries.append(replace(entry, hours=costs.hours(place.config, max(0, missing))))
-    return [replace(entry, records=()) if _bounds_nothing(entry, entries) else entry for entry in entries]
+    shown = [replace(entry, records=()) if _of_other_seeds(entry, entries) else entry for entry in entries]
+    return [replace(entry, records=()) if _bounds_nothing(entry, shown) else entry for entry in shown]
+
+
+def counts(entry: Entry) -> bool:
+    """Whether a cell has results: runs of the current method, on fresh seeds, with as many epochs as the table asks."""
+    return bool(entry.records) and not entry.mark and entry.epochs == entry.place.config.epochs
+
+
+def _of_other_seeds(entry: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether a cell has old runs, and other cells of its column have results, which have other seeds."""
+    column = [each for each in entries if each.place.column == entry.place.column]
+    return entry.mark == OLD and any(each.records and not each.mark for each in column)
 
 
 def _bounds_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
@@ -192,7 +207,7 @@ def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
     """An interval cut to possible values: shares lie in 0 to 100, and nothing is negative.
 
     Examples:
-        >>> bounded("accuracy", 97.5, 101.2), bounded("seconds", -0.1, 101.2)
+        >>> bounded("accuracy", 97.5, 101.2), bounded("pruning_seconds", -0.1, 101.2)
         ((97.5, 100.0), (0.0, 101.2))
     """
     return max(low, 0.0), min(high, 100.0) if "%" in NAMES.get(measure, "") else high
@@ -216,6 +231,17 @@ def deviations(entry: Entry) -> str:
     parts = [f"{done.epochs} epochs"] if done.epochs != asked.epochs else []
     parts += [done.encoder] if done.encoder != asked.encoder else []
     return ", ".join(parts)
+
+
+def peculiarity(entry: Entry) -> str:
+    """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
+    config, found = entry.place.config, deviations(entry)
+    proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None
+    frozen = config.encoder if entry.place.row.variant == "frozen" and config.encoder != "trainable" else ""
+    if entry.records:
+        frozen = config_of(entry.records[0]).encoder if frozen else ""
+    parts = [found, frozen if frozen and frozen not in found else "", f"best {proofs} proofs" if proofs else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
