@@ -7,8 +7,9 @@ import operator
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
+from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from clipper.errors import InputError
 
+Thing = TypeVar("Thing")
 MOST_SEED = 2**63 - 1
 MOST = 2**31 - 1
 """The largest number that something is counted to."""
@@ -112,6 +114,25 @@ def one_of(value: object, name: str, options: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in options:
         names = ", ".join(f'"{option}"' for option in options[:-1])
         raise InputError(f'expected {name} to be {names} or "{options[-1]}", got {shown(value)}')
+
+
+def named_like(patterns: Sequence[str], things: Mapping[str, Thing], name: str, known: str = "") -> list[Thing]:
+    """The things whose names match one of the patterns, in their order; all of them for no pattern.
+
+    Raises:
+        InputError: if nothing matches a pattern; `known` says what there is, by default all names.
+
+    Examples:
+        >>> named_like(["a/*"], {"a/1": 1, "b/1": 2, "a/2": 3}, "a number")
+        [1, 3]
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(each, pattern) for each in things):
+            known = known or f"there are {', '.join(things)}"
+            raise InputError(f"expected the name of {name}, got {pattern!r}; {known}")
+    return [
+        thing for each, thing in things.items() if not patterns or any(fnmatchcase(each, like) for like in patterns)
+    ]
 
 
 def as_list(values: Any, name: str) -> list[Any]:

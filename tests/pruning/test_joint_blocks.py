@@ -17,14 +17,7 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import (
-    CandidateBlocks,
-    CandidateFactor,
-    LatticeFactor,
-    RepeatedFactor,
-    blocks,
-    listed_factor,
-)
+from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, blocks, listed_factor
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
 from tests.pruning.pools import clustered, model_of
@@ -71,7 +64,7 @@ def test_formulas_held_once_or_in_blocks_say_what_they_say_all_at_once(seed: int
     some = torch.randperm(candidates.samples, generator=torch.Generator().manual_seed(seed))[:3]
     part = field.view(-1, 3, 4, starts)[some].flatten(0, 1)
     with block_of(block):
-        for factor in (RepeatedFactor(candidates.batch(firsts), formula), CandidateBlocks(candidates)):
+        for factor in (CandidateBlocks(candidates.batch(firsts), formula), CandidateBlocks(candidates)):
             for ask in ("marginals", "evidence", "best", "probability"):
                 torch.testing.assert_close(getattr(factor, ask)(field), getattr(plain, ask)(field))
             torch.testing.assert_close(factor.part(some).marginals(part), plain.part(some).marginals(part))
@@ -95,10 +88,12 @@ def test_a_large_pool_holds_each_formula_once(monkeypatch: pytest.MonkeyPatch) -
     candidates = Candidates.from_rule(sum, [3, 4, 4, 3], 2, 5)
     assert isinstance(listed_factor(candidates), CandidateFactor)
     with block_of(len(candidates) - 1):
-        assert isinstance(listed_factor(candidates), CandidateBlocks)
+        factor = listed_factor(candidates)
+    assert isinstance(factor, CandidateBlocks)
+    assert factor.different is candidates
     monkeypatch.setattr(InferenceSettings, "memory", len(candidates) - 1)
     factor = listed_factor(candidates)
-    assert isinstance(factor, RepeatedFactor)
+    assert isinstance(factor, CandidateBlocks)
     assert len(factor.different) == len(candidates.batch([0, 1]))
 
 

@@ -18,6 +18,7 @@ from clipper.engines import SemanticLoss
 from clipper.errors import require
 
 CLASSES = 10
+BATCH = 64
 Semiring = Literal["log", "real"]
 """Circuits compute with logarithms, which is safe, or with probabilities, which is faster but may underflow."""
 SLOTS = (3, 4, 15, 30, 40)
@@ -59,9 +60,7 @@ class SumCircuit:
         return -chosen if self._logarithmic else -chosen.log()
 
 
-def race_losses(
-    rounds: int, progress: OnProgress, batch: int = 64, slots: tuple[int, ...] = SLOTS
-) -> list[dict[str, Any]]:
+def race_losses(rounds: int, progress: OnProgress, slots: tuple[int, ...] = SLOTS) -> list[dict[str, Any]]:
     """Median milliseconds on each sum; every round runs all methods on the same batch, in rotating order."""
     turns = [rounds if m <= _LISTED else max(1, rounds // 10) for m in slots]
     tick = ticks(progress, "racing", sum(turns) + len(slots) * WARM_UP)
@@ -69,7 +68,7 @@ def race_losses(
     for m, these in zip(slots, turns, strict=True):
         circuits = {f"circuit, {name}": SumCircuit(m, name) for name in get_args(Semiring)}
         lattice = Lattice.from_rule(*SUM, range((CLASSES - 1) * m + 1), m, CLASSES)
-        times = race(partial(_sums, lattice, circuits, batch), these, tick=tick)
+        times = race(partial(_sums, lattice, circuits), these, tick=tick)
         quick = [name for name in times.seconds if name not in circuits]
         rows.append(
             {
@@ -83,10 +82,10 @@ def race_losses(
     return rows
 
 
-def _sums(lattice: Lattice, circuits: dict[str, SumCircuit], batch: int, turn: int) -> Setting:
+def _sums(lattice: Lattice, circuits: dict[str, SumCircuit], turn: int) -> Setting:
     generator = torch.Generator().manual_seed(turn)
-    targets = torch.randint(0, CLASSES, (batch, lattice.slots), generator=generator).sum(1)
-    scores = torch.randn(batch, lattice.slots, CLASSES, generator=generator)
+    targets = torch.randint(0, CLASSES, (BATCH, lattice.slots), generator=generator).sum(1)
+    scores = torch.randn(BATCH, lattice.slots, CLASSES, generator=generator)
     engine = SemanticLoss()
     losses: dict[str, Callable[[Tensor], Tensor]] = {
         "lattice": partial(engine, candidates=lattice.batch(targets))  # a sum is its own place among all sums

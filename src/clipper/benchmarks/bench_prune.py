@@ -19,12 +19,14 @@ from clipper.pruning import Clipper, prune
 from clipper.pruning.objectives import Objective, Solver
 
 SOLVERS: tuple[Solver, ...] = ("closed-form", "highs", "cp-sat")
+BATCH = 64
+"""Samples that are pruned at a time."""
 OBJECTIVES: tuple[Objective, ...] = ("exact", "paper")
 CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for objective in OBJECTIVES)
 """Slots, neighbours and objective of each comparison."""
 
 
-def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int = 64) -> list[dict[str, Any]]:
+def race_solvers(images: Images, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:
     """Median milliseconds per method on a batch of SUM-3 and SUM-4.
 
     Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
@@ -32,7 +34,7 @@ def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int =
     rows = []
     tick = ticks(progress, "racing", len(CASES) * (WARM_UP + rounds))
     for slots, k, objective in CASES:
-        times = race(partial(_solvers, images, batch, slots, k, objective), rounds, best_of=3, tick=tick)
+        times = race(partial(_solvers, images, slots, k, objective), rounds, best_of=3, tick=tick)
         rows.append(
             {
                 "task": f"SUM-{slots}",
@@ -46,8 +48,8 @@ def race_solvers(images: Images, rounds: int, progress: OnProgress, batch: int =
     return rows
 
 
-def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objective, turn: int) -> Setting:
-    task = draw(images, SUM_RULE, batch, slots, seed=turn)
+def _solvers(images: Images, slots: int, k: int, objective: Objective, turn: int) -> Setting:
+    task = draw(images, SUM_RULE, BATCH, slots, seed=turn)
     embeddings = task.inputs.flatten(2)  # raw pixels
     graph = ProximityGraph.from_embeddings(embeddings, k=k)
     clip = Clipper(k=k, objective=objective)
@@ -57,7 +59,7 @@ def _solvers(images: Images, batch: int, slots: int, k: int, objective: Objectiv
     }
 
 
-def race_search(progress: OnProgress, rounds: int = 200, batch: int = 64) -> dict[str, Any]:
+def race_search(progress: OnProgress, rounds: int = 200) -> dict[str, Any]:
     """The time of `Clipper(k=1)` on a batch of SUM-3, divided by that of the neighbour search alone.
 
     The images are MNIST's if it is on this machine, else scikit-learn's digits, enlarged to the same size.
@@ -66,7 +68,7 @@ def race_search(progress: OnProgress, rounds: int = 200, batch: int = 64) -> dic
     clip = Clipper(k=1)
 
     def setting_of(turn: int) -> Setting:
-        task = draw(images, SUM_RULE, batch, 3, seed=turn % 10)
+        task = draw(images, SUM_RULE, BATCH, 3, seed=turn % 10)
         pixels = task.inputs.flatten(2)
         return partial(_fresh, task.candidates), {
             "Clipper(k=1)": lambda drawn: clip(drawn, pixels),
@@ -97,9 +99,9 @@ def _nearest(points: Tensor) -> Tensor:
     return distances.topk(2, largest=False).indices
 
 
-def growth(progress: OnProgress, sizes: tuple[int, ...] = (100, 1_000, 10_000, 100_000)) -> list[dict[str, Any]]:
+def growth(progress: OnProgress) -> list[dict[str, Any]]:
     """Microseconds per sample of SUM-3 with three random edges each, without neighbour search."""
-    rows = []
+    rows, sizes = [], (100, 1_000, 10_000, 100_000)
     for i, size in enumerate(sizes):
         generator = torch.Generator().manual_seed(size)
         targets = torch.randint(0, 10, (size, 3), generator=generator).sum(1)

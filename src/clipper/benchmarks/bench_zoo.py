@@ -7,17 +7,16 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from clipper.arguments import named_like
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
-from clipper.errors import InputError
 from clipper.executors import WorkerDiedError, run_jobs
 from clipper.files import append, make_folder, rows_in
 from clipper.pruning import infer
@@ -62,13 +61,9 @@ def lines_like(patterns: Sequence[str]) -> list[Line]:
         >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
         ['sudoku/digits/20', 'sum-3/digits/5']
     """
-    for pattern in patterns:
-        if not any(fnmatchcase(line.name, pattern) for line in LINES):
-            raise InputError(
-                f"expected the name of a line of the zoo, or a pattern such as 'sum-3/*', got {pattern!r}; "
-                f"the first of {len(LINES)} lines is {LINES[0].name}"
-            )
-    return [line for line in LINES if not patterns or any(fnmatchcase(line.name, pattern) for pattern in patterns)]
+    first = f"the first of {len(LINES)} lines is {LINES[0].name}"
+    lines = {line.name: line for line in LINES}
+    return named_like(patterns, lines, "a line of the zoo, or a pattern such as 'sum-3/*'", first)
 
 
 def quick_lines(lines: Sequence[Line]) -> list[Line]:

@@ -55,7 +55,7 @@ def prune(
     with progress_bars() as report:
         document: dict[str, Any] = {
             "data": images.name,
-            "batch": 64,
+            "batch": bench_prune.BATCH,
             "threads": torch.get_num_threads(),
             "race": bench_prune.race_solvers(images, rounds, report),
             "search": bench_prune.race_search(report),
@@ -163,7 +163,7 @@ def loss(
         measured = bench_loss.race_losses(rounds, report, slots=tuple(slots or bench_loss.SLOTS))
     threads, grown = torch.get_num_threads(), bench_loss.growth(measured)
     if json:
-        print_json({"batch": 64, "threads": threads, "rows": measured, "lattice_growth": grown})
+        print_json({"batch": bench_loss.BATCH, "threads": threads, "rows": measured, "lattice_growth": grown})
         return
     circuits = [name for name in METHODS if name.startswith("circuit")]
     rows = [

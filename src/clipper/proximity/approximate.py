@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast, get_args
 
 import torch
 from torch import Tensor
@@ -36,6 +36,13 @@ _NEAREST = 64
 
 
 FaissMethod = Literal["ivf", "hnsw", "nn-descent"]
+
+
+def faiss_method(name: str) -> FaissMethod:
+    """The method of that name; a `ValueError` if there is none."""
+    if name not in get_args(FaissMethod):
+        raise ValueError(f"its method, {name!r}, is not known")
+    return cast(FaissMethod, name)
 
 
 class Structure(Protocol):

@@ -1,33 +1,26 @@
 """Indexes for nearest-neighbour search: built by a method that suits the size of the pool, saved, and memory-mapped.
 
-`build` makes an `Index`, `search` queries it, `Index.save` and `Index.load` store it in a folder. Every method returns
-exact distances for the neighbours that it finds, and its recall is measured on some queries. Like `neighbours.py`,
-this file knows vectors and groups, but no samples or labels.
+`build` makes an `Index`, `search` queries it; `index_files.py` stores it in a folder. Every method returns exact
+distances for the neighbours that it finds, and its recall is measured on some queries. Like `neighbours.py`, this file
+knows vectors and groups, but no samples or labels.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clipper.arguments import as_tensor, one_of, real_number, seed_number, seeded, shown, whole_number, whole_numbers
-from clipper.errors import ClipperError, FileError, InputError
-from clipper.files import checked_path, claimed, make_folder, parsed_json, written_whole
-from clipper.proximity.approximate import FaissMethod, FaissStructure, Structure
+from clipper.errors import InputError
+from clipper.files import checked_path
+from clipper.proximity.approximate import FaissStructure, Structure, faiss_method
+from clipper.proximity.index_files import MANIFEST, TYPES, check_folder, read_index, write_index
 from clipper.proximity.neighbours import (
     ExactSearch,
     Neighbours,
@@ -59,18 +52,6 @@ _TUNED_ON = 1_000
 
 _MEASURED_ON = 1_000
 """Queries for which recall is measured at most."""
-
-MANIFEST = "index.json"
-"""The file that lists the files of an index; it is written last."""
-
-_CLAIM = "index.lock"
-"""The lock of the process that writes the index."""
-
-_OURS = re.compile(r"(vectors|groups|structure)-[0-9a-f]{16}(\.npy)?")
-"""Names of an index's other files."""
-
-_VERSION = 1
-_TYPES = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,29 +230,7 @@ class Index:
         Raises:
             FileError: the folder cannot be written, or holds something other than an index.
         """
-        folder = checked_path(path)
-        _check_folder(folder)
-        make_folder(folder)
-        with _writing(folder), claimed(folder / _CLAIM) as mine:
-            if not mine:
-                raise FileError(
-                    f"another process is writing an index into {folder}; wait for it, or choose another one"
-                )
-            token = secrets.token_hex(8)
-            files = {"vectors": _stored(folder, f"vectors-{token}.npy", self.vectors.values.cpu())}
-            if not self.vectors.group_size:
-                files["groups"] = _stored(folder, f"groups-{token}.npy", self.vectors.group.cpu())
-            if self.structure is not None:
-                files["structure"] = _stored(folder, f"structure-{token}", self.structure)
-            told = {
-                "version": _VERSION, "method": self.method, "reason": self.reason, "effort": self.effort,
-                "scale": self.scale, "group_size": self.vectors.group_size, "files": files,
-            }  # fmt: skip
-            with written_whole(folder / MANIFEST, replace=True) as temporary:
-                temporary.write_text(json.dumps({"index": told, "check": _check_sum(told)}), encoding="utf-8")
-            for place in folder.iterdir():  # what another index, or a killed process, has left there
-                if _OURS.fullmatch(place.name) and token not in place.name:
-                    place.unlink(missing_ok=True)
+        write_index(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, check: bool = True) -> Index:
@@ -285,22 +244,7 @@ class Index:
             FileError: there is no index, or it is damaged.
             MissingExtraError: the package that it was built with is not installed.
         """
-        folder = checked_path(path)
-        told = _manifest(folder)
-        try:
-            files = {name: _intact(folder, check, file) for name, file in told["files"].items()}
-            values = _mapped(files["vectors"])
-            size = whole_number(told["group_size"], "size of a group", 0)
-            vectors = Vectors(values, None if size else _mapped(files["groups"]), size)
-            fits = values.ndim == 2 and values.dtype in _TYPES and vectors.group.shape == values.shape[:1]
-            method, reason, scale = str(told["method"]), str(told["reason"]), real_number(told["scale"], "scale")
-            effort = whole_number(told["effort"], "effort", 0)
-            structure = None if method == "exact" else FaissStructure.read(files["structure"], _faiss_method(method))
-        except (LookupError, TypeError, ValueError) as error:
-            raise FileError(f"the index in {folder} is damaged ({error}); build it again") from error
-        if not fits:
-            raise FileError(f"the index in {folder} is damaged (its vectors and groups do not fit); build it again")
-        return cls(vectors, method, reason, effort, structure, scale)
+        return cls(*read_index(path, check))
 
 
 def build(
@@ -368,7 +312,7 @@ def build_of(pool: Vectors, method: str, queries: int, k: int | None = 1, recall
             "the embeddings are of sizes too different for FAISS, which knows single precision only; use the exact "
             'search, search="exact"'
         )
-    structure = FaissStructure.built(_faiss_method(chosen), pool.values, scale, seed)
+    structure = FaissStructure.built(faiss_method(chosen), pool.values, scale, seed)
     return Index(pool, chosen, reason, structure.efforts[0], structure, scale).tuned(k or 1, recall, seed)
 
 
@@ -501,7 +445,7 @@ class IndexedSearch:
         if self.folder is None:
             return build_of(pool, method, queries, k, self.recall, self.seed)
         if not (Path(self.folder) / MANIFEST).exists():
-            _check_folder(Path(self.folder))
+            check_folder(Path(self.folder))
             index = build_of(pool, method, queries, k, self.recall, self.seed)
             index.save(self.folder)
             return index
@@ -538,7 +482,7 @@ def _flat(given: object, name: str) -> tuple[Tensor, int]:
         raise InputError(f"expected {name} of shape (instances, d) or (samples, slots, d), got {tuple(values.shape)}")
     size = values.shape[1] if values.ndim == 3 else 1
     values = values.flatten(0, -2)
-    return values if values.dtype in _TYPES else values.float(), size
+    return values if values.dtype in TYPES else values.float(), size
 
 
 def _check_finite(values: Tensor, name: str) -> None:
@@ -558,95 +502,3 @@ def _equal(a: Tensor, b: Tensor) -> bool:
         return True
     step = 1 << 16
     return all(torch.equal(a[i : i + step], b[i : i + step].to(a.device)) for i in range(0, len(a), step))
-
-
-def _faiss_method(name: str) -> FaissMethod:
-    if name not in get_args(FaissMethod):
-        raise ValueError(f"its method, {name!r}, is not known")
-    return cast(FaissMethod, name)
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder with anything else than an index in it."""
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"cannot write an index into {folder}: it is a file and no folder; choose another name")
-    foreign = [name for name in _names(folder) if name not in (MANIFEST, _CLAIM) and not _OURS.fullmatch(name)]
-    foreign = [name for name in foreign if not name.endswith(".part")]
-    if foreign:
-        raise FileError(
-            f"cannot write an index into {folder}: it holds {foreign[0]!r}, which is no part of an index; choose a "
-            "folder of its own"
-        )
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder)) if folder.is_dir() else []
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Turn an `OSError` into a `FileError`."""
-    try:
-        yield
-    except ClipperError:
-        raise
-    except (OSError, RuntimeError) as error:  # FAISS has errors of its own
-        raise FileError(f"cannot write an index into {folder}: {error}; choose another place") from error
-
-
-def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, Any]:
-    """Write a file to disk, and return its entry in the manifest."""
-    path = folder / name
-    if isinstance(content, Tensor):
-        np.save(path, content.numpy())
-    else:
-        content.write(path)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return {"name": name, "size": path.stat().st_size, "check": _digest_of(path)}
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of the index in a folder."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise FileError(f"expected the folder of an index, got {folder}, which has none; build(pool).save(…) makes one")
-    try:
-        document = parsed_json(path.read_bytes())
-        told = document["index"]
-        if document["check"] != _check_sum(told) or told["version"] != _VERSION:
-            raise ValueError(f"its manifest has changed, or is of another version than {_VERSION}")
-    except (OSError, LookupError, TypeError, ValueError) as error:
-        raise FileError(f"the index in {folder} cannot be read ({error}); build it again") from error
-    if not isinstance(told, dict):
-        raise FileError(f"the index in {folder} cannot be read (its manifest is no mapping); build it again")
-    return told
-
-
-def _intact(folder: Path, check: bool, told: dict[str, Any]) -> Path:
-    """The path of a file of an index, checked against `told`, its entry in the manifest."""
-    name = str(told["name"])
-    path = folder / name
-    if not _OURS.fullmatch(name):
-        raise ValueError(f"{name!r} is no file of an index")
-    whole = path.is_file() and path.stat().st_size == told["size"]
-    if not whole or (check and _digest_of(path) != told["check"]):
-        raise FileError(f"the index in {folder} is damaged ({name} is missing or has changed); build it again")
-    return path
-
-
-def _mapped(path: Path) -> Tensor:
-    """An array, mapped into memory."""
-    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-
-
-def _check_sum(told: object) -> str:
-    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _digest_of(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()

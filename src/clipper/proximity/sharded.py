@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clipper.executors import Executor, in_order
-from clipper.proximity.index import MANIFEST, Index, IndexedSearch
+from clipper.proximity.index import Index, IndexedSearch
+from clipper.proximity.index_files import MANIFEST
 from clipper.proximity.neighbours import Neighbours, SearchProgress, Vectors, check_budget, joined
 
 

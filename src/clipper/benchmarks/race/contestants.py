@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
+from clipper.arguments import named_like
 from clipper.benchmarks.environments import PACKAGES
-from clipper.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -125,12 +124,4 @@ def contestants_like(patterns: list[str]) -> list[Contestant]:
         >>> [contestant.name for contestant in contestants_like(["*ablkit", "klay"])]
         ['ablkit', 'clipper-ablkit', 'klay']
     """
-    for pattern in patterns:
-        if not any(fnmatchcase(contestant.name, pattern) for contestant in CONTESTANTS):
-            names = ", ".join(contestant.name for contestant in CONTESTANTS)
-            raise InputError(f"expected the name of a contestant, or a pattern, got {pattern!r}; there are {names}")
-    return [
-        contestant
-        for contestant in CONTESTANTS
-        if not patterns or any(fnmatchcase(contestant.name, pattern) for pattern in patterns)
-    ]
+    return named_like(patterns, {each.name: each for each in CONTESTANTS}, "a contestant, or a pattern")

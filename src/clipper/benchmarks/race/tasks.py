@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from clipper.arguments import named_like
 from clipper.benchmarks import networks
 from clipper.benchmarks.data.sources import find
 from clipper.benchmarks.datasets import source_of, train_and_test
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
-from clipper.errors import InputError
 from clipper.files import written_whole
 
 CLASSES = 10
@@ -73,14 +72,8 @@ def tasks_like(patterns: list[str], data: str) -> list[Task]:
         >>> [task.name for task in tasks_like([], data="digits")]
         ['sum-2/digits/100', 'sum-3/digits/100']
     """
-    for pattern in patterns:
-        if not any(fnmatchcase(task.name, pattern) for task in TASKS):
-            raise InputError(
-                f"expected the name of a task, or a pattern, got {pattern!r}; "
-                f"the tasks are {', '.join(task.name for task in TASKS)}"
-            )
-    chosen = [task for task in TASKS if any(fnmatchcase(task.name, pattern) for pattern in patterns)]
-    return chosen if patterns else [task for task in TASKS if task.data == data]
+    known = {task.name: task for task in TASKS if patterns or task.data == data}
+    return named_like(patterns, known, "a task, or a pattern", f"the tasks are {', '.join(known)}")
 
 
 def missing_data(task: Task, data_root: Path | None = None) -> str | None:

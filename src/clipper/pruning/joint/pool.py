@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -396,28 +396,7 @@ class Factor(Protocol):
         """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
 
 
-class _ListedFactor:
-    """What formulas have in common that are lists of candidates, one for each sample."""
-
-    candidates: Candidates
-
-    @property
-    def size(self) -> int:
-        """Numbers that one start needs."""
-        return len(self.candidates)
-
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-        return len(self.candidates)
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        return self.candidates.support
-
-
-class CandidateFactor(_ListedFactor):
+class CandidateFactor:
     """The formulas as lists of candidates: one look-up per candidate and slot, there and back.
 
     Examples:
@@ -443,6 +422,21 @@ class CandidateFactor(_ListedFactor):
         self._rows = order.div_(m, rounding_mode="floor").to(index)  # the candidates of each cell, cell by cell
         counts = torch.bincount(self._cells.flatten(), minlength=n * m * width)
         self._bags = pad(counts.cumsum(0), (1, 0))[:-1].to(index)
+
+    @property
+    def size(self) -> int:
+        """Numbers that one start needs."""
+        return len(self.candidates)
+
+    @property
+    def count(self) -> int:
+        """How many candidates all samples have together."""
+        return len(self.candidates)
+
+    @property
+    def support(self) -> Tensor:
+        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
+        return self.candidates.support
 
     def part(self, samples: Tensor, /) -> CandidateFactor:
         """The formulas of some samples."""
@@ -494,64 +488,25 @@ class CandidateFactor(_ListedFactor):
         return lowest.scatter_reduce_(0, self.candidates.sample[:, None].expand_as(score), score, "amax")
 
 
-class CandidateBlocks(_ListedFactor):
-    """As `CandidateFactor`, for a larger pool: some samples at a time, so that little is held beside the answer.
+class CandidateBlocks:
+    """As `CandidateFactor`, for a larger pool: some formulas at a time, so that little is held beside the answer.
 
-    Examples:
-        >>> factor = CandidateBlocks(Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3))
-        >>> factor.best(torch.zeros(4, 3, 1))[:, 0].tolist()  # (n*m, c, starts)
-        [0, 2, 2, 2]
-    """
-
-    def __init__(self, candidates: Candidates) -> None:
-        self.candidates = candidates
-        self.shape = candidates.samples, candidates.slots, candidates.classes
-        some = blocks(candidates.samples, -(-len(candidates) // max(1, candidates.samples)))
-        self._factors = [CandidateFactor(candidates.batch(part)) for part in some]
-
-    def part(self, samples: Tensor, /) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
-        """The formulas of some samples."""
-        return listed_factor(self.candidates.batch(samples))
-
-    def probability(self, field: Tensor, /) -> Tensor:
-        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
-        return torch.cat([factor.probability(part) for factor, part in self._parts(field)])
-
-    def marginals(self, field: Tensor, /) -> Tensor:
-        """The probability of each label of each slot, `(n*m, c, starts)`."""
-        return torch.cat([factor.marginals(part) for factor, part in self._parts(field)])
-
-    def best(self, field: Tensor, /) -> Tensor:
-        """The labels of each sample's most probable candidate, `(n*m, starts)`; the first of equals."""
-        return torch.cat([factor.best(part) for factor, part in self._parts(field)])
-
-    def evidence(self, field: Tensor, /) -> Tensor:
-        """log Σ over a sample's candidates of exp(Σ of the field at its labels), `(n, starts)`."""
-        return torch.cat([factor.evidence(part) for factor, part in self._parts(field)])
-
-    def _parts(self, field: Tensor) -> Iterable[tuple[CandidateFactor, Tensor]]:
-        """Formulas of some samples, and the field of these; block by block."""
-        sizes = [factor.shape[0] * self.shape[1] for factor in self._factors]
-        return zip(self._factors, torch.split(field, sizes), strict=True)
-
-
-class RepeatedFactor:
-    """As `CandidateFactor`, for a large pool: each different formula is held once, and works through all its samples.
-
-    To a formula, samples that have it in common are further starts. Formulas that as many samples have are taken
-    together, block by block.
+    A formula that several samples have can be held once. To it, these samples are further starts; formulas that as many
+    samples have are taken together.
 
     Examples:
         >>> different = Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3)
-        >>> factor = RepeatedFactor(different, torch.tensor([0, 1, 0]))
+        >>> factor = CandidateBlocks(different, torch.tensor([0, 1, 0]))
         >>> field = torch.zeros(6, 3, 1)  # (n*m, c, starts)
         >>> field[4, 1] = torch.tensor(3.0).log()  # the first slot of the last sample says 1, three to one
         >>> factor.best(field).view(3, 2).tolist()
         [[0, 2], [2, 2], [1, 1]]
     """
 
-    def __init__(self, different: Candidates, formula: Tensor) -> None:
-        """Note the different formulas, and which of them each sample has, `(n,)`."""
+    def __init__(self, different: Candidates, formula: Tensor | None = None) -> None:
+        """Note the formulas, and which of them each sample has, `(n,)`; None for one each."""
+        if formula is None:
+            formula = torch.arange(different.samples, device=different.device)
         self.different, self.formula = different, formula
         self.shape = len(formula), different.slots, different.classes
         self._lengths = different.offsets.diff()[formula]  # (n,): candidates
@@ -582,9 +537,9 @@ class RepeatedFactor:
         n, m, c = self.shape
         return self.different.support.view(-1, m, c)[self.formula].view(n * m, c)
 
-    def part(self, samples: Tensor, /) -> RepeatedFactor:
+    def part(self, samples: Tensor, /) -> CandidateBlocks:
         """The formulas of some samples."""
-        return RepeatedFactor(self.different, self.formula[samples])
+        return CandidateBlocks(self.different, self.formula[samples])
 
     def marginals(self, field: Tensor, /) -> Tensor:
         """The probability of each label of each slot, `(n*m, c, starts)`."""
@@ -635,11 +590,11 @@ class RepeatedFactor:
                 yield factor, chosen, part.reshape(len(chosen) * m, c, -1)
 
 
-def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks | RepeatedFactor:
+def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks:
     """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
     if len(candidates) > InferenceSettings.memory:
         formula, firsts = templates_of(candidates)
-        return RepeatedFactor(candidates.batch(firsts), formula)
+        return CandidateBlocks(candidates.batch(firsts), formula)
     return CandidateFactor(candidates) if len(candidates) <= InferenceSettings.block else CandidateBlocks(candidates)
 
 
