@@ -1,4 +1,4 @@
-"""The paper's tables, and further ones on its tasks: joint inference, one change at a time, draws, neighbours, encoders."""
+"""The paper's tables, and more on its tasks: joint inference, one change at a time, draws, neighbours, encoders."""
 
 from __future__ import annotations
 
