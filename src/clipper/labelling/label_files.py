@@ -39,7 +39,7 @@ def read_labels(path: str | Path) -> Tensor:
         sample, slot, label = (whole_column(table, name)[0].astype(np.int64) for name in _LONG)
         if not len(label) or min(sample.min(), slot.min()) < 0:
             raise InputError(
-                f"expected a sample and a slot, numbers from 0, in every row of {path}, got no row or negative numbers"
+                f"expected a sample and a slot from 0 on in every row of {path}, got no row or negative numbers"
             )
         shape = int(sample.max()) + 1, int(slot.max()) + 1
         if shape[0] * shape[1] > _MOST or len(np.unique(sample * shape[1] + slot)) < len(label):
