@@ -150,7 +150,7 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
         raise InputError("several workers search the whole pool, not batches of it: leave out the workers or the batch")
     try:
         with ExitStack() as stack:
-            # opened first: a name that is taken should not cost a search
+            # opened first, so that an existing file is refused before the search
             temporary = stack.enter_context(written_whole(job.output))
             split = None
             if executor is not None:

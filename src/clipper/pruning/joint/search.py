@@ -38,7 +38,7 @@ class States:
     score: Tensor
 
     def best(self, count: int, apart: float, ranks: Ranks = ALONE) -> States:
-        """The `count` most probable states that differ from all better ones in a larger share of instances than `apart`.
+        """The `count` most probable states that differ from all better ones in more instances than the share `apart`.
 
         `ranks`: the processes that share the pool.
         """
