@@ -33,7 +33,7 @@ class Kind:
 
 
 def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:
-    """The reverse of `kinds_of`.
+    """The number of labels of each kind: the reverse of `kinds_of`.
 
     Examples:
         >>> sizes_of(kinds_of({"name": 50, "rel": 20}))
@@ -43,7 +43,13 @@ def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:
 
 
 def kinds_of(classes: Classes) -> tuple[Kind, ...]:
-    """Lay the kinds side by side on one label axis.
+    """The kinds of label, one after the other on the label axis.
+
+    Args:
+        classes: the number of labels, or a mapping from each kind of label to its number.
+
+    Raises:
+        InputError: a number is not positive, or there are too many labels.
 
     Examples:
         >>> kinds_of({"name": 50, "rel": 20})

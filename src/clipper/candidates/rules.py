@@ -249,7 +249,19 @@ class Rule:
         budget: int = ARCS,
         impossible: Impossible = "refuse",
     ) -> Lattice:
-        """As `candidates`, but always a lattice; `budget` is the largest number of arcs.
+        """As `candidates`, but always a lattice.
+
+        Args:
+            targets: as for `candidates`.
+            slots: as for `candidates`.
+            classes: as for `candidates`.
+            domains: as for `candidates`.
+            budget: the largest number of arcs.
+            impossible: as for `candidates`.
+
+        Raises:
+            InputError: if the rule has no state machine or cannot have such a target, or no labels satisfy it.
+            BudgetError: if there are more arcs than the budget.
 
         Examples:
             >>> Rule("sum", sum, machine=SUM).lattice([8, 2], slots=2, classes=10)

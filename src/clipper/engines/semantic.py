@@ -64,7 +64,7 @@ class SampledSemanticLoss(RandomEngine, SemanticLoss):
         self.per_sample = whole_number(per_sample, "per_sample")
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
-        """The loss of each sample on the drawn candidates, see `Engine.forward`."""
+        """The loss of each sample on the drawn candidates; arguments as for `Engine.forward`."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
         drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
         return super().forward(log_probs, drawn, context)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _BYTE = 8
 """Bits."""
 _PROOF = "weight under random log-probabilities"
-"""Name of a property in `_Header.form`."""
+"""Key of the fingerprint among the tensors of `_share_of`; see `_weight`."""
 _SAME = 1e-9
 """Equal up to rounding in double precision."""
 _DOUBT = 20
@@ -100,7 +100,7 @@ def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[],
     sizes = [header.samples for header in headers]
     n, m, c = candidates.samples, candidates.slots, candidates.classes
     tables = {name: table.detach() for name, table in _tables(own).items()}
-    if not n:  # whatever its embeddings are: they look like those of the others
+    if not n:  # a rank without samples uses the form of the other ranks' embeddings
         tables = {
             name: torch.empty(0, m, *shape, dtype=t, device=candidates.device) for name, (shape, t) in known.items()
         }

@@ -24,7 +24,7 @@ from clipper.pruning.result import Pruning, Set
 MOST_BUNDLES = 12
 """Up to this many bundles of a sample, all sets of them are tried; with more, the search is greedy."""
 _CELLS = 1 << 24
-"""Entries of the tables of allowed labels that are looked at together."""
+"""Largest number of entries of the tables of allowed labels that are processed together."""
 
 
 def prune_lattice(

@@ -312,7 +312,17 @@ def _pruned(
 
 
 def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
-    """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance."""
+    """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance.
+
+    Args:
+        path: the file, or a folder of files.
+        samples: the number of samples, `n`.
+        slots: the number of slots, `m`.
+
+    Raises:
+        FileError: the file is missing or damaged.
+        InputError: the embeddings have another shape or type.
+    """
     values = read_vectors(path)
     if values.ndim == 2 and len(values) == samples * slots:
         values = values.reshape(samples, slots, values.shape[1])

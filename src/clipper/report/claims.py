@@ -15,7 +15,7 @@ from clipper.benchmarks.tables.summary import NAMES
 CLOSE = 3.0
 """A share that is kept reproduces if it is within this many points of the paper's."""
 NOTHING = "–"
-"""Stands where there is no figure."""
+"""Shown in place of a missing figure."""
 
 
 class Claim(NamedTuple):

@@ -42,7 +42,7 @@ def commit() -> str:
         True
     """
     package = Path(__file__).parents[1]
-    try:  # a package that is installed into somebody else's checkout is not part of it
+    try:  # a package that is installed inside another project's checkout is not part of it
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=7", "HEAD")
         changed = _git(package, "status", "--porcelain", "--", ".")

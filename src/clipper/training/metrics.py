@@ -157,7 +157,15 @@ class RunningMetrics:
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
-    """The scores of a classifier on the held-out set, by name; if there are several kinds of label, each is a name.
+    """The scores of a classifier on the held-out set, by name.
+
+    Args:
+        classifier: the classifier.
+        held_out: inputs and labels, or an evaluator.
+        kinds: the kinds of label; if there are several, there is also an accuracy for each.
+
+    Raises:
+        InputError: the evaluator returns anything but numbers by name.
 
     Examples:
         >>> import torch

@@ -134,7 +134,13 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return None if bool(used.all()) else used
 
     def batches(self, size: int, seed: int, epoch: int) -> list[Tensor]:
-        """The sample ids of each batch of an epoch; the order is a function of seed and epoch alone."""
+        """The sample ids of each batch of an epoch. The order depends only on seed and epoch.
+
+        Args:
+            size: the number of samples in a batch.
+            seed: the seed of the run.
+            epoch: the epoch.
+        """
         generator = torch.Generator().manual_seed(mixed(seed, epoch))
         order = torch.randperm(len(self), generator=generator).to(self.candidates.device)
         return list(torch.split(order, size))

@@ -192,7 +192,7 @@ class PruningSchedule:
         vectors = self._vectors_of(ids, embedding)
         if self.clip is None:
             if vectors is not None and self.inspector is not None:
-                self.inspector.add(Clipper().prune(whole, vectors), ids)  # what a pruning would do, to look at
+                self.inspector.add(Clipper().prune(whole, vectors), ids)  # for the inspector only
             return before
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got only log_probs")
