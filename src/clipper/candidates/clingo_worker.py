@@ -107,9 +107,9 @@ class Reader:
 
     def _atom(self, text: str, line: int) -> str:
         try:
-            symbol = self._clingo.parse_term(text, logger=self._heard)
+            symbol = self._clingo.parse_term(text, logger=self._log_message)
         except RuntimeError as error:
-            why = self._said(error)
+            why = self._reason(error)
             raise RefusedError(f"expected a label atom without variables, got {text} ({why})", line) from error
         found = str(symbol)
         if _RESERVED.search(_STRING.sub(" ", found)):
@@ -119,9 +119,9 @@ class Reader:
     def _parsed(self, parse: Callable[..., None], text: str | list[str], line: int = 0) -> list[Any]:
         nodes: list[Any] = []
         try:
-            parse(text, nodes.append, logger=self._heard)
+            parse(text, nodes.append, logger=self._log_message)
         except RuntimeError as error:
-            raise RefusedError(self._said(error), line) from error
+            raise RefusedError(self._reason(error), line) from error
         return nodes
 
     def _statements(self, nodes: Sequence[Any], line: int = 0) -> None:
@@ -140,11 +140,11 @@ class Reader:
             if _RESERVED.search(_STRING.sub(" ", str(node))):
                 raise RefusedError(at + _TAKEN, line)
 
-    def _heard(self, _: Any, message: str) -> None:
+    def _log_message(self, _: Any, message: str) -> None:
         if len(self._messages) < _MESSAGES:
             self._messages.append(" ".join(message.split()))
 
-    def _said(self, error: RuntimeError) -> str:
+    def _reason(self, error: RuntimeError) -> str:
         """clingo's messages about an error, without positions in the text, which Clipper generated."""
         messages = [message for message in self._messages if "error" in message][:5] or [" ".join(str(error).split())]
         return re.sub(r"<string>:\d+:[\d-]+: ", "", "; ".join(messages))
