@@ -198,7 +198,7 @@ class LabelPool:
         Raises:
             InputError: if a known label is in no candidate of its sample and `job.wrong` is 0.
         """
-        known_labels = self.known if known is None else torch.where(known >= 0, known, self.known)
+        all_known = self.known if known is None else torch.where(known >= 0, known, self.known)
         candidates, wrong = self.candidates, self.wrong_targets
         if wrong_targets is not None:
             wrong = wrong | wrong_targets
@@ -208,7 +208,7 @@ class LabelPool:
             candidates = candidates.narrowed(allowed.flatten(0, 1))
         near = embeddings if executor is None else self._graph(embeddings, executor, report)
         found = label(
-            near, candidates, known_labels if bool((known_labels >= 0).any()) else None, self.job.wrong,
+            near, candidates, all_known if bool((all_known >= 0).any()) else None, self.job.wrong,
             label_names=self.label_names, deadline=self.job.deadline, seed=self.job.seed,
             progress=lambda share: report("labelling", round(100 * share), 100), previous=previous,
         )  # fmt: skip
