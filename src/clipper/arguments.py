@@ -27,7 +27,16 @@ _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
 
 
 def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
-    """A whole number within bounds: Python's, NumPy's or a tensor of one; True is none.
+    """A whole number within bounds: Python's, NumPy's or a tensor of one. True and False are refused.
+
+    Args:
+        value: the caller's value.
+        name: the name of the argument in messages.
+        least: the smallest value.
+        most: the largest value; None for no limit.
+
+    Raises:
+        InputError: it is not a whole number, or out of bounds.
 
     Examples:
         >>> whole_number(np.int64(3), "k")
@@ -41,7 +50,7 @@ def whole_number(value: object, name: str, least: int = 1, most: int | None = No
 
 
 def as_index(value: Any) -> int | None:
-    """Python's own whole number, or None where it is none."""
+    """The value as Python's own whole number; None if it is not a whole number."""
     if type(value) is int:
         return value
     if isinstance(value, bool | np.bool_) or (isinstance(value, Tensor) and value.dtype == torch.bool):
@@ -64,6 +73,18 @@ def real_number(
 ) -> float:
     """A number within bounds, never NaN: Python's, NumPy's or a tensor of one.
 
+    Args:
+        value: the caller's value.
+        name: the name of the argument in messages.
+        above: the number must be larger than this.
+        least: the smallest value.
+        below: the number must be smaller than this.
+        most: the largest value.
+        finite: whether infinity is refused.
+
+    Raises:
+        InputError: it is not a number, or out of bounds.
+
     Examples:
         >>> real_number(0.5, "a share", above=0, most=1)
         0.5
@@ -80,7 +101,7 @@ def real_number(
 
 
 def _as_float(value: Any) -> float:
-    """NaN for what is no number."""
+    """The value as a float; NaN if it is not a number."""
     single = isinstance(value, np.generic | Tensor | np.ndarray) and math.prod(np.shape(value)) == 1
     if isinstance(value, bool | np.bool_) or not (isinstance(value, int | float) or single):
         return math.nan
@@ -96,12 +117,12 @@ def seed_number(value: object) -> int:
 
 
 def seeded(seed: object) -> torch.Generator:
-    """A generator on the CPU, so that a seed gives the same draws everywhere."""
+    """A random generator on the CPU, so that a seed gives the same draws on every device."""
     return torch.Generator().manual_seed(seed_number(seed))
 
 
 def yes_or_no(value: object, name: str) -> bool:
-    """True or false; text would always be true."""
+    """The value, if it is True or False; other values, such as text, are refused."""
     if value is True or value is False:
         return value
     if not isinstance(value, bool | int | np.bool_) or value not in (0, 1):
@@ -136,7 +157,7 @@ def named_like(patterns: Sequence[str], things: Mapping[str, Thing], name: str, 
 
 
 def as_list(values: Any, name: str) -> list[Any]:
-    """Whatever can be gone through as a list of Python's own values; a text is no list of its letters."""
+    """Any iterable as a list of Python's own values; text is refused."""
     if isinstance(values, Tensor):
         values = as_tensor(values, name)
     if getattr(values, "ndim", 0) and hasattr(values, "tolist"):
@@ -166,7 +187,7 @@ def _from_array(values: object, name: str) -> Tensor:
     """In the byte order of this machine, as torch needs it."""
     try:
         array = np.asarray(values)
-    except Exception as error:  # whatever an object does when it is asked to be an array
+    except Exception as error:  # an object may raise anything here
         raise InputError(
             f"expected {name} as a tensor, an array or lists of numbers, got {shown(values)}: {error}"
         ) from error
@@ -197,7 +218,7 @@ def whole_numbers(values: object, name: str) -> Tensor:
 
 
 def all_within(numbers: Tensor, low: int, high: int) -> bool:
-    """Whether all whole numbers of a tensor lie in `low … high`, by a single look at the device that it is on.
+    """Whether all whole numbers of a tensor are in `low … high`, with a single read from its device.
 
     Examples:
         >>> all_within(torch.tensor([0, 3]), 0, 3), all_within(torch.tensor([0]), 0, -1)
@@ -238,7 +259,7 @@ def widened(values: Tensor) -> Tensor:
 
 
 def number_in_words(number: int) -> str:
-    """A whole number, however large, in few characters.
+    """A whole number of any size as a short text.
 
     Examples:
         >>> number_in_words(12_345), number_in_words(10**5000)
@@ -248,7 +269,7 @@ def number_in_words(number: int) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a message: what it is, cut short."""
+    """A short description of a value, for messages."""
     if isinstance(value, Tensor):
         where = "" if value.device.type == "cpu" else f" on {value.device}"
         return f"a tensor of shape {tuple(value.shape)}, {value.dtype}{where}"
@@ -261,18 +282,18 @@ def shown(value: object) -> str:
 
 
 def option(default: Any, text: str, **limits: Any) -> Any:
-    """A field of a configuration with the text that describes it: commands make their options of these.
+    """A field of a configuration with its help text. Commands create their options from these fields.
 
     Args:
-        default: its value if nothing is said.
-        text: what it means.
+        default: the default value.
+        text: the help text.
         limits: `least`, `most` and `above` of numbers; `flags` that the command line takes besides the field's name.
     """
     return field(default=default, metadata={"help": text, **limits})
 
 
 def documented(config: type) -> type:
-    """Let `help()` list the fields of a configuration with the texts that the command's `--help` shows."""
+    """Add an `Attributes` block to the docstring of a configuration, from the help texts of its fields."""
     told = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
     config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *told, "    "])
     return config

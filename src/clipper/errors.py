@@ -1,4 +1,4 @@
-"""Everything Clipper raises on purpose; a message says what was expected, what came and what to do."""
+"""The errors that Clipper raises on purpose. A message says what was expected, what was given and what to do."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class InputError(ClipperError, ValueError):
 
 
 class BudgetError(ClipperError):
-    """A job would grow past the budget that the caller set."""
+    """A job would exceed its budget of time, memory or steps."""
 
 
 class FileError(ClipperError, OSError):
-    """A file cannot be read, is damaged, or would be written over."""
+    """A file cannot be read or written, is damaged, or would be overwritten."""
 
 
 class SolverError(ClipperError, RuntimeError):
-    """An integer-programming solver did not prove an optimum."""
+    """A solver failed, or did not prove an optimum."""
 
 
 class TrainingError(ClipperError, RuntimeError):
-    """A run cannot go on: its loss is no finite number any more."""
+    """A run cannot continue, because its loss is not a finite number."""
 
 
 class RankError(ClipperError, RuntimeError):
@@ -39,7 +39,15 @@ class MissingExtraError(ClipperError, ImportError):
 
 
 def require(module: str, extra: str = "", *, peer: str = "") -> ModuleType:
-    """Import an optional dependency, or say which extra brings it; a `peer` is a package that no extra brings.
+    """Import an optional dependency.
+
+    Args:
+        module: the name of the module.
+        extra: the extra of Clipper that installs it.
+        peer: the package that installs it, if no extra does.
+
+    Raises:
+        MissingExtraError: it is not installed; the message says how to install it.
 
     Examples:
         >>> require("math", extra="solvers").pi

@@ -29,9 +29,13 @@ LONGEST = 200
 
 @contextmanager
 def written_whole(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
-    """Give a temporary path beside `path`; move it there when the block ends, remove it when the block fails.
+    """Write a file atomically: yields a temporary path beside `path`, and moves it there when the block ends.
 
-    An existing file is left alone unless `replace` is set. What killed processes left of earlier tries is removed.
+    If the block fails, the temporary file is removed. Temporary files of killed processes are removed, too.
+
+    Args:
+        path: the file to write.
+        replace: whether to replace an existing file; else it is an error.
 
     Raises:
         FileError: if the file cannot be written, whatever the system's reason.
@@ -64,7 +68,7 @@ def written_whole(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def sweep(path: str | Path) -> None:
-    """Remove what killed processes left half-written of a file; what a living one is writing stays."""
+    """Remove temporary files of `path` that killed processes left behind; those of running processes stay."""
     final = Path(path)
     if fcntl is None:
         return
@@ -166,7 +170,7 @@ def claimed(path: str | Path) -> Iterator[bool]:
         finally:
             if mine:
                 with suppress(OSError):
-                    final.unlink(missing_ok=True)  # while it is locked: nobody else's
+                    final.unlink(missing_ok=True)  # removed while locked, so that no other process can hold it
     finally:
         os.close(handle)
 
@@ -190,7 +194,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 def parsed_json(text: bytes) -> Any:
-    """JSON as it should be: no name twice, no NaN, nothing nested without end.
+    """Parse strict JSON: no repeated names, no NaN, no extreme nesting.
 
     Raises:
         ValueError: if it is anything else.
@@ -213,7 +217,7 @@ def _refuse_constant(name: str) -> None:
 
 @contextmanager
 def _as_file_error(path: Path) -> Iterator[None]:
-    """Turn what the system says about a file into a `FileError`."""
+    """Convert an error of the operating system about a file into a `FileError`."""
     try:
         yield
     except ClipperError:
@@ -226,7 +230,7 @@ def _as_file_error(path: Path) -> Iterator[None]:
 
 
 def _begun(final: Path) -> tuple[int | None, Path]:
-    """A temporary file beside the final one, locked as long as its handle is open, so that nobody sweeps it."""
+    """A temporary file beside the final one, locked while its handle is open, so that `sweep` does not remove it."""
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(final), suffix=".part", dir=final.parent)
         if fcntl is None:  # an open file could not be moved there

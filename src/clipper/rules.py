@@ -48,6 +48,9 @@ def weighted_sum(weights: Sequence[int]) -> Rule:
     Args:
         weights: a whole number for each slot.
 
+    Raises:
+        InputError: the weights are not a list of whole numbers.
+
     Examples:
         >>> weighted_sum([10, 1]).candidates([42], slots=2, classes=10).labels.tolist()  # a number of two digits
         [[4, 2]]
@@ -58,12 +61,15 @@ def weighted_sum(weights: Sequence[int]) -> Rule:
 
 
 def checksum(weights: Sequence[int], modulus: int = 10) -> Rule:
-    """You know the remainder of the weighted sum: 0 for most check digits.
+    """You know the remainder of the weighted sum when divided by a modulus: 0 for most check digits.
 
     Args:
         weights: a whole number for each slot; they are repeated if there are more slots: `[3, 7, 1]` for a routing
             number.
         modulus: the divisor.
+
+    Raises:
+        InputError: the weights are not whole numbers, or the modulus is below 2.
 
     Examples:
         >>> rule = checksum([3, 1, 7, 9], modulus=10)
@@ -96,6 +102,9 @@ def isbn(digits: int = 13) -> Rule:
 
     Args:
         digits: 13 or 10. In an ISBN-10 the last slot may be X, which is label 10, so there are 11 classes.
+
+    Raises:
+        InputError: there is no ISBN with so many digits.
 
     Examples:
         >>> isbn().value((9, 7, 8, 0, 3, 0, 6, 4, 0, 6, 1, 5, 7)), isbn(10).value((0, 3, 0, 6, 4, 0, 6, 1, 5, 2))
@@ -263,8 +272,8 @@ def addition(digits: int) -> Rule:
     """You know the sum of two numbers, whose digits are the slots.
 
     Slots are in reading order: the digits of the first number from left to right, then those of the second. A target is
-    the sum, or its digits from left to right. A state machine adds column by column, with the known digits of the sum
-    as `observed` labels (see `Lattice.from_rule`), so a hundred digits need 3,299 states, whatever the sums.
+    the sum, or its digits from left to right. A state machine adds column by column and reads the known digits of the
+    sum as `observed` labels (see `Lattice.from_rule`). So numbers of a hundred digits need 3,299 states for any sums.
 
     Args:
         digits: the number of digits of each number; there are twice as many slots.
@@ -281,7 +290,7 @@ def addition(digits: int) -> Rule:
 
 
 def transcript() -> Rule:
-    """You know the labels of a sequence in order, but not when each begins: actions of a clip, letters of a line.
+    """You know the labels of a sequence in order, but not where each begins: actions of a clip, letters of a line.
 
     A target is a list of labels, no label twice in a row. Each label holds for one slot or more; see `Alignments`.
 
@@ -293,7 +302,7 @@ def transcript() -> Rule:
 
 
 class _YesNo(Rule):
-    """A rule that holds or does not."""
+    """A rule whose targets are True and False."""
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """True or False, or 1 or 0."""
@@ -313,10 +322,10 @@ class _YesNo(Rule):
 
 
 class _Remainder(Rule):
-    """A rule that gives a remainder."""
+    """A rule whose targets are remainders."""
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
-        """A whole number; "valid" is none."""
+        """A whole number; True and False are refused."""
         del slots, classes
         if isinstance(given, bool):
             raise InputError(f"expected a remainder, 0 for most check digits, got {given}")
@@ -328,12 +337,12 @@ class _Numbers(Rule):
     """A rule whose targets are several numbers."""
 
     def parse(self, text: str) -> Any:
-        """The numbers in the text, however they are separated."""
+        """The numbers in the text, with any separators."""
         return [float(word) if "." in word else _integer(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
 
 
 class _Proportions(_Numbers):
-    """Bags of which it is known how often each label comes."""
+    """Bags with a known number of occurrences of each label."""
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels in ascending order."""
@@ -355,8 +364,8 @@ class _Proportions(_Numbers):
         return _bag(list(enumerate(counts)), slots)
 
     def _machine(self, targets: list[Any]) -> Machine:
-        """States are how often each label came; those that no target goes on from are left out."""
-        enough: dict[tuple[int, int], int] = {}  # the targets with so many of a label, as bits
+        """A machine that counts each label so far; states that cannot reach a target are left out."""
+        enough: dict[tuple[int, int], int] = {}  # the targets with at least this number of a label, as bits
         for bit, target in enumerate(targets):
             for label, run_of in groupby(target):
                 for number, _ in enumerate(run_of, start=1):
@@ -377,7 +386,7 @@ class _PartialLabels(Rule):
         return tuple(_set_of_labels(row, classes) for row in rows)
 
     def parse(self, text: str) -> Any:
-        """Sets of labels, a bar between slots: `1,3|2`."""
+        """Sets of labels, with a bar between slots: `1,3|2`."""
         return [{_integer(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
@@ -410,7 +419,7 @@ class _Addition(Rule):
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         assert self.machine is not None
         digits = lengths[0] // 2
-        column = torch.arange(digits).flip(0)  # of each digit; the machine begins on the right
+        column = torch.arange(digits).flip(0)  # the column of each digit; the machine starts at the right
         read_at = torch.cat([3 * column, 3 * column + 1])
         observed = torch.full((len(targets), 3 * digits), -1)
         observed[:, 2::3] = torch.tensor([[target // 10**i % 10 for i in range(digits)] for target in targets])
@@ -455,7 +464,7 @@ def _label(value: Any) -> int:
 
 
 def _integer(word: str) -> int:
-    """Python reads no number of more than some thousand digits."""
+    """A whole number from text. Python refuses numbers of more than some thousand digits."""
     try:
         return int(word)
     except ValueError as error:
@@ -476,14 +485,14 @@ def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
 
 
 def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
-    """The labels of a bag in ascending order; counts of more or fewer labels as they are, which nothing satisfies."""
+    """The labels of a bag in ascending order; the counts themselves, which no labels satisfy, if their sum is wrong."""
     if sum(number for _, number in counts) != slots:
         return tuple(counts)
     return tuple(label for label, number in sorted(counts) for _ in range(number))
 
 
 def _as_counts(values: list[Any], slots: int) -> list[int] | None:
-    """Whole numbers, or shares of the slots as such; None for what is neither."""
+    """Counts, from counts or shares of the slots; None if the values are neither."""
     if not values or not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
         return None
     whole = all(value == int(value) for value in values)
@@ -496,7 +505,7 @@ def _as_counts(values: list[Any], slots: int) -> list[int] | None:
 
 
 _ROUNDED = 0.25
-"""By how much a share of the slots may miss a whole number: shares are often rounded."""
+"""Largest difference between a share of the slots and a whole number: shares are often rounded."""
 
 
 def _digits(slots: int) -> list[range]:
@@ -507,8 +516,8 @@ def _digits_and_x(slots: int) -> list[range]:
     return [*[range(10)] * (slots - 1), range(11)]
 
 
-# The steps of the machines. They are functions of this module, not of a closure, so that rules can be pickled; where it
-# is easy they are arithmetic, so that a rule's value runs on many combinations at once.
+# The steps of the machines. They are functions of the module instead of closures, so that rules can be pickled. If
+# possible, they use arithmetic only, so that the value of a rule can be computed for many combinations at once.
 
 
 def _itself(state: Hashable) -> Hashable:
@@ -542,7 +551,7 @@ def _weigh(weights: tuple[int, ...], modulus: int | None, state: tuple[int, int]
 
 
 def _luhn_step(state: tuple[int, int], label: int) -> tuple[int, int]:
-    """The sums if the last digit is counted once, as at the end, and if it is doubled."""
+    """The sum if the last digit read is counted once (the case at the end), and the sum if it is doubled."""
     once, doubled = state
     return (doubled + label) % 10, (once + 2 * label - 9 * (label > 4)) % 10
 
@@ -572,7 +581,7 @@ def _found(wanted: int, state: int, label: int) -> int:
 
 
 def _add_to_set(state: int, label: int) -> int:
-    """The labels so far as bits; -1 once one came twice."""
+    """The labels so far as bits; -1 after a repetition."""
     return -1 if state < 0 or state >> label & 1 else state | 1 << label
 
 
@@ -581,7 +590,7 @@ def _is_set(state: int) -> bool:
 
 
 def _ascend(strict: bool, state: int, label: int) -> int:
-    """The label before; -2 once the order was broken."""
+    """The previous label; -2 after a violation of the order."""
     return label if state >= -1 and label >= state + strict else -2
 
 
@@ -600,7 +609,7 @@ def _insert(state: tuple[int, ...], label: int) -> tuple[int, ...]:
 def _insert_if_wanted(
     enough: dict[tuple[int, int], int], state: tuple[tuple[int, ...], int], label: int
 ) -> tuple[tuple[int, ...], int] | None:
-    """The labels so far, and the targets, as bits, that have at least these."""
+    """The labels so far, and the targets that contain them, as bits."""
     labels, targets = state
     left = targets & enough.get((label, labels.count(label) + 1), 0)
     return (_insert(labels, label), left) if left else None
@@ -612,7 +621,8 @@ def _anything(state: int, label: int) -> int:
 
 
 def _add_column(state: tuple[int, int], label: int) -> tuple[int, int] | None:
-    """From the right: a digit of each number, then the digit of their sum; the total so far, then the carry."""
+    """Read, from the right, a digit of each number, then the digit of their sum. The value is the total of the column,
+    then the carry."""
     read, value = state
     if read < 2:
         return read + 1, value + label
@@ -663,7 +673,7 @@ _BY_NAME: dict[str, tuple[str, Callable[..., Rule]]] = {
     "addition": (":DIGITS", addition),
     "transcript": ("", transcript),
 }
-"""What follows each name in text, and what makes the rule of the numbers there."""
+"""For each name: the syntax of its numbers, and the function that makes the rule from these numbers."""
 _SYNTAX = re.compile(r"([a-z-]+)(?::(-?\d+(?:,-?\d+)*)(?:%(\d+))?)?")
 
 

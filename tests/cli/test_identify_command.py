@@ -105,7 +105,7 @@ def test_unused_slots_have_no_label(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("labels.csv", "a,b\n1,2\n", "sample, slot and label"),
-        ("labels.csv", "sample,slot,label\n0,0,1\n0,0,2\n", "some twice"),
+        ("labels.csv", "sample,slot,label\n0,0,1\n0,0,2\n", "a sample and slot twice"),
         ("labels.csv", "sample,slot,label\n-1,0,1\n", "from 0 on"),
         ("labels.csv", "sample,slot,label\n", "from 0 on"),
         ("labels.csv", "sample,slot,label\n0,0,x\n", "whole numbers"),

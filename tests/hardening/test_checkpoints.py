@@ -183,7 +183,7 @@ def test_a_checkpoint_of_other_weights_is_refused(tmp_path):
 def test_fewer_epochs_than_a_checkpoint_holds_are_refused(tmp_path):
     train(Net(), problem(), SemanticLoss(), epochs=3, checkpoint=tmp_path / "run.pt")
     error = refused(lambda: train(Net(), problem(), SemanticLoss(), epochs=2, checkpoint=tmp_path / "run.pt"))
-    assert "3 whole epochs" in str(error)
+    assert "3 finished epochs" in str(error)
 
 
 @pytest.mark.parametrize("make_engine", [SemanticLoss, lambda: IsedLoss(sum, samples=4)], ids=["semantic", "ised"])

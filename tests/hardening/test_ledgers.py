@@ -142,7 +142,7 @@ def test_a_line_that_was_cut_off_is_told(clippers: Clippers, lines, tmp_path):
     (tmp_path / "records.jsonl").write_bytes(lines[0] + lines[1][:-40])
     ran = clippers.run(*QUICK, "--show", "-o", tmp_path)
     assert ran.code == 0
-    assert "passed over 1 line" in ran.err
+    assert "skipped 1 incomplete line" in ran.err
 
 
 def test_records_are_shown_without_their_data(clippers: Clippers, tmp_path):

@@ -61,7 +61,7 @@ class ScaleJob:
 
     @property
     def samples(self) -> int:
-        """How many samples hold so many instances."""
+        """The number of samples, from the number of instances and slots."""
         return -(-self.instances // self.slots)
 
 

@@ -114,7 +114,7 @@ class SamePattern(Outputs):
         return cls(torch.tensor(rows), torch.tensor([len(set(row)) - 1 for row in rows]))
 
     def probability(self, concepts: Tensor) -> Tensor:
-        """As of `Outputs`: of different patterns, and of one."""
+        """As in `Outputs`: the probability of different patterns, and of the same pattern."""
         slots = concepts.reshape(len(concepts), PICTURES, len(KINDS), PRIMITIVES, -1)
         same = concepts.new_ones(len(concepts))
         for kind in range(len(KINDS)):

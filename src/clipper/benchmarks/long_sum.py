@@ -36,5 +36,5 @@ def build(config: RunConfig) -> Benchmark:
         (test.pixels, test.labels),
         encoder=Outlines(),
         label_names=images.label_names,
-        note=f"{len(samples):,} of {len(images):,} images, whose digit the sums say.",
+        note=f"{len(samples):,} of {len(images):,} images, whose digits follow from the sums.",
     )

@@ -204,7 +204,7 @@ def benchmark_named(name: str) -> Registration:
     if name in others:
         try:
             return _registration(others[name].load(), name)
-        except Exception as error:  # somebody else's package fails in any way it likes
+        except Exception as error:  # another package may raise anything
             raise InputError(f"the benchmark {name} of {others[name].value} cannot be loaded ({error!r})") from error
     raise InputError(
         f"expected one of the rules {', '.join(sorted({*_REGISTERED, *others}))}, or FILE.py:NAME of your own, "

@@ -1,4 +1,4 @@
-"""Abduction: which label combinations does a rule allow? Knows nothing of samples, only of targets."""
+"""Abduction: the label combinations that a rule maps to a target. This module does not depend on `Candidates`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from clipper.candidates.task import called, read_task
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 20_000_000
-"""Label combinations that `Candidates.from_rule` tries before it asks for another way."""
+"""Default limit of the label combinations that `Candidates.from_rule` tries."""
 
 _CHUNK = 1 << 20
+"""Combinations that are evaluated at a time."""
 
 Value = Callable[..., Any]
 """A rule as a function: from a tuple of labels to the target."""
@@ -31,10 +32,10 @@ class Templates:
     """The candidates of each distinct pair of length and target.
 
     Attributes:
-        labels: `(rows, m)`, one template after the other, padded with -1.
-        counts: `(templates,)`: how many candidates each has.
-        typical: `(templates, m)`: a label of the kind that each slot takes, also where there is no candidate.
-        shared: each sample's template.
+        labels: `(rows, m)`: the candidates, template by template, padded with -1.
+        counts: `(templates,)`: the number of candidates of each template.
+        typical: `(templates, m)`: a label of each slot's kind, also for templates without candidates.
+        shared: the template of each sample.
     """
 
     labels: Tensor
@@ -52,7 +53,21 @@ def templates(
     budget: int = BUDGET,
     impossible: Impossible = "refuse",
 ) -> Templates:
-    """Enumerate each distinct (number of slots, target) once, because many samples share one."""
+    """Enumerate the candidates of each distinct pair of length and target once, because many samples share one.
+
+    Args:
+        rule: a function from a tuple of labels to the target.
+        targets: the target of each sample.
+        slots: how many inputs a sample has; a list for samples of different lengths.
+        classes: the number of labels.
+        domains: the labels that each slot may have; all labels if not given.
+        budget: the largest number of label combinations to try.
+        impossible: "refuse" a target that no labels satisfy, or "keep" its sample without candidates.
+
+    Raises:
+        InputError: if no labels give the target of a sample, or the rule fails.
+        BudgetError: if there are more combinations than the budget.
+    """
     one_of(impossible, "impossible", get_args(Impossible))
     wanted, lengths, domain = read_task(targets, slots, domains, classes, budget)
     longest = max(lengths)
@@ -136,7 +151,7 @@ def _target_of(rule: Value, labels: Tensor, targets: Sequence[Hashable]) -> Tens
 
 
 def _attainable(rule: Value, domains: Sequence[Sequence[int]], most: int = 8) -> str:
-    """A short list of values that the rule does give, numbers first and by size, for error messages."""
+    """A short list of values that the rule takes, numbers first and sorted, for error messages."""
     values = {run_on_row(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
     numbers = sorted(value for value in values if isinstance(value, int | float) and value == value)
     others = sorted(shown(value) for value in values.difference(numbers))
@@ -145,15 +160,15 @@ def _attainable(rule: Value, domains: Sequence[Sequence[int]], most: int = 8) ->
 
 
 _LARGEST = 2**62
-"""Results that could pass this are left to Python's unbounded integers."""
+"""Results that could exceed this are computed with Python's unbounded integers."""
 
 
 class NotVectorisableError(TypeError):
-    """The rule does something to a column that only works on one label."""
+    """The rule uses an operation that works on a single label only, not on a column."""
 
 
 class LabelColumn:
-    """The labels of one slot in many combinations, `values (combinations,)`, none larger than `bound`."""
+    """The labels of one slot in many combinations, `values (combinations,)`; no absolute value exceeds `bound`."""
 
     __slots__ = ("bound", "values")
     __hash__ = None  # type: ignore[assignment]  # a set of columns is not a set of labels
@@ -186,7 +201,7 @@ def _binary(op: Callable[[Any, Any], Any], bound: Callable[[int, int], int], *, 
         (a, a_bound), (b, b_bound) = _values_and_bound(self), _values_and_bound(other)
         if swap:
             a, b, a_bound, b_bound = b, a, b_bound, a_bound
-        return LabelColumn(op(a, b).long(), bound(a_bound, b_bound))  # which refuses what may have overflowed
+        return LabelColumn(op(a, b).long(), bound(a_bound, b_bound))  # raises if the result may have overflowed
 
     return method
 
@@ -224,7 +239,7 @@ def run_on_columns(rule: Value, labels: Tensor) -> Tensor | None:
     columns = tuple(LabelColumn(column, bound) for column in labels.unbind(1))
     try:
         result = rule(columns)
-    except Exception:  # any failure means: call it row by row, where its own error will show
+    except Exception:  # on any failure, the caller evaluates row by row, and the rule's own error shows
         return None
     return result.values if isinstance(result, LabelColumn) and result.values.ndim == 1 else None
 

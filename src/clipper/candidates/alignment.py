@@ -1,11 +1,11 @@
 """Alignments: which frame shows which action, if a clip shows the actions of its text in order.
 
-All texts have the same lattice: first the first action of the text, then the second, and so on, each for one frame or
-more. So all clips share one chain of places, and each clip has a row that says which action each place stands for.
+All texts have the same lattice: the first action of the text, then the second, and so on, each for one frame or more.
+So all clips share one chain of places, and each clip has a row with the action of each place.
 
-A path of the chain passes the places 0 … a-1 in order and stays at each for one slot or more. So there are two arcs for
-each place instead of a table of states. Sums are logarithms, because the probability of a long clip underflows. Sets of
-places are bits of a number.
+A path through the chain visits the places 0 … a-1 in order and stays at each for one slot or more. So each place has
+two arcs instead of a row in a table of states. Sums are computed in logarithms, because the probability of a long clip
+underflows. Sets of places are stored as the bits of an integer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Alignments(Lattice):
         [[2, 2, 2, 0], [2, 2, 0, 0], [2, 0, 0, 0]]
 
     Attributes:
-        actions: `(n, a)`: the action that each place of a sample's text stands for; -1 past its end.
+        actions: `(n, a)`: the action of each place in a sample's text; -1 past its end.
     """
 
     PER_SAMPLE: ClassVar[tuple[str, ...]] = (*Lattice.PER_SAMPLE, "actions")
@@ -115,7 +115,7 @@ class Alignments(Lattice):
         return *super().contents, self.actions
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        """In logarithms, however long the clips."""
+        """As for every set, but computed in logarithms, because long clips underflow."""
         weights = self._inward(log_probs)
         if self.allowed is not None:
             weights = torch.where(self._mask, weights, -torch.inf)
@@ -204,18 +204,18 @@ MOST_PLACES = 62
 
 
 def chain_log_sum(weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """log Σ over the ways of the product of their weights, `(n,)`; differentiable in the logarithms `weights`.
+    """log Σ over all paths of the product of their weights, `(n,)`; differentiable in `weights`.
 
     Args:
-        weights: what each place weighs in each slot, `(n, m, a)`, in logarithms.
-        slots: of each sample, `(n,)`.
-        places: through which each sample goes, `(n,)`.
+        weights: the logarithm of the weight of each place in each slot, `(n, m, a)`.
+        slots: the number of slots of each sample, `(n,)`.
+        places: the number of places of each sample, `(n,)`.
     """
     return _LogSum.apply(weights, slots, places)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def chain_possible(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """Whether there is a way through the `allowed (n, m, a)` places, at most `MOST_PLACES`, `(n,)` bool."""
+    """Whether there is a path through the `allowed (n, m, a)` places, `(n,)` bool; at most `MOST_PLACES` places."""
     bits = _bits(allowed)
     reach, result = bits[0] & 1, bits[0] & 1
     for slot in range(1, len(bits)):
@@ -225,7 +225,7 @@ def chain_possible(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 
 def chain_support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """The places that lie on a way in each slot, `(n, m, a)` bool; arguments as for `chain_possible`."""
+    """The places that lie on some path in each slot, `(n, m, a)` bool; arguments as for `chain_possible`."""
     bits = _bits(allowed)
     before, on_a_way = [bits[0] & 1], torch.zeros_like(bits)
     for own in bits[1:]:
@@ -240,7 +240,7 @@ def chain_support(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 
 def chain_count(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
-    """How many ways there are, `(n,)`; the caller makes sure that they are fewer than 2^62, see `chain_countable`."""
+    """The number of paths, `(n,)`. It must be below 2^62; check `chain_countable` first."""
     rows = allowed.permute(1, 2, 0).long()  # (m, a, n)
     ways = rows.new_zeros(rows.shape[1] + 1, rows.shape[2])
     ways[1] = rows[0, 0]
@@ -253,7 +253,7 @@ def chain_count(allowed: Tensor, slots: Tensor, places: Tensor) -> Tensor:
 
 
 def chain_countable(slots: int, places: int) -> bool:
-    """Whether the number of ways fits a whole number of 64 bits.
+    """Whether the number of paths fits into a 64-bit integer.
 
     Examples:
         >>> chain_countable(128, 12), chain_countable(500, 30)
@@ -269,7 +269,7 @@ def _bits(allowed: Tensor) -> Tensor:
 
 
 class _LogSum(torch.autograd.Function):
-    """The gradient is the posterior of each place in each slot, from the last slot back: who came from where."""
+    """The gradient is the posterior of each place in each slot, computed from the last slot to the first."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, slots: Tensor, places: Tensor) -> Tensor:
@@ -283,12 +283,12 @@ class _LogSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         before, total, slots, places = ctx.kept
-        seed = torch.where(total == -torch.inf, 0, grad)  # a sample without a way teaches nothing
+        seed = torch.where(total == -torch.inf, 0, grad)  # a sample without a path has no gradient
         return _flow(before, slots, places, seed).permute(2, 0, 1), None, None
 
 
 def _before(rows: Tensor) -> Tensor:
-    """The summed weight up to and with each place, `(m, a + 1, n)`; the first row is a wall."""
+    """The summed weight of all paths to each place in each slot, `(m, a + 1, n)`; the first row stays at -inf."""
     slots, places, samples = rows.shape
     result = rows.new_full((slots, places + 1, samples), -torch.inf)
     result[0, 1] = rows[0, 0]
@@ -299,12 +299,12 @@ def _before(rows: Tensor) -> Tensor:
 
 
 def _flow(before: Tensor, slots: Tensor, places: Tensor, seed: Tensor) -> Tensor:
-    """`seed (n,)` times the share of the ways that are at each place in each slot, `(m, a, n)`.
+    """`seed (n,)` times the share of the paths that are at each place in each slot, `(m, a, n)`.
 
-    Differences of two neighbours only, so that no share passes 1 however low all logarithms are.
+    It uses only differences of neighbouring logarithms, so no share exceeds 1 even if all logarithms are very low.
     """
-    lead = before[:, 1:] - before[:, :-1]  # of having stayed over having gone on, to each place
-    stayed, went = (torch.sigmoid(part).nan_to_num_(0.0) for part in (lead, -lead))  # NaN where nobody can be
+    lead = before[:, 1:] - before[:, :-1]  # the log-odds of having stayed at a place against having come to it
+    stayed, went = (torch.sigmoid(part).nan_to_num_(0.0) for part in (lead, -lead))  # NaN where no path can be
     result = before.new_zeros(lead.shape)
     result[slots - 1, places - 1, torch.arange(len(seed), device=seed.device)] = seed
     for slot in reversed(range(1, len(result))):

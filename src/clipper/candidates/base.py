@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 Impossible = Literal["refuse", "keep"]
-"""What to do with a target that nothing satisfies: refuse it in words, or keep the sample without candidates."""
+"""What to do with a target that no labels satisfy: raise an error, or keep the sample without candidates."""
 Result = TypeVar("Result")
 _FEW = 4
-"""Samples with fewer than so many times the wanted candidates are listed, and theirs are picked from the list."""
+"""If a sample has less than this multiple of the wanted candidates, draws list them all and pick from the list."""
 
 
 def outside_inference_mode(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Run a function outside of inference mode, so that a gradient may use what it makes; free where there is none."""
+    """Decorate a function so that it runs outside of inference mode, so that gradients may use the tensors it makes."""
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Result:
@@ -105,7 +105,7 @@ class CandidateSet(ABC):
     @property
     @abstractmethod
     def states(self) -> int:
-        """How many numbers one pass over the set needs for each sample."""
+        """How many numbers one pass over the set holds for each sample."""
 
     @abstractmethod
     def contains(self, gold: Tensor) -> Tensor:
@@ -126,15 +126,15 @@ class CandidateSet(ABC):
 
     @abstractmethod
     def narrowed(self, allowed: Tensor) -> Self:
-        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
 
     @abstractmethod
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        """As `log_probability`, of an argument that was checked; in any precision."""
+        """As `log_probability`, for a checked argument; in any precision."""
 
     @abstractmethod
     def _entropy(self, log_probs: Tensor) -> Tensor:
-        """As `entropy`, of an argument that was checked; in any precision."""
+        """As `entropy`, for a checked argument; in any precision."""
 
     def log_probability(self, log_probs: Tensor) -> Tensor:
         """log Σ_σ Π_j p(σ(j)): the log-probability that the labels satisfy each sample's formula.
@@ -166,10 +166,17 @@ class CandidateSet(ABC):
 
     @abstractmethod
     def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
-        """As `output_probabilities`, of arguments that were checked."""
+        """As `output_probabilities`, for checked arguments."""
 
     def batch(self, samples: Tensor | Sequence[int] | slice) -> Self:
-        """The set of the given samples: ids in the given order, a mask or a slice; a sample may occur twice."""
+        """The set of the given samples.
+
+        Args:
+            samples: ids in the wanted order (an id may occur twice), a mask `(n,)` bool, or a slice.
+
+        Raises:
+            InputError: if an id is out of range, or a mask has another shape.
+        """
         return self.select(known_samples(samples, self))
 
     @abstractmethod
@@ -190,7 +197,7 @@ class CandidateSet(ABC):
 
     @abstractmethod
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
-        """Different candidates of each sample at random: uniformly, or from what the classifier says."""
+        """Different candidates of each sample at random: uniformly, or from the classifier's distribution."""
 
     @abstractmethod
     def _all(self) -> Candidates:
@@ -213,12 +220,12 @@ class CandidateSet(ABC):
 
     @cached_property
     def plain(self) -> bool:
-        """Whether every slot is used and holds the first kind of label, here or in the set that this is a part of."""
+        """Whether every slot is used and has the first kind of label, in this set or in one that it was taken from."""
         return not bool(self.kind.any())
 
     @cached_property
     def log_counts(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)`, in double precision where the device has it."""
+        """The log of the number of candidates of each sample, `(n,)`, in double precision if the device has it."""
         return self.log_probability(widened(self.zeros()))
 
     @cached_property
@@ -227,7 +234,7 @@ class CandidateSet(ABC):
         return self.top_k(self.zeros(), 1).first
 
     def zeros(self) -> Tensor:
-        """Log-probabilities that prefer nothing, `(n, m, c)`."""
+        """Log-probabilities of 0 for every label, `(n, m, c)`."""
         return torch.zeros(self.samples, self.slots, self.classes, device=self.device)
 
     def restrict(self, allowed: Tensor) -> Self:
@@ -256,7 +263,7 @@ class CandidateSet(ABC):
             InputError: if `log_probs` has another shape or device.
         """
         check_log_probs(log_probs, self)
-        with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
+        with torch.inference_mode(False), torch.enable_grad():  # the caller may be in inference mode
             logs = log_probs.detach().clone().requires_grad_()
             return torch.autograd.grad(self.log_probability(logs).sum(), logs)[0]
 
@@ -284,7 +291,7 @@ class CandidateSet(ABC):
         return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
-        """The `k` most probable candidates of each sample, best first; all of them where there are fewer.
+        """The `k` most probable candidates of each sample, best first; all candidates if a sample has fewer.
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
@@ -357,7 +364,7 @@ class CandidateSet(ABC):
         return rows
 
     def _rows_of_possible(self, ask: Callable[[Self, Tensor | slice], Candidates]) -> Candidates:
-        """What `ask` gives for the samples that have candidates, and their ids; the others have no rows."""
+        """The result of `ask` for the samples that have candidates and their ids; other samples get no rows."""
         if self.impossible is None:
             return ask(self, slice(None)) if self.samples else self._nothing()
         ids = (~self.impossible).nonzero()[:, 0]
@@ -370,12 +377,12 @@ class CandidateSet(ABC):
         return log_probs.detach()
 
     def _nothing(self) -> Candidates:
-        """The candidates of no sample at all."""
+        """The empty set: no samples."""
         nothing = torch.zeros(0, dtype=torch.long, device=self.device)
         return self._rows(nothing.view(0, 1).expand(0, self.slots), nothing)
 
     def _affordable(self, per_sample: int) -> int:
-        """No more of each sample than there are, if the rows of all of them fit."""
+        """`per_sample`, at most the largest number that exists. Raises if the rows of all samples are too many."""
         if per_sample * self.samples > self.LISTED:
             per_sample = min(per_sample, max(self.counts, default=1))
             self._check_rows(sum(min(per_sample, count) for count in self.counts))
@@ -391,7 +398,11 @@ class CandidateSet(ABC):
 
 
 def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
-    """The candidates, if that is what they are."""
+    """The value, if it is a set of candidates.
+
+    Raises:
+        InputError: if it is not.
+    """
     if isinstance(value, CandidateSet):
         return value
     kept = isinstance(getattr(value, "candidates", None), CandidateSet)
@@ -406,13 +417,13 @@ def must_be_candidates(value: object, what: str = "candidates") -> CandidateSet:
 
 
 def check_none_emptied(candidates: CandidateSet, left: Tensor) -> None:
-    """Raise unless `left (n,)` bool says of each sample that it keeps a candidate, or it had none before."""
+    """Raise unless every sample that had a candidate keeps one: `left (n,)` bool is true for samples that do."""
     kept = left if candidates.impossible is None else left | candidates.impossible
     check_nonempty(kept.long(), what="would lose their last candidate")
 
 
 def check_satisfiable(candidates: CandidateSet) -> None:
-    """Refuse samples that nothing satisfies, where something has to be learned from each."""
+    """Refuse samples without candidates, for callers that need a candidate of every sample."""
     if candidates.impossible is not None:
         ids = candidates.impossible.nonzero()[:, 0].tolist()
         named = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
@@ -462,7 +473,7 @@ def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
     """Log-probabilities of used slots must have an order: no NaN, no +inf; `kind (n, m)` is -1 in unused slots."""
     right = log_probs < torch.inf
     if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
-        raise InputError("expected log_probs below infinity, got NaN or +inf; look at what the classifier returned")
+        raise InputError("expected log_probs below infinity, got NaN or +inf; check the classifier's output")
 
 
 def allowed_by_slot(allowed: Tensor, candidates: CandidateSet) -> Tensor:
@@ -477,7 +488,7 @@ def allowed_by_slot(allowed: Tensor, candidates: CandidateSet) -> Tensor:
 
 
 def gold_labels(gold: Tensor, candidates: CandidateSet) -> Tensor:
-    """Labels `(n, m)` to be looked for among the candidates, on their device."""
+    """Gold labels `(n, m)`, checked and moved to the device of the candidates."""
     labels = as_tensor(gold, "gold")
     if labels.shape != (candidates.samples, candidates.slots):
         raise InputError(
@@ -487,14 +498,14 @@ def gold_labels(gold: Tensor, candidates: CandidateSet) -> Tensor:
 
 
 def known_samples(samples: Tensor | Sequence[int] | slice, candidates: CandidateSet) -> Tensor:
-    """The ids of some samples, `(b,)`, in the given order; a sample may come twice. A mask selects samples."""
+    """The ids of some samples, `(b,)`, in the given order; a sample may occur twice. A mask selects samples."""
     n, device = candidates.samples, candidates.device
     if isinstance(samples, slice):
         try:
             samples = range(n)[samples]
         except (TypeError, ValueError) as error:
             raise InputError(f"expected a slice of whole numbers, got {samples}: {error}") from error
-    ids = as_tensor(samples, "sample ids")  # looked at where they are: a GPU makes whoever looks at it wait
+    ids = as_tensor(samples, "sample ids")  # checked on their own device: reading a value from a GPU would block
     if ids.dtype == torch.bool:
         if ids.shape != (n,):
             raise InputError(f"expected a mask of shape ({n},), one entry per sample, got {tuple(ids.shape)}")
@@ -508,12 +519,12 @@ def known_samples(samples: Tensor | Sequence[int] | slice, candidates: Candidate
 
 @dataclass(frozen=True, eq=False)
 class TemplateSet(CandidateSet):
-    """Samples that share one description; each has a template of it and, where it was pruned, its own labels.
+    """Samples that share one description of several sets, the templates; restrictions are stored for each sample.
 
     Attributes:
-        template: `(n,)`: which of the described sets is each sample's.
+        template: `(n,)`: the template of each sample.
         kinds: the kinds of label; one, unless several classifiers are trained.
-        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+        allowed: `(n, m, c)` bool: the labels that restrictions leave each instance; None for all.
     """
 
     PER_SAMPLE: ClassVar[tuple[str, ...]] = ("template", "allowed")
@@ -535,11 +546,11 @@ class TemplateSet(CandidateSet):
 
     @property
     def shared(self) -> bool:
-        """Whether the template alone decides which ways through the description a sample has."""
+        """Whether the template alone determines the candidates of each sample."""
         return self.allowed is None
 
     def narrowed(self, allowed: Tensor) -> Self:
-        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
         narrowed = allowed_by_slot(allowed, self)
         return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
 
@@ -549,17 +560,17 @@ class TemplateSet(CandidateSet):
         return self._taken(lambda rows: rows.index_select(0, ids))
 
     def span(self, first: int, last: int) -> Self:
-        """The same for the samples `first` to `last - 1`."""
+        """The set of the samples `first` to `last - 1`, as a view."""
         return self._taken(lambda rows: rows[first:last])
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on another device."""
+        """The same set on another device."""
         device = usable_device(device)
         return self._taken(lambda rows: rows.to(device))
 
     @abstractmethod
     def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`draws` candidates of each sample with replacement, repetitions dropped.
+        """`draws` candidates of each sample with replacement, without repetitions.
 
         Returns:
             `labels (rows, m)` and `sample (rows,)`, ascending.
@@ -567,7 +578,7 @@ class TemplateSet(CandidateSet):
 
     @abstractmethod
     def _template_outputs(self, log_probs: Tensor) -> Tensor:
-        """How probable every template is, `(b, templates)`, in one pass."""
+        """The probability of every template, `(b, templates)`, in one pass."""
 
     def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
         if k is not None:
@@ -590,7 +601,7 @@ class TemplateSet(CandidateSet):
             picked = self.batch(few).to_candidates(budget=_FEW * per_sample * len(few)).draw(per_sample, seed)
             parts.append((picked.labels.long(), torch.tensor(few, device=self.device)[picked.sample]))
         left, draws = sorted(set(range(self.samples)).difference(few)), 2 * per_sample + 8
-        while left:  # a sample that drew too few different ones draws anew, and more: all sets stay equally likely
+        while left:  # a sample with too few different draws starts again with more: all sets stay equally likely
             labels, sample = self.batch(left)._draws(draws, generator, None)
             rank = torch.arange(len(sample), device=sample.device) - torch.searchsorted(sample, sample)
             enough = occurrences(sample, len(left)) >= per_sample
@@ -603,7 +614,7 @@ class TemplateSet(CandidateSet):
         return self._rows(labels[order], sample[order])
 
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Self:
-        """The same with what is taken of every field that has a row for each sample."""
+        """The same set, with `take` applied to every field that has a row for each sample."""
         found = ((name, getattr(self, name)) for name in self.PER_SAMPLE)
         changes: dict[str, Any] = {name: take(rows) for name, rows in found if rows is not None}
         taken = replace(self, **changes)

@@ -19,7 +19,7 @@ from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1
 _CELLS = 1 << 27
-"""Labels of all prefixes held at a time."""
+"""Largest number of labels in all prefixes at a time."""
 
 
 def beam_search(
@@ -45,8 +45,8 @@ def beam_search(
         slots: how many inputs a sample has; a list for samples of different lengths.
         classes: the number of labels, or a mapping from each kind of label to its number.
         log_probs: the classifier's output, `(n, m, c)`.
-        width: how many prefixes of each sample to keep after each slot.
-        ways: how many of these may have reached the same state.
+        width: the number of prefixes of each sample to keep after each slot.
+        ways: the largest number of these with the same state.
         domains: the labels that each slot may have; all labels if not given.
         known: candidates found before, or drawn uniformly; they are kept.
 
@@ -94,7 +94,7 @@ def _search(
     width: int,
     ways: int,
 ) -> tuple[Tensor, Tensor]:
-    """What the beam finds: `labels (rows, m)` and `sample (rows,)`."""
+    """The candidates that the beam finds: `labels (rows, m)` and `sample (rows,)`."""
     states = _States(machine, log_probs.shape[2])
     n, m, _ = log_probs.shape
     lengths = lengths.to(log_probs.device)
@@ -123,19 +123,19 @@ def _search(
 
 
 def _kept(state: Tensor, value: Tensor, width: int, ways: int) -> Tensor:
-    """The places of the best `width` of each row, at most `ways` with the same state, `(n, width)`."""
+    """The indices of the best `width` prefixes of each row, at most `ways` with the same state, `(n, width)`."""
     order = value.argsort(dim=1, descending=True, stable=True)
     by_state = state.gather(1, order).argsort(dim=1, stable=True)  # within a state, the best first
     ranked = state.gather(1, order).gather(1, by_state)
     start = torch.searchsorted(ranked, ranked)
     rank = torch.arange(state.shape[1], device=state.device) - start
-    crowded = torch.empty_like(rank).scatter_(1, order.gather(1, by_state), rank) >= ways
-    limited = value.masked_fill(crowded, -torch.inf)
+    surplus = torch.empty_like(rank).scatter_(1, order.gather(1, by_state), rank) >= ways
+    limited = value.masked_fill(surplus, -torch.inf)
     return limited.topk(min(width, limited.shape[1]), dim=1).indices
 
 
 class _States:
-    """The states met so far, by number, and where labels lead from them: every step is taken once."""
+    """A cache of the machine's transitions: the states reached so far are numbered, and each step is computed once."""
 
     def __init__(self, machine: Machine, classes: int) -> None:
         self._machine = machine
@@ -144,7 +144,7 @@ class _States:
         self._table = torch.full((1, classes), _UNKNOWN)
 
     def after(self, state: Tensor, domain: Sequence[int]) -> Tensor:
-        """The states that follow `state (n, beam)`, `(n, beam, a)`; -1 for nowhere."""
+        """The states that follow `state (n, beam)`, `(n, beam, a)`; -1 for a dead end."""
         choice = torch.tensor(domain)
         distinct, place = torch.unique(state.cpu(), return_inverse=True)
         fresh = (self._table[distinct][:, choice] == _UNKNOWN).any(1)

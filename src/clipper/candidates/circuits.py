@@ -1,7 +1,7 @@
-"""From propositions to one circuit for all of them: PySDD compiles, KLay evaluates.
+"""Propositions compiled into one circuit: PySDD compiles, KLay evaluates.
 
-Every slot has exactly one label: each of its labels is a variable, and the circuit says that just one is true. So the
-sum over the circuit's models is the sum over the candidates, and a label with weight 0 is a label that is forbidden.
+Every label of a slot is a variable, and the circuit requires that exactly one of them is true. So the sum over the
+models of the circuit is the sum over the candidates, and a weight of 0 forbids a label.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from clipper.errors import BudgetError, require
 
 _Block = TypeVar("_Block")
 _CELLS = 1 << 23
-"""Numbers that one layer's evaluation may hold, so that memory stays bounded."""
+"""Largest number of tensor elements that the evaluation of one layer holds."""
 
 
 class Compiled:
     """One circuit with a root for each proposition.
 
     Args:
-        propositions: what the labels satisfy.
-        domains: of each proposition, the labels that each of its slots may take.
-        budget: the largest diagram to build; a larger one raises `BudgetError`.
+        propositions: the propositions.
+        domains: for each proposition, the labels that each of its slots may take.
+        budget: the size of the largest diagram to build.
+
+    Raises:
+        BudgetError: if a diagram is larger.
+        MissingExtraError: PySDD or KLay is not installed.
     """
 
     def __init__(
@@ -54,24 +58,26 @@ class Compiled:
         return sum(len(layer.ix_in) for layer in self._modules["log"].layers)
 
     def evaluate(self, weights: Tensor, template: Tensor, semiring: str) -> Tensor:
-        """The value of each sample's own root, `(b,)`; `template (b,)` says which. As `values` otherwise."""
+        """The value of each sample's own root `template (b,)`, `(b,)`; other arguments as for `values`."""
         return self.values(weights, semiring).gather(1, template[:, None])[:, 0]
 
     def values(self, weights: Tensor, semiring: str) -> Tensor:
-        """The value of every root, `(b, roots)`, from the weight of each label, `(b, m, c)`, in their precision.
+        """The value of every root, `(b, roots)`, in the precision of the weights.
 
         Args:
-            weights: logarithms for the semiring "log", of which -inf forbids a label; numbers for "real".
-            semiring: one of KLay's.
+            weights: the weight of each label, `(b, m, c)`: for the semiring "log" as logarithms, where -inf forbids a
+                label; for "real" as numbers.
+            semiring: the name of KLay's semiring, "log" or "real".
         """
         module = self._module(semiring, weights.device)
         one = 0.0 if semiring == "log" else 1.0
         return torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)])
 
     def entropy(self, logs: Tensor, template: Tensor) -> Tensor:
-        """The entropy of the candidates of each sample's own root, `(b,)`; 0 where none is possible. Differentiable.
+        """The entropy of the candidates of each sample's own root, `(b,)`; 0 if none is possible. Differentiable.
 
-        Worked out from the leaves up: what a sum chooses, and what its choices leave open. No large numbers cancel.
+        It is computed from the leaves up: the entropy of a sum node is that of the choice of its child, plus the
+        expected entropy of the child. So no large numbers cancel.
         """
         parts = [_entropy(self._module("log", logs.device), part) for part in self._split(logs)]
         return torch.cat(parts).gather(1, template[:, None])[:, 0]
@@ -80,8 +86,8 @@ class Compiled:
         """The best candidate of each sample's own root: its value, `(b,)`, -inf if there is none; its labels, `(b, m)`.
 
         Args:
-            logs: what each label weighs, `(b, m, c)`; -inf forbids it.
-            template: which root is whose, `(b,)`.
+            logs: the logarithm of each label's weight, `(b, m, c)`; -inf forbids it.
+            template: the root of each sample, `(b,)`.
         """
         taken, value = self._followed(logs, template, every=False)
         return value, taken.int().argmax(2)
@@ -91,7 +97,7 @@ class Compiled:
         return self._followed(widened(torch.where(allowed, 0.0, -torch.inf)), template, every=True)[0]
 
     def count(self, template: int, allowed: Tensor) -> int:
-        """How many candidates a proposition has with labels in `allowed (m, c)` bool, however many."""
+        """The exact number of candidates of a proposition with labels in `allowed (m, c)` bool, of any size."""
         fine = allowed.cpu()[*self.pairs.cpu().T]
         values = np.ones(2 * len(fine) + 2, dtype=object)
         values[0], values[2::2] = 0, [int(yes) for yes in fine.tolist()]
@@ -111,7 +117,7 @@ class Compiled:
 
     @outside_inference_mode
     def _module(self, semiring: str, device: torch.device) -> Any:
-        """KLay's module on a device; its buffers outlive the mode in which they were moved there."""
+        """KLay's module on a device, moved there outside of inference mode, because later calls share its buffers."""
         return self._modules[semiring].to(device)
 
     def _split(self, weights: Tensor) -> list[Tensor]:
@@ -141,7 +147,7 @@ class _Diagrams:
         self._budget = budget
 
     def of(self, proposition: Proposition, domains: Sequence[Sequence[int]]) -> Any:
-        """The diagram of a proposition and of one label for each slot."""
+        """The diagram of a proposition together with "each slot has exactly one label"."""
         whole = self._manager.true()
         for slot, labels in enumerate(domains):
             whole = kept(self._manager, whole, whole & self._one_of(slot, labels))
@@ -156,9 +162,9 @@ class _Diagrams:
         return whole
 
     def _one_of(self, slot: int, labels: Sequence[int]) -> Any:
-        """Exactly one of these labels, and none of the slot's others."""
+        """Exactly one of these labels, and none of the slot's other labels."""
         wanted = set(labels)
-        parts = []  # of each label: that it is not there, and that it is
+        parts = []  # for each label: the diagrams of its absence and of its presence
         for label, number in self._number[slot].items():
             here = self._manager.literal(number) if label in wanted else self._manager.false()
             parts.append((self._manager.literal(-number), here))
@@ -173,7 +179,7 @@ class _Diagrams:
         for part in proposition.steps():
             inner = [found[id(p)] for p in part.parts]
             if part.kind == "label":
-                whole = self._one_of(part.slot, [part.value])  # with the others' absence diagrams stay small
+                whole = self._one_of(part.slot, [part.value])  # also excludes the other labels: smaller diagrams
             elif part.kind == "not":
                 whole = ~inner[0]
             else:
@@ -185,7 +191,7 @@ class _Diagrams:
 
 
 def kept(manager: Any, before: Any, after: Any) -> Any:
-    """Hold on to a diagram, and let go of the one that it replaces."""
+    """Reference a diagram and dereference the one that it replaces; collect garbage if much of it has gathered."""
     after.ref()
     before.deref()
     if manager.dead_count() > 2 * manager.live_count():
@@ -203,7 +209,7 @@ def _weighted_counts(module: Any, positive: Tensor, prime: int) -> Tensor:
             values = arcs.new_zeros(len(size), arcs.shape[1]).index_add_(0, layer.ix_out, arcs).remainder_(prime)
             continue
         values = arcs.index_select(0, layer.offsets[:-1])
-        for factor in range(1, int(size.max())):  # one at a time, so that no product passes 64 bits
+        for factor in range(1, int(size.max())):  # one at a time, so that no product exceeds 64 bits
             more = (size > factor).nonzero()[:, 0]
             product = values[more].mul_(arcs[layer.offsets[more] + factor]).remainder_(prime)
             values.index_copy_(0, more, product)
@@ -223,7 +229,7 @@ def _entropy(module: Any, positive: Tensor) -> Tensor:
             continue
         possible = arcs != -torch.inf
         top = _largest(layer, arcs.detach())
-        fine = torch.where(top == -torch.inf, 0, top)  # so that no -inf - -inf comes up
+        fine = torch.where(top == -torch.inf, 0, top)  # avoids -inf - -inf
         highest = fine.index_select(0, layer.ix_out)
         scaled = torch.where(possible, (torch.where(possible, arcs, highest) - highest).exp(), 0)
         total = arcs.new_zeros(size).index_add(0, layer.ix_out, scaled)
@@ -241,10 +247,10 @@ def _largest(layer: Any, arcs: Tensor) -> Tensor:
 
 
 def _followed(module: Any, positive: Tensor, template: Tensor, every: bool) -> tuple[Tensor, Tensor]:
-    """From the leaves up what is best, and from each column's root, `template (b,)`, down to where it came from.
+    """Maximise from the leaves up, then follow the best arcs from each column's root `template (b,)` down.
 
     Returns:
-        The positive variables that are met, `(b, variables)` bool, and the best value of each root, `(b,)`.
+        The positive variables that are reached, `(b, variables)` bool, and the best value of each root, `(b,)`.
     """
     values = [module.encode_input(positive, torch.zeros_like(positive))]  # (nodes, b) each
     for number, layer in enumerate(module.layers):
@@ -270,7 +276,7 @@ def _followed(module: Any, positive: Tensor, template: Tensor, every: bool) -> t
 
 
 def _first(layer: Any, taken: Tensor) -> Tensor:
-    """The first of each node's arcs that are `taken (arcs, b)`: of equally good ones, one."""
+    """The first of each node's arcs that are `taken (arcs, b)`, which breaks ties between equally good arcs."""
     arcs = len(taken)
     number = torch.arange(arcs, device=taken.device)[:, None].expand_as(taken)
     place = layer.ix_out[:, None].expand_as(taken)
@@ -280,13 +286,13 @@ def _first(layer: Any, taken: Tensor) -> Tensor:
 
 
 def _balanced(blocks: Sequence[_Block], join: Callable[[_Block, _Block], _Block]) -> _Block:
-    """All blocks joined, two at a time, as a balanced tree: PySDD goes down it step by step on the system's stack."""
+    """All blocks joined pairwise as a balanced tree, which is not deep: PySDD recurses on it on the system's stack."""
     half = len(blocks) // 2
     return join(_balanced(blocks[:half], join), _balanced(blocks[half:], join)) if half else blocks[0]
 
 
 def _vtree(sdd: Any, sizes: Sequence[int]) -> Any:
-    """Slots in a balanced tree, and the labels of a slot in one below it."""
+    """The vtree: a balanced tree of slots, each with a balanced tree of its labels below it."""
     lines: list[str] = []
 
     def add(line: str) -> int:

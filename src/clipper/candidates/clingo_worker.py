@@ -1,4 +1,4 @@
-"""clingo in a process of its own: if grounding takes too long or too much memory, the process is ended.
+"""clingo in a separate process, which is ended if grounding takes too long or too much memory.
 
 Run as a script, so that neither Clipper nor PyTorch is loaded here. Reads a job as JSON from standard input; writes
 frames, each the lengths of two parts and the parts: a JSON document, and codes as 32-bit integers.
@@ -18,30 +18,31 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO
 
 LABEL, HOLDS, ASKED = "__label", "__holds", "__asked"
-"""Which label a slot has, which sentence holds, and which is asked for: others must not cost anything."""
+"""Reserved predicates: the label of a slot, which sentence holds, and which sentence is being solved (the others are
+switched off, so that they cost nothing)."""
 HEAD = struct.Struct("<QQ")
-"""How a frame begins: the bytes of its document, and of its codes."""
+"""The header of a frame: the number of bytes of its document and of its codes."""
 _RESERVED = re.compile(rf"(?<![\w'])(?:{LABEL}|{HOLDS}|{ASKED})(?![\w'])")
 _TAKEN = f"the names {LABEL}, {HOLDS} and {ASKED} are reserved; choose others"
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _CONSTANT = re.compile(r"(?<![\w'])_*[a-z][\w']*")
 _MESSAGES = 1000
-"""Warnings that clingo gives before it falls silent."""
+"""Largest number of messages that clingo prints."""
 _REFUSED = {
-    "ShowTerm": "#show of terms is not for a theory: the label atoms are read, and nothing else",
+    "ShowTerm": "#show of terms is not for a theory: only the label atoms are read",
     "ProjectAtom": "#project is not for a theory: candidates are projections on the label atoms",
     "ProjectSignature": "#project is not for a theory: candidates are projections on the label atoms",
-    "Script": "#script is not for a theory: it runs no code",
-    "TheoryDefinition": "#theory is not for a theory: no solver of its atoms is at hand, so they would mean nothing",
+    "Script": "#script is not for a theory: scripts are not run",
+    "TheoryDefinition": "#theory is not for a theory: there is no solver for its atoms",
 }
 _FEW = 4
-"""Sentences with fewer than so many times the wanted rows are listed, and theirs are picked from the list."""
+"""If a sentence has less than this multiple of the wanted rows, draws list them all and pick from the list."""
 _TRIES = 1_000_000
-"""Label combinations drawn for a sentence before the draw is given up."""
+"""Label combinations to draw for a sentence before the draw fails."""
 
 
 class RefusedError(Exception):
-    """What a theory, a slot, facts or a sentence may not say; `line` is the place in the text, 0 for the theory."""
+    """A statement that is not allowed in a theory, a slot, facts or a sentence; `line` is 0 for the theory."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
@@ -49,7 +50,7 @@ class RefusedError(Exception):
 
 
 class Reader:
-    """clingo's own reading of what the user wrote: only whole statements that cannot reach what is Clipper's."""
+    """Parses the user's texts with clingo. Accepts only complete statements without Clipper's reserved names."""
 
     def __init__(self, clingo: Any) -> None:
         self._clingo = clingo
@@ -57,7 +58,11 @@ class Reader:
         self._messages: list[str] = []
 
     def theory(self, path: str, folder: str | None) -> list[str]:
-        """Check a theory's file and those that it includes, all below `folder`; the constants that it renames."""
+        """Check the file of a theory and the files that it includes, all below `folder`.
+
+        Returns:
+            The constants that the theory defines by #const.
+        """
         nodes = self._parsed(self._ast.parse_files, [path])
         for file in {node.location.begin.filename for node in nodes} - {path}:
             if folder is None or not os.path.realpath(file).startswith(os.path.join(folder, "")):
@@ -86,7 +91,7 @@ class Reader:
         return " ".join(str(node) for node in nodes if node.ast_type.name == "Rule").replace("\n", " ")
 
     def sentence(self, text: str, number: int, line: int) -> str:
-        """The rule by which a sentence holds: its text must be one body, whole."""
+        """The rule of a sentence: its text must be exactly one rule body."""
         head, asked = f"{HOLDS}({number})", f"{ASKED}({number})"
         if text in ("", "."):
             return f"{head} :- {asked}."
@@ -102,9 +107,9 @@ class Reader:
 
     def _atom(self, text: str, line: int) -> str:
         try:
-            symbol = self._clingo.parse_term(text, logger=self._heard)
+            symbol = self._clingo.parse_term(text, logger=self._log_message)
         except RuntimeError as error:
-            why = self._said(error)
+            why = self._reason(error)
             raise RefusedError(f"expected a label atom without variables, got {text} ({why})", line) from error
         found = str(symbol)
         if _RESERVED.search(_STRING.sub(" ", found)):
@@ -114,9 +119,9 @@ class Reader:
     def _parsed(self, parse: Callable[..., None], text: str | list[str], line: int = 0) -> list[Any]:
         nodes: list[Any] = []
         try:
-            parse(text, nodes.append, logger=self._heard)
+            parse(text, nodes.append, logger=self._log_message)
         except RuntimeError as error:
-            raise RefusedError(self._said(error), line) from error
+            raise RefusedError(self._reason(error), line) from error
         return nodes
 
     def _statements(self, nodes: Sequence[Any], line: int = 0) -> None:
@@ -135,14 +140,14 @@ class Reader:
             if _RESERVED.search(_STRING.sub(" ", str(node))):
                 raise RefusedError(at + _TAKEN, line)
 
-    def _heard(self, _: Any, message: str) -> None:
+    def _log_message(self, _: Any, message: str) -> None:
         if len(self._messages) < _MESSAGES:
             self._messages.append(" ".join(message.split()))
 
-    def _said(self, error: RuntimeError) -> str:
-        """clingo's own words on an error, without the place in a text that only Clipper knows."""
-        said = [message for message in self._messages if "error" in message][:5] or [" ".join(str(error).split())]
-        return re.sub(r"<string>:\d+:[\d-]+: ", "", "; ".join(said))
+    def _reason(self, error: RuntimeError) -> str:
+        """clingo's messages about an error, without positions in the text, which Clipper generated."""
+        messages = [message for message in self._messages if "error" in message][:5] or [" ".join(str(error).split())]
+        return re.sub(r"<string>:\d+:[\d-]+: ", "", "; ".join(messages))
 
 
 class Group:
@@ -188,7 +193,7 @@ class Group:
         return codes
 
     def drawn(self, sentence: int, slots: int, most: int, chance: random.Random) -> list[list[int]] | None:
-        """So many different rows, each set of rows as likely as any other; None if hardly any draw fits."""
+        """`most` different rows, every set of rows equally likely; None if too few of the drawn combinations fit."""
         domains: list[list[int]] = [[] for _ in range(slots)]
         for code in self.brave(sentence):
             domains[code // self.classes].append(code)
@@ -204,15 +209,15 @@ class Group:
 
 
 def _codes(model: Any) -> list[int]:
-    """The shown terms, slot · classes + label: single numbers, since reading symbols takes longer than finding them.
+    """The shown terms, slot · classes + label. Single numbers, because reading symbols takes longer than solving.
 
-    They are Clipper's own, because no theory that shows terms comes this far.
+    All shown terms are Clipper's own, because a theory that shows terms is refused.
     """
     return [symbol.number for symbol in model.symbols(terms=True)]
 
 
 class AnswerWriter:
-    """Where the answers go."""
+    """Writes the answers as frames to a stream."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -224,7 +229,7 @@ class AnswerWriter:
         self._stream.flush()
 
     def answer(self, group: Group, here: dict[str, Any], job: dict[str, Any], slots: int) -> None:
-        """Say what the rows of one sentence are."""
+        """Solve one sentence and write its rows."""
         sentence, per_sample = here["sentence"], job["per_sample"]
         if sentence not in group.holds:
             return self._found(here, [], group)
@@ -250,7 +255,7 @@ class AnswerWriter:
 
 
 def _text(reader: Reader, work: dict[str, Any], renamed: Sequence[str], classes: int) -> str:
-    """A shape as a logic program: a line for each slot, one for the facts, one for each sentence, and what is asked."""
+    """A shape as a logic program: a line for each slot, one for the facts, one for each sentence, and the queries."""
     lines = []
     for place, (slot, atoms) in enumerate(zip(work["slots"], reader.atoms(work["slots"], renamed), strict=True)):
         start = slot["start"]
@@ -263,7 +268,7 @@ def _text(reader: Reader, work: dict[str, Any], renamed: Sequence[str], classes:
 
 
 def _bound(memory: int) -> None:
-    """Take no more than so many bytes, where the system can see to it."""
+    """Limit the memory of this process, in bytes, if the system supports it."""
     try:
         resource = importlib.import_module("resource")
     except ImportError:
@@ -274,11 +279,11 @@ def _bound(memory: int) -> None:
 def main() -> None:
     """Answer the job on standard input."""
     answers = AnswerWriter(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)  # whatever is printed must not mix with the answers
+    os.dup2(2, 1)  # printed text must not mix with the answers
     clingo = importlib.import_module("clingo")
     job = json.load(sys.stdin)
     _bound(job["memory"])
-    os.chdir(os.path.dirname(job["theory"]))  # where a theory looks for files to include
+    os.chdir(os.path.dirname(job["theory"]))  # #include is relative to this folder
     reader = Reader(clingo)
     number, messages = 0, list[str]()
     try:

@@ -1,9 +1,9 @@
-"""Comparing candidate sets without listing them: which samples have the same ones, and is a set the same relabelled?
+"""Comparing candidate sets without listing them: which samples have equal sets, and is a relabelled set equal?
 
-A set of candidates is a polynomial, Σ_σ Π_j w(j, σ(j)), in one weight for each slot and label. Two sets are equal if
-and only if their polynomials are, and two different polynomials of degree m agree at random weights modulo a prime p
-with a probability of at most m / p. So a few weighted counts decide whether two sets are equal, however large they are:
-equal sets always agree, and different sets agree only by that chance.
+A set of candidates corresponds to the polynomial Σ_σ Π_j w(j, σ(j)) in one weight for each slot and label. Two sets are
+equal if and only if their polynomials are equal. Two different polynomials of degree m agree at random weights modulo a
+prime p with a probability of at most m / p (Schwartz–Zippel). So a few weighted counts decide whether two sets of any
+size are equal.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from clipper.candidates.state_graph import StateGraph, weights_of
 from clipper.candidates.table import Candidates
 
 PRIME = 2**31 - 1
-"""Weighted counts are taken modulo this prime: products of two of its remainders fit 64 bits."""
+"""Weighted counts are computed modulo this prime: the product of two remainders fits into 64 bits."""
 _CELLS = 1 << 22
-"""Numbers held at a time."""
+"""Largest number of tensor elements held at a time."""
 
 
 @outside_inference_mode
 def distinct_samples(candidates: CandidateSet) -> tuple[CandidateSet, Tensor]:
-    """One sample for each different set of candidates, and which of them is each sample's, `(n,)`.
+    """One sample for each different set of candidates, and the index of each sample's set, `(n,)`.
 
-    Listed candidates that come twice, or in another order, make no difference. Lattices and formulas are compared by
-    how they are described, so a few equal sets may be left.
+    The order and the repetition of listed candidates do not matter. Lattices and formulas are compared by their
+    templates and restrictions, so some of the returned sets may be equal.
+
+    Args:
+        candidates: any set.
 
     Examples:
         >>> listed = Candidates.from_lists([[(0,), (1,)], [(1,)], [(1,), (0,), (0,)]], classes=2)
@@ -50,7 +53,7 @@ def distinct_samples(candidates: CandidateSet) -> tuple[CandidateSet, Tensor]:
 
 
 def _equal_rows(candidates: TemplateSet) -> tuple[Tensor, Tensor]:
-    """Which samples are described alike, `(n,)`, and the first sample of each description."""
+    """The description of each sample by number, `(n,)`, and the first sample with each description."""
     fields = (getattr(candidates, name) for name in candidates.PER_SAMPLE)
     parts = [[row.tobytes() for row in rows.cpu().numpy()] for rows in fields if rows is not None]
     place: dict[tuple[bytes, ...], int] = {}
@@ -64,11 +67,11 @@ def weighted_counts(candidates: CandidateSet, weights: Tensor) -> Tensor:
     """Σ_σ Π_j w(j, σ(j)) over each sample's candidates, modulo `PRIME`.
 
     Args:
-        candidates: of `n` samples; any set.
+        candidates: any set of `n` samples.
         weights: whole numbers from 0 to `PRIME` - 1 for each slot and label, `(b, m, c)`.
 
     Returns:
-        `(n, b)`; a listed candidate that comes twice counts twice.
+        `(n, b)`; a listed candidate that occurs twice counts twice.
 
     Examples:
         >>> candidates = Candidates.from_rule(sum, targets=[2, 3], slots=2, classes=3)
@@ -88,12 +91,12 @@ def weighted_counts(candidates: CandidateSet, weights: Tensor) -> Tensor:
 
 
 def _one_pass(candidates: TemplateSet) -> bool:
-    """Whether samples differ in nothing but their template, so that one pass serves all of them."""
+    """Whether samples differ only in their template, so that one pass is enough for all of them."""
     return [name for name in candidates.PER_SAMPLE if getattr(candidates, name) is not None] == ["template"]
 
 
 def numbers_in(candidates: CandidateSet) -> int:
-    """How many numbers one sample's candidates take, on average: what a look at them costs.
+    """The average number of tensor elements that describe one sample's candidates: the cost of reading them.
 
     Examples:
         >>> numbers_in(Candidates.from_rule(sum, targets=[2, 3], slots=2, classes=3))
@@ -107,7 +110,7 @@ def numbers_in(candidates: CandidateSet) -> int:
 
 
 def weighted_count_size(candidates: CandidateSet) -> int:
-    """How many numbers one weighted count of all samples looks at."""
+    """The number of tensor elements that one weighted count of all samples reads."""
     shared = isinstance(candidates, TemplateSet) and _one_pass(candidates)
     return numbers_in(candidates) * (1 if shared else candidates.samples)
 
@@ -121,7 +124,7 @@ def _of_listed(listed: Candidates, weights: Tensor) -> Tensor:
 
 
 def _of_samples(candidates: Lattice | Formula, weights: Tensor) -> Tensor:
-    """Each sample with weights of its own: 0 for what it may not take."""
+    """The weighted counts of each sample, with weight 0 for labels that it may not take."""
     count, b = candidates.samples, len(weights)
     sample = torch.arange(count, device=weights.device).repeat_interleave(b)
     every = candidates.batch(sample)
@@ -138,7 +141,7 @@ def _of_samples(candidates: Lattice | Formula, weights: Tensor) -> Tensor:
 
 
 def _of_templates(candidates: Lattice | Formula, weights: Tensor) -> Tensor:
-    """The weighted count of each template, `(templates, b)`, whatever samples have it."""
+    """The weighted count of each template, `(templates, b)`."""
     if isinstance(candidates, Formula):
         return candidates.compiled.weighted_counts(weights, PRIME).T
     graph = candidates.graph
@@ -154,5 +157,5 @@ def _of_graph(graph: StateGraph, weights: Tensor) -> Tensor:
         reached = weights.new_zeros(graph.sizes[depth] + 1, len(weights))
         ways = reached.index_add_(0, layer.next.view(-1), arcs)[:-1].remainder_(PRIME)
         if depth in graph.depths:
-            total.index_add_(0, graph.ends[depth] % len(total), ways)  # what ends nowhere goes last
+            total.index_add_(0, graph.ends[depth] % len(total), ways)  # the last row collects states that are no end
     return total[:-1].remainder_(PRIME)

@@ -28,9 +28,9 @@ from clipper.errors import BudgetError, InputError
 BUDGET = 1_000_000
 """Size of the largest diagram to compile."""
 _LITERAL = 10**18
-"""No variable has a larger number."""
+"""Largest number of a variable."""
 _SAMPLES = 100_000_000
-"""Samples that share a formula, at most."""
+"""Largest number of samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +46,17 @@ class Formula(TemplateSet):
         >>> formula = Formula.from_propositions([(cat | dog) >> has_label(1, 0)], slots=2, classes=3)
         >>> formula
         Formula(1 samples, 2 slots, 3 classes, 1 formulas)
-        >>> formula.counts  # 0 with anything, 1 or 2 with 0
+        >>> formula.counts  # 0 with any label, 1 or 2 with 0
         [5]
         >>> formula.support.tolist()
         [[True, True, True], [True, True, True]]
 
     Attributes:
-        template: `(n,)`: which of the circuit's formulas is each sample's.
+        template: `(n,)`: the formula of each sample, as a root of the circuit.
         kinds: the kinds of label; one, unless several classifiers are trained.
-        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+        allowed: `(n, m, c)` bool: the labels that restrictions leave each instance; None for all.
         compiled: the circuit, shared by all samples.
-        lengths_of: `(formulas,)`: how many slots each formula is about.
+        lengths_of: `(formulas,)`: the number of slots of each formula.
     """
 
     LISTED: ClassVar[int] = 1_000_000
@@ -254,10 +254,11 @@ class Formula(TemplateSet):
         return self.compiled.entropy(masked(log_probs, self.mask), self.template)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        """By splitting what is left around each candidate found.
+        """The `k` best candidates, by Lawler's method.
 
-        What is left of a sample is kept as disjoint restrictions. The best of all their best candidates is the next
-        one; its restriction is split, slot by slot, into those that differ from it first in this slot.
+        The remaining candidates of a sample are kept as disjoint restrictions. The best of their best candidates is the
+        next result. Its restriction is then split: one part for each slot, with the candidates that differ from the
+        result first in this slot.
         """
         logs = ranked(log_probs)
         sample = torch.arange(self.samples, device=self.device)
@@ -271,7 +272,7 @@ class Formula(TemplateSet):
             if not len(taken):
                 break
             found.append((labels[taken], sample[taken]))
-            rest = value > -torch.inf  # a restriction without a candidate is done with
+            rest = value > -torch.inf  # drop restrictions without a candidate
             rest = rest.index_fill_(0, taken, False).nonzero()[:, 0]
             parts, owner = _split(allowed[taken], labels[taken], used[taken])
             allowed, sample = torch.cat([allowed[rest], parts]), torch.cat([sample[rest], sample[taken][owner]])
@@ -281,10 +282,10 @@ class Formula(TemplateSet):
         return self._rows(labels[order], owner[order])
 
     def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Slot by slot, from what the labels before leave."""
+        """Draw the label of each slot from its marginals given the labels of the slots before."""
         check_nonempty(self.possible().long())
         logs = widened(self.zeros() if log_probs is None else log_probs)
-        ruled_out = self.log_probability(logs) == -torch.inf  # nothing to go by: each candidate is as good
+        ruled_out = self.log_probability(logs) == -torch.inf  # then draw uniformly
         sample = torch.arange(self.samples, device=self.device).repeat_interleave(draws)
         own, weights = self.select(sample), logs.masked_fill(ruled_out[:, None, None], 0)[sample]
         allowed = own.mask.clone()
@@ -298,7 +299,7 @@ class Formula(TemplateSet):
         return labels[keep], sample[keep]
 
     def _all(self) -> Candidates:
-        """Label by label, in lexicographic order."""
+        """All candidates, extended slot by slot, in lexicographic order."""
         sample = torch.arange(self.samples, device=self.device)
         allowed = self.mask  # (rows, m, c)
         for slot in range(self.slots):
@@ -306,7 +307,7 @@ class Formula(TemplateSet):
             could = self.select(sample).narrowed(allowed.flatten(0, 1)).support.view(allowed.shape)[:, slot]
             first = torch.zeros_like(could)
             first[:, 0] = True
-            row, label = torch.where(used, could, first).nonzero(as_tuple=True)  # an unused slot is left as it is
+            row, label = torch.where(used, could, first).nonzero(as_tuple=True)  # an unused slot keeps its one row
             sample, allowed = sample[row], allowed[row]
             only = torch.nn.functional.one_hot(label, self.classes).bool()
             allowed[:, slot] = torch.where(used[row], only, allowed[:, slot])
@@ -326,12 +327,12 @@ class Formula(TemplateSet):
 
 
 def _check_size(slots: int, classes: Classes, budget: Any) -> int:
-    """The budget, if a diagram of so many labels can fit it."""
+    """The budget. Raises if even the variables of the labels exceed it."""
     size, most = slots * kinds_of(classes)[-1].stop, whole_number(budget, "budget", least=1)
     if size > most:
         raise BudgetError(
-            f"{slots:,} slots have {size:,} labels, which take a diagram of more than the budget of {most:,}; correct "
-            "the number of slots or variables, or raise budget= if memory and time allow"
+            f"{slots:,} slots have {size:,} labels, and a diagram of these takes more than the budget of {most:,}; "
+            "correct the number of slots or variables, or raise budget= if memory and time allow"
         )
     return most
 
@@ -386,12 +387,15 @@ def _first_of_largest(value: Tensor, sample: Tensor, samples: int) -> Tensor:
 
 
 def _split(allowed: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-    """What is left of each restriction without its best candidate: `(parts, m, c)`, and the row that each is of.
+    """Split each restriction without its best candidate into disjoint parts.
 
     Args:
         allowed: the restrictions, `(rows, m, c)` bool.
         labels: their best candidates, `(rows, m)`.
-        used: which slots count, `(rows, m)` bool: a part for each.
+        used: the used slots, `(rows, m)` bool; there is a part for each.
+
+    Returns:
+        The parts, `(parts, m, c)` bool, and the row that each part belongs to, `(parts,)`.
     """
     _, slots, classes = allowed.shape
     just = torch.nn.functional.one_hot(labels, classes).bool()

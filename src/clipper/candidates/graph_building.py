@@ -1,4 +1,4 @@
-"""State graphs, built: from a rule's steps, targets and lengths, or from candidates that somebody listed."""
+"""Construction of state graphs: from a rule's steps, targets and lengths, or from listed candidates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clipper.candidates.task import numbered, read_task
 from clipper.errors import BudgetError, InputError
 
 BUDGET = 5_000_000
-"""Arcs that `Lattice.from_rule` follows before it asks for another way."""
+"""Default limit of the arcs that `Lattice.from_rule` follows."""
 
 
 def graph_of(
@@ -33,7 +33,21 @@ def graph_of(
     budget: int,
     impossible: Impossible = "refuse",
 ) -> tuple[StateGraph, Tensor]:
-    """The graph of all distinct pairs of length and target, and which of them each sample has, `(n,)`."""
+    """The graph of all distinct pairs of length and target, and the pair of each sample, `(n,)`.
+
+    Args:
+        machine: the rule as a state machine.
+        targets: the target of each sample.
+        slots: how many labels the machine reads; a list for samples of different lengths.
+        kinds: the kinds of label.
+        domains: the labels that each slot may have; all labels if None.
+        budget: the largest number of arcs.
+        impossible: "refuse" a target that no labels satisfy, or "keep" its sample without candidates.
+
+    Raises:
+        InputError: if no labels give the target of a sample, or the machine fails.
+        BudgetError: if there are more arcs than the budget.
+    """
     one_of(impossible, "impossible", get_args(Impossible))
     wanted, lengths, taken = read_task(targets, slots, domains, kinds[-1].stop, budget)
     pairs = list(zip(lengths, wanted, strict=True))
@@ -57,11 +71,11 @@ def kind_of_slots(graph: StateGraph, kinds: tuple[Kind, ...]) -> Tensor:
         template, slot = (int(i) for i in mixed[0])
         raise InputError(
             f"slot {slot} holds labels of different kinds in different candidates of the target "
-            f"{shown(graph.targets[template])}; a slot is read by one classifier: narrow it with domains="
+            f"{shown(graph.targets[template])}; one classifier reads a slot: narrow the slot with domains="
         )
     if graph.complete:
         return highest
-    first = torch.stack([kind[layer.labels[0]] for layer in graph.layers])  # of what nothing attains, as the slot is
+    first = torch.stack([kind[layer.labels[0]] for layer in graph.layers])  # for templates without candidates
     used = torch.arange(graph.slots, device=first.device) < graph.lengths[:, None]
     return torch.where(graph.attained[:, None] | ~used, highest, first)
 
@@ -84,7 +98,7 @@ def expand(
     classes: int,
     budget: int = BUDGET,
 ) -> StateGraph:
-    """The states that lie on a way from the start to one of the templates, pairs of length and target.
+    """The states on a path from the start to one of the templates, which are pairs of length and target.
 
     Examples:
         >>> from clipper.candidates.rules import SUM
@@ -102,12 +116,12 @@ def expand(
         if arcs > budget:
             raise BudgetError(
                 f"the state machine has more than {arcs:,} arcs after {depth} of {deepest} slots, over the budget of "
-                f"{budget:,}. Let states that behave alike be equal, narrow the slots with domains=, raise budget= if "
-                "memory and time allow, or search with clipper.candidates.beam_search, which needs no lattice"
+                f"{budget:,}. Make states with the same continuations equal, narrow the slots with domains=, "
+                "raise budget= if memory and time allow, or use clipper.candidates.beam_search, which needs no lattice"
             )
         table, states = _one_slot(states, machine.step, domain)
         ending = [place.get((depth, machine.accept(state)), -1) for state in states]
-        if depth == deepest:  # nothing follows: states that end alike are one
+        if depth == deepest:  # nothing follows: merge all states with the same target
             table, states, ending = _merged_ends(table, states, ending)
         tables.append(table)
         ends.append(torch.tensor(ending, dtype=torch.long))
@@ -118,7 +132,7 @@ def expand(
 
 
 def _one_slot(states: list[Hashable], step: Step, domain: Sequence[int]) -> tuple[Tensor, list[Hashable]]:
-    """Where each label leads from each state, `(states, a)`, -1 for nowhere; and the states behind."""
+    """The index of the state after each state and label, `(states, a)`, -1 for a dead end; and these states."""
     place: dict[Hashable, int] = {}
     rows = []
     for state in states:
@@ -130,12 +144,12 @@ def _one_slot(states: list[Hashable], step: Step, domain: Sequence[int]) -> tupl
 def _merged_ends(table: Tensor, states: list[Hashable], ending: list[int]) -> tuple[Tensor, list[Hashable], list[int]]:
     used = sorted({end for end in ending if end >= 0})
     place = {end: i for i, end in enumerate(used)}
-    number = torch.tensor([*(place.get(end, -1) for end in ending), -1])  # the last for what leads nowhere
+    number = torch.tensor([*(place.get(end, -1) for end in ending), -1])  # the last entry is for dead ends
     return number[table], [states[ending.index(end)] for end in used], used
 
 
 def templates_of(candidates: Candidates) -> tuple[Tensor, Tensor]:
-    """Which formula each sample has, `(n,)`, counted by first appearance, and the first sample of each, `(templates,)`.
+    """The formula of each sample, `(n,)`, numbered by first appearance, and the first sample of each, `(templates,)`.
 
     Samples have the same formula if they list the same candidates in the same order.
 
@@ -153,20 +167,20 @@ def templates_of(candidates: Candidates) -> tuple[Tensor, Tensor]:
 def condensed(listed: Candidates) -> StateGraph | None:
     """The smallest graph with a template for each of the samples; None if two of them share a candidate.
 
-    Beginnings of candidates are one state if the same endings lead from them to the same templates. These are found
-    from the end on, when the states behind have their numbers.
+    Two prefixes of candidates are one state if the same suffixes lead from them to the same templates. States are
+    merged from the last slot to the first, so that the next states are known.
 
     Examples:
         >>> graph = condensed(Candidates.from_rule(max, targets=[0, 1, 2], slots=3, classes=3))
-        >>> graph.sizes, graph.arcs  # the largest label so far is all that matters
+        >>> graph.sizes, graph.arcs  # a state for each value of the largest label so far
         ((1, 3, 3, 3), 21)
     """
-    device, listed = listed.device, listed.to("cpu")  # a GPU would make its owner wait for the size of every layer
+    device, listed = listed.device, listed.to("cpu")  # reading the size of every layer from a GPU would block
     rows, place = torch.unique(listed.labels.long(), dim=0, return_inverse=True)
     if len(rows) < len(listed):
         return None
-    template = torch.empty_like(place).scatter_(0, place, listed.sample)  # of each row, (Ω,)
-    tables, ends = _merged_beginnings(rows, template, listed.classes)
+    template = torch.empty_like(place).scatter_(0, place, listed.sample)  # (Ω,)
+    tables, ends = _merged_prefixes(rows, template, listed.classes)
     taken = [(table >= 0).any(0) for table in tables]
     labels = [some.nonzero()[:, 0] for some in taken]
     layers, kept = trimmed(labels, [table[:, some] for table, some in zip(tables, taken, strict=True)], ends)
@@ -174,26 +188,26 @@ def condensed(listed: Candidates) -> StateGraph | None:
     return StateGraph(tuple(layers), tuple(kept), tuple(range(listed.samples)), lengths, listed.classes).to(device)
 
 
-def _merged_beginnings(rows: Tensor, template: Tensor, classes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """For each slot, where each label leads from each state, `(states, c)`; for each depth, what ends in each state.
+def _merged_prefixes(rows: Tensor, template: Tensor, classes: int) -> tuple[list[Tensor], list[Tensor]]:
+    """For each slot, the next state of each state and label, `(states, c)`; for each depth, the end of each state.
 
     Args:
         rows: all candidates in lexicographic order, `(Ω, m)`.
-        template: whose each of them is, `(Ω,)`.
+        template: the template of each candidate, `(Ω,)`.
         classes: the number of labels, `c`.
     """
     slots, lengths = rows.shape[1], (rows >= 0).sum(1)
-    differs = (rows[1:] != rows[:-1]).cumsum(1) > 0  # from the row before, within the first labels
-    beginning = pad(differs, (1, 0, 1, 0)).cumsum(0)  # (Ω, m+1): the number of each row's first labels, at each depth
+    differs = (rows[1:] != rows[:-1]).cumsum(1) > 0  # whether the prefix differs from that of the row before
+    prefix = pad(differs, (1, 0, 1, 0)).cumsum(0)  # (Ω, m+1): the number of each row's prefix, at each depth
     state = torch.zeros_like(template)
     states: list[Tensor] = []
     for depth in reversed(range(slots + 1)):
-        table = rows.new_full((int(beginning[-1, depth]) + 1, classes + 1), -1)
+        table = rows.new_full((int(prefix[-1, depth]) + 1, classes + 1), -1)
         ending, going = lengths == depth, lengths > depth
-        table[beginning[ending, depth], classes] = template[ending]
+        table[prefix[ending, depth], classes] = template[ending]
         if depth < slots:
-            table[beginning[going, depth], rows[going, depth]] = state[going]
+            table[prefix[going, depth], rows[going, depth]] = state[going]
         merged, number = torch.unique(table, dim=0, return_inverse=True)
-        state = number[beginning[:, depth]]
+        state = number[prefix[:, depth]]
         states.insert(0, merged)
     return [table[:, :classes] for table in states[:-1]], [table[:, classes] for table in states]

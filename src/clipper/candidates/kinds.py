@@ -1,4 +1,4 @@
-"""Kinds: which classifier owns which stretch of the label axis. Knows nothing of samples."""
+"""Kinds: the range of the label axis that each classifier owns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from clipper.arguments import number_in_words, shown, whole_number
 from clipper.errors import InputError
 
 Classes = int | Mapping[str, int]
+"""The number of labels, or the number of labels of each kind."""
 MOST_CLASSES = 2**24
-"""More labels than these fit no table of what each instance could be."""
+"""Largest number of labels: a table of the labels of each instance must fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Kind:
     """One classifier's labels: the half-open range `start … stop` of the label axis.
 
     Attributes:
-        name: what the classifier predicts, `"name"` or `"rel"` say.
+        name: what the classifier predicts, such as `"name"` or `"rel"`.
         start: its first label.
         stop: one past its last label.
     """
@@ -32,7 +33,7 @@ class Kind:
 
 
 def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:
-    """The reverse of `kinds_of`.
+    """The number of labels of each kind: the reverse of `kinds_of`.
 
     Examples:
         >>> sizes_of(kinds_of({"name": 50, "rel": 20}))
@@ -42,7 +43,13 @@ def sizes_of(kinds: Sequence[Kind]) -> dict[str, int]:
 
 
 def kinds_of(classes: Classes) -> tuple[Kind, ...]:
-    """Lay the kinds side by side on one label axis.
+    """The kinds of label, one after the other on the label axis.
+
+    Args:
+        classes: the number of labels, or a mapping from each kind of label to its number.
+
+    Raises:
+        InputError: a number is not positive, or there are too many labels.
 
     Examples:
         >>> kinds_of({"name": 50, "rel": 20})

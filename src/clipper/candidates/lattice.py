@@ -34,7 +34,7 @@ from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
 _LARGE = 1 << 14
-"""Arcs in a slot from which on a batch gets a graph of its own: to find its part costs less than to walk the rest."""
+"""From this number of arcs in a slot on, a batch gets its own graph: extracting it costs less than traversing all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +55,13 @@ class Lattice(TemplateSet):
         Candidates(1 samples, 3 candidates, 40 slots, 10 classes)
 
     Attributes:
-        template: `(n,)`: which target and length of the graph's is each sample's.
+        template: `(n,)`: the template of each sample, a pair of target and length in `graph`.
         kinds: the kinds of label; one, unless several classifiers are trained.
-        allowed: `(n, m, c)` bool: the labels that a restriction has left to each instance; None for all.
+        allowed: `(n, m, c)` bool: the labels that restrictions leave each instance; None for all.
         graph: the states of the rule, shared by all samples.
-        observed: `(n, steps)`: the labels that are known of what the rule reads and no slot shows; -1 at the steps that
-            read a slot. None if every step reads a slot, in their order.
-        read_at: `(m,)`: the step at which the rule reads each slot; None if `observed` is.
+        observed: `(n, steps)`: the observed labels that the rule reads besides the slots; -1 at the steps that read a
+            slot. None if every step reads a slot, in their order.
+        read_at: `(m,)`: the step at which the rule reads each slot; None if `observed` is None.
     """
 
     LISTED: ClassVar[int] = 20_000_000
@@ -115,7 +115,7 @@ class Lattice(TemplateSet):
             BudgetError: if the machine has more arcs than the budget.
 
         Examples:
-            >>> difference = Lattice.from_rule(  # of an image and a number that is known, read first
+            >>> difference = Lattice.from_rule(  # the label of an image minus a known number, which is read first
             ...     0, lambda total, label: label - total, lambda total: total, targets=[2, 2], slots=2, classes=10,
             ...     observed=[[3, -1], [5, -1]])
             >>> difference.to_candidates().labels.tolist()
@@ -136,8 +136,11 @@ class Lattice(TemplateSet):
     def from_candidates(cls, candidates: Candidates) -> Lattice:
         """The smallest lattice with the same candidates, for rules without a state machine.
 
-        Partial sequences with the same continuations become one state. Two samples must list the same candidates in the
-        same order, as samples with the same target do, or have no candidate in common. Targets are numbers from 0 on.
+        Prefixes with the same continuations become one state. Two samples must list the same candidates in the same
+        order, as samples with the same target do, or have no candidate in common. Targets are numbers from 0 on.
+
+        Args:
+            candidates: the listed candidates.
 
         Raises:
             InputError: if a candidate occurs twice, in one sample or in samples that differ.
@@ -162,7 +165,15 @@ class Lattice(TemplateSet):
         return cls(template, candidates.kinds, graph=graph)
 
     def without_candidates(self, emptied: Tensor, impossible: Impossible) -> Self:
-        """The same, but the samples `emptied (n,)` bool have nothing to attain; "refuse" raises if there are any."""
+        """The same lattice, in which the samples `emptied (n,)` bool have no candidates.
+
+        Args:
+            emptied: the samples, `(n,)` bool.
+            impossible: "refuse" raises an error if there are any, "keep" keeps them without candidates.
+
+        Raises:
+            InputError: if there are any and `impossible` is "refuse".
+        """
         if not bool(emptied.any()):
             return self
         if impossible == "refuse":
@@ -170,7 +181,7 @@ class Lattice(TemplateSet):
                 f"sample {int(emptied.nonzero()[0])}: no labels satisfy its formula; correct it, leave the "
                 "sample out, or keep it without candidates by impossible='keep'"
             )
-        templates = self.graph.targets  # each once more, where nothing ends
+        templates = self.graph.targets  # a second copy of each, in which no state ends
         graph = replace(self.graph, targets=(*templates, *templates), lengths=self.graph.lengths.repeat(2))
         return replace(self, graph=graph, template=self.template + len(templates) * emptied)
 
@@ -188,7 +199,7 @@ class Lattice(TemplateSet):
 
     @property
     def shared(self) -> bool:
-        """Whether the template alone decides which ways through the graph a sample has."""
+        """Whether the template alone determines the candidates of each sample."""
         return self.allowed is None and self.observed is None
 
     @cached_property
@@ -294,7 +305,7 @@ class Lattice(TemplateSet):
         return torch.ones(self.graph.slots, self.classes, self.samples, dtype=torch.bool, device=self.device)
 
     def _by_piece(self, ask: Callable[[StateGraph, Tensor, Tensor], Tensor], each: int = 1) -> Tensor:
-        """What `ask` gives for graph, template and columns, some samples at a time, so that memory stays bounded."""
+        """The result of `ask` for graph, template and columns, some samples at a time to bound the memory."""
         columns, pieces = self._columns, self.graph.pieces(self.samples, each)
         return torch.cat([ask(self.graph, self.template[part], columns[..., part]) for part in pieces])
 
@@ -331,30 +342,30 @@ class Lattice(TemplateSet):
     def _all(self) -> Candidates:
         columns, pieces = self._columns, self.graph.pieces(self.samples)
         rows = self._joined(pieces, [listed(self.graph, self.template[part], columns[..., part]) for part in pieces])
-        return rows if self.read_at is None else rows.distinct()  # which sorts by slots, not by steps
+        return rows if self.read_at is None else rows.distinct()  # sorts rows by slots instead of steps
 
     def _joined(self, pieces: list[slice], found: list[tuple[Tensor, Tensor]]) -> Candidates:
-        """The rows of labels that were found for each piece, and whose they are, counted from the piece's start."""
+        """The listed set of the rows found for each piece; sample ids count from the start of the piece."""
         labels = torch.cat([labels for labels, _ in found])
         sample = torch.cat([piece.start + own for piece, (_, own) in zip(pieces, found, strict=True)])
         return self._rows(self.outward(labels, sample), sample)
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
-        """What the labels of some samples weigh in logarithms, `(samples, m, c)`; all equal if None."""
+        """The logarithms of the label weights of some samples, `(samples, m, c)`; all equal if `log_probs` is None."""
         logs = self._inward(self.zeros() if log_probs is None else log_probs).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
-        """What the graph's `labels (rows, steps)` stand for in each row's `sample (rows,)`: `(rows, m)`."""
+        """The labels of the slots, `(rows, m)`, from the graph's `labels (rows, steps)` for each row's sample."""
         del sample
         return self._of_slots(labels)
 
     def _of_slots(self, values: Tensor) -> Tensor:
-        """Of `values (n, steps, …)` those at the steps that read a slot, `(n, m, …)`."""
+        """The `values (n, steps, …)` at the steps that read a slot, `(n, m, …)`."""
         return values if self.read_at is None else values.index_select(1, self.read_at)
 
     def _inward(self, values: Tensor) -> Tensor:
-        """What `values (n, m, c)` say of labels, at the step that reads each slot, `(n, steps, c)`; else 0."""
+        """The `values (n, m, c)` of slots, placed at the step that reads each slot, `(n, steps, c)`; 0 elsewhere."""
         if self.read_at is None:
             return values
         return values.new_zeros(len(values), self.graph.slots, self.classes).index_copy(1, self.read_at, values)
@@ -367,7 +378,7 @@ class Lattice(TemplateSet):
 
 
 def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) -> tuple[Tensor, Tensor]:
-    """What is known of each step, `(n, steps)`, and the step that reads each slot, `(m,)`."""
+    """The observed label of each step, `(n, steps)`, and the step that reads each slot, `(m,)`."""
     known = torch.full((samples, graph.slots), -1)
     if observed is not None:
         known = whole_numbers(observed, "observed labels").long()

@@ -1,4 +1,4 @@
-"""Rows of labels from a state graph: the best ones, random ones, all of them; and whether given rows lead to an end."""
+"""Rows of labels from a state graph: the best, random ones or all; and whether given rows are candidates."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
 
 _CELLS = 1 << 23
-"""Draws times labels held at a time."""
+"""Largest number of draws times labels held at a time."""
 
 
 def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The labels of each sample's `k` best candidates, `(rows, m)`, best first, and whose they are, `(rows,)`.
+    """The labels of each sample's `k` best candidates, `(rows, m)`, best first, and their samples, `(rows,)`.
 
     Args:
         graph: the states of the rule.
-        template: which target and length each sample has, `(n,)`.
-        logs: what each label weighs, `(n, m, c)`; -inf where it is forbidden.
+        template: the template (target and length) of each sample, `(n,)`.
+        logs: the logarithm of each label's weight, `(n, m, c)`; -inf where it is forbidden.
         k: how many.
     """
     scores, choices = _ways(graph, template, logs.permute(1, 2, 0), k)
@@ -35,9 +35,10 @@ def best(graph: StateGraph, template: Tensor, logs: Tensor, k: int) -> tuple[Ten
 
 
 def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
-    """The scores of the best ways from the start, `(1, k, n)`, and each state's choices, `(states, k, n)` per slot.
+    """The scores of the best paths from the start, `(1, k, n)`, and each state's choices, `(states, k, n)` per slot.
 
-    A choice is a number: the label's place in its layer, times the ways kept behind, plus which of these.
+    A choice is encoded as a number: the index of the label in its layer, times the number of paths kept at the next
+    state, plus the index of the path there.
     """
     choices: list[Tensor] = []
     scores = torch.where(graph.ending(graph.slots, template), 0.0, -torch.inf).to(columns)[:, None]  # (states, 1, n)
@@ -53,7 +54,7 @@ def _ways(graph: StateGraph, template: Tensor, columns: Tensor, k: int) -> tuple
 
 
 def _traced(graph: StateGraph, template: Tensor, choices: list[Tensor], k: int) -> Tensor:
-    """The labels on the best ways, `(n, k, m)`; -1 in unused slots."""
+    """The labels on the best paths, `(n, k, m)`; -1 in unused slots."""
     samples = len(template)
     column = torch.arange(samples, device=template.device)[:, None]
     state = torch.zeros(samples, k, dtype=torch.long, device=template.device)
@@ -76,11 +77,11 @@ def draw(
 
     Args:
         graph: the states of the rule.
-        template: a target and length for each of `n` columns, `(n,)`.
-        logs: what each label weighs, `(n, m, c)`; every column has a candidate that is possible.
-        behind: as `log_behind` gives it for these.
-        column: which of the columns each draw is from.
-        generator: on the CPU, so that a seed gives the same draws everywhere.
+        template: the template (target and length) of each of `n` columns, `(n,)`.
+        logs: the logarithm of each label's weight, `(n, m, c)`; every column has a possible candidate.
+        behind: the result of `log_behind` for these.
+        column: the column of each draw.
+        generator: a generator on the CPU, so that a seed gives the same draws on every device.
     """
     state = torch.zeros_like(column)
     length = graph.lengths[template][column]
@@ -90,14 +91,24 @@ def draw(
         following = layer.next.index_select(0, state)  # (d, a)
         weight = logs[:, depth].index_select(1, layer.labels).index_select(0, column)  # (d, a)
         share = (weight + behind[depth + 1][following, column[:, None]]).softmax(1)
-        arc = chosen(share, noise[depth])[:, None]  # NaN past the end, where any arc will do
+        arc = chosen(share, noise[depth])[:, None]  # past the end, shares are NaN and the arc does not matter
         labels.append(torch.where(depth < length, layer.labels[arc[:, 0]], -1))
         state = following.gather(1, arc)[:, 0].clamp(max=graph.sizes[depth + 1] - 1)  # past the end, any will do
     return torch.stack(labels, dim=1)
 
 
 def drawn(lattice: Lattice, draws: int, generator: torch.Generator, logs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`draws` candidates of each sample with replacement, repetitions dropped; weights `logs (n, m, c)` or none."""
+    """`draws` candidates of each sample with replacement, without repetitions.
+
+    Args:
+        lattice: the candidates.
+        draws: how many to draw of each sample.
+        generator: the random generator.
+        logs: the logarithm of each label's weight, `(n, m, c)`; uniform if None.
+
+    Returns:
+        `labels (rows, m)` and `sample (rows,)`, ascending.
+    """
     largest = max(1, _CELLS // (draws * lattice.classes))
     parts = []
     for ids in torch.split(torch.arange(lattice.samples, device=lattice.device), largest):
@@ -111,7 +122,7 @@ def drawn(lattice: Lattice, draws: int, generator: torch.Generator, logs: Tensor
 def _piece(
     lattice: Lattice, ids: Tensor, draws: int, generator: torch.Generator, logs: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The draws of the samples `ids (n,)`; where only the target matters, samples share their columns."""
+    """The draws of the samples `ids (n,)`. If only the template matters, samples with one template share a column."""
     template, column = lattice.template[ids], torch.arange(len(ids), device=ids.device)
     if logs is None and lattice.shared:
         template, column = torch.unique(template, return_inverse=True)
@@ -121,7 +132,7 @@ def _piece(
     weights, _ = centred(lattice.graph, template, weights)
     behind = log_behind(lattice.graph, template, weights)
     ruled_out = behind[0][0] == -torch.inf
-    if logs is not None and bool(ruled_out.any()):  # nothing to go by: each of the sample's candidates is as good
+    if logs is not None and bool(ruled_out.any()):  # the classifier rules out all candidates: draw uniformly
         weights[ruled_out] = lattice.weights(None, ids[ruled_out])
         behind = log_behind(lattice.graph, template, weights)
         ruled_out = behind[0][0] == -torch.inf
@@ -136,7 +147,7 @@ def listed(graph: StateGraph, template: Tensor, columns: Tensor) -> tuple[Tensor
 
     Args:
         graph: the states of the rule.
-        template: which target and length each sample has, `(n,)`.
+        template: the template (target and length) of each sample, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
     behind = viable(graph, template, columns)
@@ -148,7 +159,7 @@ def listed(graph: StateGraph, template: Tensor, columns: Tensor) -> tuple[Tensor
         options = behind[depth + 1][following, sample[:, None]]
         options &= columns[depth].index_select(0, layer.labels)[:, sample].T
         used = depth < graph.lengths[template][sample]
-        options[:, 0] |= ~used  # a row that has ended goes on as it is
+        options[:, 0] |= ~used  # a row past its end is kept as it is
         row, arc = options.nonzero(as_tuple=True)
         label = torch.where(used[row], layer.labels[arc], -1)
         labels = torch.cat([labels.index_select(0, row), label[:, None]], dim=1)
@@ -158,7 +169,7 @@ def listed(graph: StateGraph, template: Tensor, columns: Tensor) -> tuple[Tensor
 
 
 def followed(graph: StateGraph, template: Tensor, labels: Tensor) -> Tensor:
-    """Whether `labels (n, m)` lead each sample to its end, `(n,)` bool; unused slots are not looked at."""
+    """Whether `labels (n, m)` lead each sample to its end, `(n,)` bool; unused slots are ignored."""
     state = torch.zeros_like(template)
     ended = torch.zeros_like(template, dtype=torch.bool)
     for depth, layer in enumerate(graph.layers):

@@ -1,7 +1,7 @@
 """Probability on a lattice: a forward pass for the value, a backward pass for the gradient, all samples at once.
 
-Numbers are probabilities in double precision, or in the widest that a device has. No slot's add up to more than 1, so
-that what underflow can lose is a known amount; the few samples that come near it are worked out in logarithms instead.
+Numbers are probabilities in double precision, or in the highest precision of the device. The probabilities of a slot
+add up to at most 1, so the loss by underflow is bounded. The few samples near this bound are computed in logarithms.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from clipper.arguments import widened
 from clipper.candidates.state_graph import StateGraph, supported_labels, weights_of
 
 LOW = {torch.float64: -1e6, torch.float32: -1e2}
-"""Logarithms below this are centred first, because what is added to them would lose its digits."""
+"""Logarithms below this are centred first, because sums with them would lose precision."""
 SMALLEST = {torch.float64: 1e-270, torch.float32: 1e-30}
-"""Probability below which a sample is worked out in logarithms; underflow can lose a small part of it at most."""
+"""Probability below which a sample is computed in logarithms. Above it, underflow loses a negligible part."""
 _ONE = 1.001
-"""What a slot's probabilities may add up to: 40 such slots make 1.04, which is as good as 1."""
+"""Largest sum of a slot's probabilities that needs no scale: rounding may bring it above 1."""
 
 
 def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask: Tensor | None) -> Tensor:
@@ -28,7 +28,7 @@ def log_probability(graph: StateGraph, template: Tensor, log_probs: Tensor, mask
 
     Args:
         graph: the states of the rule.
-        template: which target and length each sample has, `(n,)`.
+        template: the template (target and length) of each sample, `(n,)`.
         log_probs: the classifier's output.
         mask: the labels that each slot may take, `(n, m, c)` bool; None for all.
     """
@@ -41,14 +41,14 @@ def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
 
 
 def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
-    """The summed weight of all ways from the start to each state, `(states, n)` for each depth."""
+    """The summed weight of all paths from the start to each state, `(states, n)` for each depth."""
     everyone, sums, arcs = _room(graph, weights[0])
     sums[0].fill_(1)
-    everyone.index_add_(0, graph.following[0], weights[0])  # from the start, an arc weighs what its label does
+    everyone.index_add_(0, graph.following[0], weights[0])  # the weight of an arc from the start is that of its label
     for ways, weight, following in zip(sums[1:], weights[1:], graph.following[1:], strict=False):
         used = arcs[: len(following)]
         torch.mul(ways[:, None], weight, out=used.view(len(ways), len(weight), -1))
-        everyone.index_add_(0, following, used)  # dead ends gather in the last row
+        everyone.index_add_(0, following, used)  # the last row collects dead ends
     return sums
 
 
@@ -57,9 +57,9 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
 
     Args:
         graph: the states of the rule.
-        weights: of the labels, `(a, n)` each.
-        sums: as `forward` gave them.
-        seeds: what each state at a depth counts for if a sample ends there, `(states, n)` by depth.
+        weights: the weights of the labels of each layer, `(a, n)` each.
+        sums: the result of `forward`.
+        seeds: the gradient of each final state, `(states, n)`, by depth.
     """
     everyone, behind, room = _room(graph, weights[0])
     flow: list[Tensor] = []
@@ -72,7 +72,7 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
         if depth in seeds:
             behind[depth].add_(seeds[depth])
         flow.append(arcs.mul_(sums[depth][:, None]).sum(0))
-    flow.append(everyone.index_select(0, graph.following[0]).mul_(weights[0]))  # one way leads to the start
+    flow.append(everyone.index_select(0, graph.following[0]).mul_(weights[0]))  # the start has a sum of 1
     return torch.stack([_of_all_labels(graph, depth, part) for depth, part in enumerate(reversed(flow))])
 
 
@@ -84,9 +84,9 @@ def _of_all_labels(graph: StateGraph, depth: int, values: Tensor) -> Tensor:
 
 
 def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Zeros for all states and dead ends, `(states + 1, n)`, the same by depth, and room for a layer's arcs.
+    """Zeros for all states and dead ends, `(states + 1, n)`, views of these by depth, and a buffer for a layer's arcs.
 
-    In one block each, because fresh memory for every layer costs more than the arithmetic.
+    All layers share these blocks, because allocating memory for every layer costs more than the arithmetic.
     """
     columns = weight.shape[1]
     everyone = weight.new_zeros(graph.states + 1, columns)
@@ -95,19 +95,19 @@ def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tens
 
 
 def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
-    """`log_probs (n, m, c)` as precise as can be, and -inf where the `mask (n, m, c)` is false."""
+    """`log_probs (n, m, c)` in the highest precision of the device, -inf where the `mask (n, m, c)` is false."""
     logs = widened(log_probs)
     return logs if mask is None else torch.where(mask, logs, -torch.inf)
 
 
 def scaled(log_probs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Probabilities, `(m, c, n)`, no slot's adding up to more than 1; the log of the scale, `(n,)`; and the logarithms.
+    """Probabilities, `(m, c, n)`, that add up to at most 1 in each slot; the log of their scale, `(n,)`; and the logs.
 
     Log-probabilities need no scale (None); other numbers are scaled slot by slot.
     """
     logs = masked(log_probs.detach(), mask)
-    share = logs.permute(1, 2, 0).contiguous().exp()  # in place it could reach the caller's tensor
-    if not bool(share.sum(1).max() > _ONE):  # NaN goes its way
+    share = logs.permute(1, 2, 0).contiguous().exp()  # not in place: it may be the caller's tensor
+    if not bool(share.sum(1).max() > _ONE):  # NaN is passed on
         return share, None, logs
     scale = logs.logsumexp(2)  # (n, m)
     scale = scale.masked_fill(scale == -torch.inf, 0)  # a slot without a possible label, or an unused one
@@ -124,7 +124,7 @@ def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
 
 
 def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Tensor]:
-    """`seed (n,)` in the states in which each sample ends, `(states, n)` by depth."""
+    """`seed (n,)` placed at the states in which each sample ends, `(states, n)`, by depth."""
     if graph.ragged:
         return {depth: graph.ending(depth, template) * seed for depth in graph.depths}
     ends = seed.new_zeros(graph.sizes[-1], len(seed))
@@ -132,7 +132,7 @@ def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Ten
 
 
 class _LogProbability(torch.autograd.Function):
-    """The gradient is the posterior of each label, which the forward sums and one backward pass give."""
+    """The gradient is the posterior of each label: it follows from the forward sums and one backward pass."""
 
     @staticmethod
     def forward(ctx: Any, log_probs: Tensor, graph: StateGraph, template: Tensor, mask: Tensor | None) -> Tensor:
@@ -166,7 +166,7 @@ class _LogProbability(torch.autograd.Function):
 
 
 class _OutputProbabilities(torch.autograd.Function):
-    """The forward sums do not depend on the target, so one pass serves all targets."""
+    """The forward sums do not depend on the target, so one pass is enough for all targets."""
 
     @staticmethod
     def forward(ctx: Any, log_probs: Tensor, graph: StateGraph) -> Tensor:
@@ -174,7 +174,7 @@ class _OutputProbabilities(torch.autograd.Function):
         sums = forward(graph, weights)
         result = weights[0].new_zeros(len(graph.targets) + 1, log_probs.shape[0])
         for depth in graph.depths:
-            result.index_add_(0, graph.ends[depth] % len(result), sums[depth])  # what ends nowhere goes last
+            result.index_add_(0, graph.ends[depth] % len(result), sums[depth])  # the last row: states that are no end
         ctx.kept = graph, weights, sums, log_probs.dtype
         return result[:-1].T.to(log_probs.dtype)
 
@@ -188,7 +188,7 @@ class _OutputProbabilities(torch.autograd.Function):
 
 
 def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor]:
-    """The log of the summed weight of all ways from each state to the end, `(states + 1, n)` for each depth.
+    """The log of the summed weight of all paths from each state to the end, `(states + 1, n)` for each depth.
 
     The last row belongs to dead ends. Differentiable in the labels' weights, `logs (n, m, c)`.
     """
@@ -204,9 +204,9 @@ def log_behind(graph: StateGraph, template: Tensor, logs: Tensor) -> list[Tensor
 
 
 def centred(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-    """`logs (n, m, c)` with 0 as the best of each slot's labels that lie on a way, and what was taken off, `(n,)`.
+    """`logs (n, m, c)` shifted so that the best supported label of each slot has 0, and the total shift, `(n,)`.
 
-    The posterior does not change: every candidate loses as much in a slot.
+    The posterior does not change, because all candidates are shifted by the same amount.
     """
     possible = logs.detach() != -torch.inf
     if not bool((logs.detach() < LOW[logs.dtype]).logical_and_(possible).any()):
@@ -236,7 +236,8 @@ def log_posterior(graph: StateGraph, template: Tensor, logs: Tensor) -> tuple[Te
 def log_entropy(graph: StateGraph, template: Tensor, logs: Tensor) -> Tensor:
     """The entropy of the posterior over each sample's candidates, `(n,)`; differentiable in `logs (n, m, c)`.
 
-    From the end to the start: the entropy behind a state is that of its next label and what is left behind that.
+    It is computed from the end to the start: the entropy at a state is that of the next label, plus the expected
+    entropy at the next state.
     """
     logs, _ = centred(graph, template, logs)
     columns = logs.permute(1, 2, 0)

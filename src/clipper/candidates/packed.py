@@ -1,7 +1,4 @@
-"""Sums, maxima and choices over packed candidates: one pass over all rows, no loop over samples.
-
-This file knows the layout of `Candidates` and nothing of what is done with the results.
-"""
+"""Sums, maxima and choices over packed candidates: one pass over all rows, no loop over samples."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ if TYPE_CHECKING:
     from clipper.candidates.table import Candidates
 
 _LONG = 4096
-"""Candidates of a sample from which on a sum in single precision is no longer good to five digits."""
+"""From this number of candidates of a sample on, a sum in single precision has less than five correct digits."""
 
 
 def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`.
 
-    Half precision becomes single precision: a sum over candidates would come to a halt at some hundred of them.
+    Half precision is converted to single precision: a sum of some hundred candidates would no longer grow.
     """
     table = _table(log_probs, candidates)
     return _GatherSum.apply(table, candidates.cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
@@ -37,7 +34,7 @@ def log_probability(log_probs: Tensor, candidates: Candidates) -> Tensor:
 
 
 def _table(log_probs: Tensor, candidates: Candidates) -> Tensor:
-    """The log-probabilities that `candidates.cells` point at, flat: of labels, or of pairs of labels in two slots."""
+    """The flat table that `candidates.cells` index: log-probabilities of labels, or of pairs of labels in two slots."""
     table = torch.constant_pad_nd(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
     if len(candidates.cells) < table.shape[1]:
         table = torch.constant_pad_nd(table, (0, 0, 0, 1)) if table.shape[1] % 2 else table
@@ -79,7 +76,7 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
     Returns:
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
     """
-    left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN comes first, so that it is not overlooked
+    left = torch.where(values.isnan(), torch.inf, values.detach())  # NaN counts as largest, so that it is noticed
     before = -torch.arange(len(left), device=left.device).view(-1, *[1] * (left.ndim - 1)).expand_as(left)
     rows, found = [], []
     for rank in range(min(k, candidates.most)):
@@ -98,9 +95,9 @@ def segment_entropy(values: Tensor, candidates: Candidates) -> Tensor:
 
 
 def ranked(log_probs: Tensor) -> Tensor:
-    """`log_probs (n, m, c)`, as precise as can be, with a finite number for -inf, so low that one of it comes last.
+    """`log_probs (n, m, c)` in the highest precision of the device, with a very low finite number in place of -inf.
 
-    A candidate that the classifier rules out is still one, and taken where there is no better one.
+    So a candidate that the classifier rules out comes last, but is still chosen if there is no better one.
     """
     slots, logs = log_probs.shape[1], widened(log_probs.detach())
     lowest = torch.finfo(logs.dtype).min / (2 * slots)  # all slots together are still finite
@@ -108,15 +105,15 @@ def ranked(log_probs: Tensor) -> Tensor:
 
 
 def chosen(share: Tensor, noise: Tensor) -> Tensor:
-    """The place at which each row's running sum passes the `noise (d,)` in 0 … 1, `(d,)`."""
+    """Draw an index from each row of weights, `(d,)`: where the cumulative share exceeds `noise (d,)`, from 0 to 1."""
     steps = share.cumsum(1)
     below = (steps <= noise[:, None] * steps[:, -1:]).sum(1)
-    last = share.shape[1] - 1 - (share > 0).flip(1).long().argmax(1)  # rounding must not choose what weighs nothing
+    last = share.shape[1] - 1 - (share > 0).flip(1).long().argmax(1)  # rounding must not choose a weight of 0
     return torch.minimum(below, last)
 
 
 def equal_rows(labels: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of `labels (rows, m)` of a `sample (rows,)` are the same; rows are taken as equal if their codes are.
+    """Group equal rows of `labels (rows, m)` with equal `sample (rows,)`; rows are compared by a 64-bit hash.
 
     Returns:
         The group of each row, `(rows,)`, and the first row of each group, `(groups,)`.
@@ -130,7 +127,7 @@ def equal_rows(labels: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def occurrences(numbers: Tensor, size: int) -> Tensor:
-    """How often each of the numbers 0 … size - 1 comes in `numbers (rows,)`, `(size,)`.
+    """How often each of the numbers 0 … size - 1 occurs in `numbers (rows,)`, `(size,)`.
 
     Examples:
         >>> occurrences(torch.tensor([0, 2, 2]), size=4)
@@ -138,7 +135,7 @@ def occurrences(numbers: Tensor, size: int) -> Tensor:
     """
     if numbers.device.type == "cpu":
         return torch.bincount(numbers, minlength=size)
-    # bincount would first look for the largest number, and the processor wait for it
+    # bincount would read the largest number from the device first, which blocks
     counts = torch.zeros(size, dtype=torch.long, device=numbers.device)
     return counts.index_add_(0, numbers, torch.ones_like(numbers, dtype=torch.long))
 
@@ -148,14 +145,14 @@ def _at_least_single(values: Tensor) -> Tensor:
 
 
 def _many(candidates: Candidates) -> bool:
-    """Whether some sample has so many candidates that sums over them are taken as precisely as can be."""
+    """Whether some sample has so many candidates that sums over them need the highest precision."""
     return len(candidates) > _LONG and candidates.most > _LONG
 
 
 def table_cells(candidates: Candidates) -> Tensor:
     """Where the labels lie in the flat table of `candidate_log_probs`: `(m, Ω)`, or `(m/2, Ω)` for pairs of slots.
 
-    Two slots are looked up as one where the table of pairs, though larger, is small beside the candidates.
+    Two slots are looked up together if the table of their pairs is smaller than the number of candidates.
     """
     labels, samples, slots, width = candidates.labels, candidates.samples, candidates.slots, candidates.classes + 1
     if slots == 1 or samples * (slots + 1) // 2 * width**2 >= len(labels):
@@ -232,7 +229,7 @@ class _LogSumProduct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         weight, total, sample, index = ctx.saved_tensors
-        share = grad / total.clamp(min=1)  # 0 where a sample is impossible: it teaches nothing
+        share = grad / total.clamp(min=1)  # the total is 0 for an impossible sample, which has no gradient
         values = share.index_select(0, sample).mul_(weight)
         return _scattered(values, index, ctx.shape).to(grad.dtype), None, None, None, None
 

@@ -30,22 +30,22 @@ from clipper.errors import BudgetError, InputError, SolverError, require
 from clipper.files import read_text
 
 PREDICATE = re.compile(r"_*[a-z][A-Za-z0-9_']*")
-"""A predicate or a constant."""
+"""The names of predicates and constants."""
 _SLOT = re.compile(rf"\s*({PREDICATE.pattern})\s*\((.*)\)\s*", re.DOTALL)
 _PART = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
 _APART = re.compile(r'"(?:\\.|[^"\\])*"|%\*.*?\*%|%[^\n]*', re.DOTALL)
-"""Strings and comments, in which words mean nothing."""
+"""Strings and comments, which are not searched for keywords."""
 TIME_LIMIT = 60.0
-"""Seconds that a theory may take by default."""
+"""Default time limit of a theory, in seconds."""
 MEMORY = 4_000_000_000
-"""Bytes that clingo may take."""
+"""Largest memory of clingo's process, in bytes."""
 LONGEST = 1e9
-"""Seconds past which a time limit is none."""
-_TOLD = 20
-"""Messages of clingo's that are passed on."""
+"""Time limits above this, in seconds, count as infinite."""
+_SHOWN_MESSAGES = 20
+"""Largest number of clingo's messages in an error."""
 _LARGE = re.compile(r"(?<![\w'])\d{10,}")
 _LARGEST = 2**31 - 1
-"""clingo's numbers have 32 bits; it cuts larger ones without a word."""
+"""The largest number in clingo, which has 32 bits; clingo truncates larger numbers without a warning."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Sentence:
     Attributes:
         text: the body of a rule in clingo's language; free variables are existential, "not" negates.
         facts: facts, or rules, that hold for this sample only.
-        slots: the label atom of each slot, its label left open: "name(o1, _)"; empty for those that all samples share.
+        slots: the label atom of each slot, with `_` for the label: "name(o1, _)"; empty for the slots of the `Program`.
     """  # noqa: E501
 
     text: str
@@ -74,12 +74,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Slot:
-    """A label atom whose label is open.
+    """A label atom without its label.
 
     Attributes:
         kind: the predicate, which is also the kind of label.
         before: the arguments before the label, with their commas.
-        after: those after it.
+        after: the arguments after the label, with their commas.
     """
 
     kind: str
@@ -97,7 +97,16 @@ class Slot:
 
 
 def readable(text: Any, what: str, *, includes: bool = False) -> str:
-    """A text that clingo reads as it stands; it may include files if `includes`."""
+    """The text, checked: clingo can read it unchanged.
+
+    Args:
+        text: text in clingo's language.
+        what: what the text is, for messages.
+        includes: whether the text may include files.
+
+    Raises:
+        InputError: if clingo cannot read it.
+    """
     if not isinstance(text, str):
         raise InputError(f"expected {what} as text in clingo's language, got {shown(text)}")
     _check_letters(text, what)
@@ -142,7 +151,7 @@ def slot_of(text: str) -> Slot:
 
 
 def _arguments(text: str) -> list[str]:
-    """What stands between commas that are neither in a string nor in brackets."""
+    """The arguments of an atom: the text between commas that are neither in a string nor in brackets."""
     found, depth = [""], 0
     for part in _PART.findall(text):
         depth += (part == "(") - (part == ")")
@@ -154,7 +163,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def term(value: str | int) -> str:
-    """A label as clingo writes it: numbers and constants as they are, other text in quotes.
+    """A label in clingo's syntax: numbers and constants unchanged, other text in quotes.
 
     Examples:
         >>> [term(7), term("dog"), term("in front of")]
@@ -174,11 +183,13 @@ Labels = Mapping[str, Sequence[str | int]]
 
 @dataclass(eq=False)
 class Shape:
-    """Samples with the same slots and facts: they are grounded together.
+    """Samples with the same slots and facts, which are grounded together.
 
     Attributes:
-        sentences: the distinct ones.
-        samples: the first sample of each sentence.
+        slots: the slots.
+        facts: the facts.
+        sentences: the distinct sentences.
+        samples: the first sample with each sentence.
     """
 
     slots: tuple[str, ...]
@@ -187,7 +198,7 @@ class Shape:
     samples: list[int] = field(default_factory=list)
 
     def job(self, labels: Labels, kinds: tuple[Kind, ...]) -> dict[str, Any]:
-        """The shape as the worker reads it: the first label of each slot and the atoms of all, facts and sentences."""
+        """The shape as a dictionary for the worker: the first label and the atoms of each slot, facts and sentences."""
         start = {kind.name: kind.start for kind in kinds}
         slots = [
             {"start": start[slot.kind], "atoms": [slot.atom(term(label)) for label in labels[slot.kind]]}
@@ -196,7 +207,7 @@ class Shape:
         return {"slots": slots, "facts": self.facts, "sentences": self.sentences}
 
     def where(self, line: int) -> str | None:
-        """What stands in a line of the worker's text, counted from 1: slots, facts, sentences; None past these."""
+        """The slot, facts or sentence in a line of the worker's text, counted from 1, for messages; None past these."""
         place = line - 1 - len(self.slots)
         if place < 0:
             return f"slot {self.slots[line - 1]!r} of sample {self.samples[0]}"
@@ -205,12 +216,21 @@ class Shape:
         return self.name(place - 1) if place <= len(self.sentences) else None
 
     def name(self, sentence: int) -> str:
-        """What to call a sentence."""
+        """The name of a sentence in messages."""
         return f"sample {self.samples[sentence]}, {shown(self.sentences[sentence])}"
 
 
 def shapes_of(samples: Any, slots: Sequence[str], labels: Labels) -> tuple[list[Shape], list[tuple[int, int]]]:
-    """The distinct shapes, and for each sample its shape and the place of its sentence there."""
+    """The distinct shapes, and for each sample the index of its shape and of its sentence in it.
+
+    Args:
+        samples: a `Sentence` for each sample, or its text.
+        slots: the slots of samples whose sentence has none.
+        labels: the labels of each kind, by predicate.
+
+    Raises:
+        InputError: if a sample is not a sentence, or its slots do not fit the labels.
+    """
     shapes: dict[tuple[tuple[str, ...], str], tuple[int, Shape]] = {}
     known: dict[tuple[int, str], int] = {}
     places = []
@@ -252,11 +272,23 @@ def _check_slots(slots: tuple[str, ...], labels: Labels, sample: int) -> None:
 
 
 Answers = dict[tuple[int, int], np.ndarray]
-"""By shape and sentence: `(rows, slots)`, at least one row each."""
+"""The labels of each shape and sentence, `(rows, slots)`, at least one row each."""
 
 
 def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], time_limit: float) -> Answers:
-    """Run the job; errors of the theory are told with clingo's own line and message."""
+    """Run a job in clingo's process. Errors of the theory contain clingo's own line and message.
+
+    Args:
+        theory: the text of the program, or the path of its file.
+        shapes: the shapes of the samples.
+        job: the job for the worker, without the theory.
+        time_limit: seconds for the whole job.
+
+    Raises:
+        InputError: if the theory or a sentence is wrong, or no labels satisfy a sentence.
+        BudgetError: if clingo takes too much time or memory, or there are too many candidates.
+        SolverError: if clingo's process fails.
+    """
     require("clingo", extra="logic")
     own = str(theory) if isinstance(theory, Path) else "theory"
     with tempfile.TemporaryDirectory() as folder:
@@ -275,7 +307,7 @@ def answers(theory: str | Path, shapes: Sequence[Shape], job: dict[str, Any], ti
         if late:
             raise BudgetError(_too_late(frames, shapes, time_limit))
         if done.returncode:
-            last = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+            last = done.stderr.decode(errors="replace").strip()[-500:] or "no message"
             raise SolverError(f"clingo's process ended with exit code {done.returncode} and without an answer: {last}")
     found = [(frame, codes, shapes[frame["group"]]) for frame, codes in frames if "rows" in frame]
     return {(frame["group"], frame["sentence"]): _rows(frame, codes, shape, job) for frame, codes, shape in found}
@@ -306,12 +338,12 @@ def _run(job: str, time_limit: float) -> tuple[subprocess.CompletedProcess[bytes
     limit = None if time_limit > LONGEST else time_limit
     try:
         return subprocess.run(command, input=job.encode(), capture_output=True, timeout=limit, check=False), False
-    except subprocess.TimeoutExpired as error:  # by now it is killed; what it had said counts
+    except subprocess.TimeoutExpired as error:  # the process has been killed; its output so far is used
         return subprocess.CompletedProcess(command, -1, error.stdout or b"", error.stderr or b""), True
 
 
 def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """The worker's answers; what a killed worker left half-written is passed over if the output may be `cut`."""
+    """The worker's answers; an incomplete answer at the end is ignored if the output may be `cut`."""
     place = 0
     while place < len(output):
         begin = place + clingo_worker.HEAD.size
@@ -320,7 +352,7 @@ def _frames(output: bytes, *, cut: bool) -> Iterator[tuple[dict[str, Any], np.nd
         if place > len(output) or codes % 4:
             if cut:
                 return
-            raise SolverError("clingo's process sent an answer of another length than it said")
+            raise SolverError("clingo's process sent an answer whose length differs from its header")
         yield json.loads(output[begin : begin + words]), np.frombuffer(output, np.int32, codes // 4, begin + words)
 
 
@@ -332,7 +364,7 @@ def _refusal(frame: dict[str, Any], shape: Shape, path: Path, own: str) -> str:
 
 
 def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
-    """Raise the error that an answer amounts to; `notes` is what clingo had to say of the shape."""
+    """Raise the error that an answer reports, if any; `notes` are clingo's messages about the shape."""
     if frame.get("full"):
         raise BudgetError(
             f"grounding the theory for sample {shape.samples[0]} took more than {MEMORY / 1e9:.0f} GB of memory; bind "
@@ -349,13 +381,13 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
     whose = shape.name(frame["sentence"])
     if frame.get("more"):
         raise BudgetError(
-            f"{whose}: its candidates pass the budget. Raise budget=, draw some uniformly with per_sample=, or compile "
-            "the sentence into a Formula"
+            f"{whose}: it has more candidates than the budget. Raise budget=, draw some uniformly with per_sample=, or "
+            "compile the sentence into a Formula"
         )
     if frame.get("thin"):
         raise BudgetError(
-            f"{whose}: hardly any combination of the labels that it allows by themselves satisfies it, so none could "
-            "be drawn uniformly; list all candidates (without per_sample=), or compile a Formula"
+            f"{whose}: too few random combinations of its possible labels satisfy it, so its candidates could not be "
+            "drawn uniformly; list all candidates (without per_sample=), or compile a Formula"
         )
     if not frame.get("rows"):
         why = "the theory contradicts itself" if frame["contradiction"] else "no labels satisfy its sentence"
@@ -364,16 +396,17 @@ def _check(frame: dict[str, Any], shape: Shape, notes: str) -> None:
 
 
 def _explained(messages: Sequence[str], shape: Shape, path: Path, own: str) -> str:
-    """clingo's messages, with the sample's name for its lines, and the theory's `own` name."""
-    told = []
-    for message in messages[:_TOLD]:
+    """clingo's messages, with the names of samples in place of line numbers, and the theory's `own` name."""
+    explained = []
+    for message in messages[:_SHOWN_MESSAGES]:
         text = re.sub(r"\[#inc_base\];?", "", " ".join(message.split())).replace(str(path), own)
         for line in dict.fromkeys(re.findall(r"<block>:(\d+)", text)):
             owner = shape.where(int(line))
             text = re.sub(rf"<block>:{line}:[\d-]+", owner or "the program", text)
-        told.append(text)
-    told += [f"and {len(messages) - _TOLD} more"] if len(messages) > _TOLD else []
-    return "; ".join(told)
+        explained.append(text)
+    more = len(messages) - _SHOWN_MESSAGES
+    explained += [f"and {more} more"] if more > 0 else []
+    return "; ".join(explained)
 
 
 def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Sequence[Shape], time_limit: float) -> str:
@@ -394,7 +427,7 @@ def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Seque
 class Program:
     """An answer-set program over label atoms such as `name(o1, dog)`.
 
-    Each slot of a sample has exactly one label. The theory says what follows from the labels, and what is impossible.
+    Each slot of a sample has exactly one label. The theory derives facts from the labels and excludes combinations.
 
     Examples:
         >>> theory = "total(S) :- S = #sum { D,X : digit(X, D) }."
@@ -406,9 +439,9 @@ class Program:
 
     Attributes:
         theory: the program's text, or the path of its file.
-        labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; a label's id is its
-            place.
-        slots: the slots of samples that bring none of their own, such as `["digit(x1, _)", "digit(x2, _)"]`.
+        labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; the id of a label is
+            its index.
+        slots: the slots of samples whose `Sentence` has none, such as `["digit(x1, _)", "digit(x2, _)"]`.
         time_limit: seconds, for each call; infinite for none.
     """
 
@@ -458,12 +491,20 @@ class Program:
         labels = torch.from_numpy(np.concatenate(rows)).long()
         counts = torch.tensor([len(part) for part in rows])
         distinct = Candidates.from_tensors(labels, torch.repeat_interleave(counts), sizes_of(kinds))
-        _ = distinct.support_with_unused, distinct.kind  # worked out for a few rows, inherited by all samples
+        _ = distinct.support_with_unused, distinct.kind  # computed for few rows, inherited by all samples
         place = {key: i for i, key in enumerate(keys)}
         return distinct.batch([place[key] for key in places])
 
     def support(self, samples: Sequence[Sentence | str]) -> Tensor:
-        """The labels that each instance takes in some candidate, `(n*m, c)` bool, without listing any candidate."""
+        """The labels that each instance takes in some candidate, `(n*m, c)` bool, without listing any candidate.
+
+        Args:
+            samples: as for `candidates`.
+
+        Raises:
+            InputError: if the theory or a sentence is wrong, or no labels satisfy a sentence.
+            BudgetError: if time runs out.
+        """
         found, shapes, places = self._solved(samples, "brave", 1, 0, 0)
         longest = max(len(shape.slots) for shape in shapes)
         tables = {}
@@ -490,7 +531,7 @@ class Program:
 
 
 def _checked(labels: Any) -> Labels:
-    """The labels of each kind, if clingo can tell them apart."""
+    """The labels of each kind, checked: they must be different terms in clingo."""
     if not isinstance(labels, Mapping) or not labels:
         raise InputError(f'expected labels by predicate, such as {{"name": ["dog", "cat"]}}, got {shown(labels)}')
     found = {}

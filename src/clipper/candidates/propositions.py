@@ -117,7 +117,7 @@ class Proposition:
         return self
 
     def steps(self) -> list[Proposition]:
-        """Each part once, after its own parts; the last is the whole."""
+        """All parts in topological order: each part once, after its own parts; the proposition itself comes last."""
         order, known, left = [], set[int](), [(self, False)]
         while left:
             part, opened = left.pop()
@@ -130,7 +130,10 @@ class Proposition:
         return order
 
     def evaluate(self, labels: Sequence[int]) -> bool:
-        """Whether it holds for the labels of one sample.
+        """Whether the proposition holds for the labels of one sample.
+
+        Args:
+            labels: a label for each slot.
 
         Raises:
             InputError: a slot of the proposition has no label.
@@ -149,7 +152,7 @@ class Proposition:
         return found[id(self)]
 
     def conjuncts(self) -> list[Proposition]:
-        """What must hold, one by one: the parts of an "and", and of those that it consists of."""
+        """The propositions whose conjunction this is: nested "and"s are flattened, repetitions removed."""
         order, left = [], [self]
         while left:
             part = left.pop()
@@ -187,23 +190,49 @@ def has_label(slot: int, value: int) -> Proposition:
         The proposition; combine it with others by `&`, `|`, `~` and `>>`.
 
     Raises:
-        InputError: slot or label is no whole number of 0 and more.
+        InputError: slot or label is not a whole number of at least 0.
     """
     return Proposition("label", slot=slot, value=value)
 
 
 def all_of(parts: Iterable[Proposition]) -> Proposition:
-    """The proposition that all of these hold; true if there are none."""
+    """The conjunction of propositions; true if there are none.
+
+    Args:
+        parts: the propositions.
+
+    Raises:
+        InputError: a part is not a proposition.
+
+    Examples:
+        >>> all_of([has_label(0, 3), has_label(1, 7)]).evaluate([3, 7])
+        True
+    """
     return Proposition("and", tuple(as_list(parts, "propositions")))
 
 
 def any_of(parts: Iterable[Proposition]) -> Proposition:
-    """The proposition that at least one of these holds; false if there are none."""
+    """The disjunction of propositions; false if there are none.
+
+    Args:
+        parts: the propositions.
+
+    Raises:
+        InputError: a part is not a proposition.
+
+    Examples:
+        >>> any_of(has_label(0, label) for label in (3, 4, 5)).evaluate([4])
+        True
+    """
     return Proposition("or", tuple(as_list(parts, "propositions")))
 
 
 def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Proposition:
-    """Clauses as a proposition; variable `i` says that `variables[i - 1]`, a slot, has a label.
+    """Clauses as a proposition.
+
+    Args:
+        clauses: lists of literals: variables from 1, negated if negative.
+        variables: the slot and the label that each variable stands for.
 
     Examples:
         >>> from_clauses([[1, -2]], [(0, 1), (1, 1)]).evaluate([0, 1])
@@ -218,7 +247,14 @@ def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Prop
 
 
 def read_dimacs(source: str | Path) -> tuple[list[list[int]], int]:
-    """The clauses of a CNF in DIMACS form, text or file, and how many variables it has.
+    """The clauses of a CNF in DIMACS format, and the number of its variables.
+
+    Args:
+        source: the text, or the path of a file.
+
+    Raises:
+        FileError: if the file cannot be read.
+        InputError: if it is not DIMACS.
 
     Examples:
         >>> read_dimacs("c at least one\\np cnf 2 1\\n1 -2 0\\n")
@@ -227,15 +263,15 @@ def read_dimacs(source: str | Path) -> tuple[list[list[int]], int]:
     text = read_text(source, "the formula") if isinstance(source, Path) else source
     lines = [line.strip() for line in re.split(r"\r\n|\n|\r", text)]
     end = next((i for i, line in enumerate(lines) if line.startswith("%")), len(lines))  # as in SATLIB's files
-    told = [line for line in lines[:end] if line and not line.startswith("c")]
-    if not told or _HEAD.fullmatch(told[0]) is None:
-        got = shown(told[0]) if told else "nothing"
+    content = [line for line in lines[:end] if line and not line.startswith("c")]
+    if not content or _HEAD.fullmatch(content[0]) is None:
+        got = shown(content[0]) if content else "nothing"
         raise InputError(
             f"expected DIMACS with one line `p cnf VARIABLES CLAUSES` before the clauses, got {got}; pass a file "
             "as a Path"
         )
-    variables, count = (_number(word) for word in told[0].split()[2:])
-    numbers = [_number(word) for line in told[1:] for word in line.split()]
+    variables, count = (_number(word) for word in content[0].split()[2:])
+    numbers = [_number(word) for line in content[1:] for word in line.split()]
     clauses = _clauses(numbers)
     wrong = next((n for clause in clauses for n in clause if abs(n) > variables), None)
     if wrong is not None or len(clauses) != count:
@@ -251,7 +287,7 @@ def _number(word: str) -> int:
 
 
 def _clauses(numbers: Iterable[int]) -> list[list[int]]:
-    """A zero ends a clause."""
+    """The clauses in a list of literals, each ended by a zero."""
     clauses: list[list[int]] = []
     open_: list[int] = []
     for number in numbers:

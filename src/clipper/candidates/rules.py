@@ -1,6 +1,6 @@
-"""What a rule is: a function of labels, a state machine, and the way from targets to candidates.
+"""Rule: a function of labels, optionally also as a state machine, and the candidates of its targets.
 
-The ready-made rules are in `clipper.rules`. The state machines here are those that the library itself uses.
+The ready-made rules are in `clipper.rules`. The state machines in this module are used by the library itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clipper.candidates.lattice import Lattice
 
 ARCS = 20_000_000
-"""Arcs of a rule's lattice to follow at most: enough for formulas of 15 symbols."""
+"""Default limit of the arcs of a rule's lattice: enough for formulas of 15 symbols."""
 
 Step = Callable[[Any, int], Any]
 Accept = Callable[[Any], Hashable]
@@ -46,7 +46,11 @@ class Machine(NamedTuple):
 
 
 def run(machine: Machine, labels: Sequence[int]) -> Hashable:
-    """What the machine gives for one tuple of labels; None where it gives nothing.
+    """The target that a machine assigns to one tuple of labels; None if it assigns none.
+
+    Args:
+        machine: the machine.
+        labels: the labels, in order.
 
     Examples:
         >>> run(SUM, (3, 5)), run(MAX, (3, 5)), run(HWF, (1, 9, 2, 11, 3))  # the last is 2 + 3 × 4
@@ -79,13 +83,13 @@ def _passed(place: int) -> int:
 
 
 PLACES = Machine(-1, _stay_or_go_on, _passed)
-"""How many places were passed: labels are places 0, 1, 2 … in order, none left out."""
+"""The number of places visited: labels are places 0, 1, 2 … in order, without gaps."""
 
 _PLUS, _MINUS, _TIMES = 9, 10, 11
 
 
 def _formula(state: tuple[int, int, int], label: int) -> tuple[int, int, int] | None:
-    """States are the finished terms' total, the last term, and the operator that waits for a digit (-1 for none)."""
+    """A state is the sum of the finished terms, the last term, and the operator before the next digit (-1 for none)."""
     total, term, operator = state
     if operator < 0:
         if label not in (_PLUS, _MINUS, _TIMES):
@@ -103,16 +107,20 @@ def _value(state: tuple[int, int, int]) -> int | None:
 
 
 HWF = Machine((0, 0, _PLUS), _formula, _value)
-"""The value of a formula of digits and + − × in turn, × first: labels 0–8 are the digits 1–9, 9–11 are + − ×."""
+"""The value of a formula that alternates digits and + − ×, with × before + and −: labels 0–8 are the digits 1–9, 9–11
+are + − ×."""
 
 
 def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
-    """Frames to actions: a sample's frames show its actions in order, each for at least one frame.
+    """The machine of alignments: a sample's frames show its actions in order, each for at least one frame.
 
-    Labels are the actions, targets the sequences as tuples.
+    Labels are the actions. Targets are the sequences as tuples.
 
     Args:
         sequences: the action sequences of all samples; neighbouring actions differ.
+
+    Raises:
+        InputError: if a sequence is empty, or an action occurs twice in a row.
 
     Examples:
         >>> machine = alignment([(2, 0), (2, 1, 2)])
@@ -136,15 +144,19 @@ def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
 
 
 def checked_machine(machine: Any) -> Machine:
-    """A caller's machine, whose steps and targets are checked as they are taken."""
+    """A caller's machine, wrapped so that the result of each call of `step` and `accept` is checked.
+
+    Raises:
+        InputError: if it is not a tuple of start, step and accept, or the start is not hashable.
+    """
     try:
         start, step, accept = machine
         hash(start)
         if isinstance(start, Tensor):
-            raise TypeError("a tensor equals another one by no value")
+            raise TypeError("tensors are hashed by identity")
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"expected a machine of start, step and accept, the start hashable and no tensor, got {shown(machine)}"
+            f"expected a machine of start, step and accept, the start hashable and not a tensor, got {shown(machine)}"
         ) from error
     return Machine(
         start,
@@ -223,7 +235,7 @@ class Rule:
         if sum(counts[i] for i in place.tolist()) > budget:
             return distinct.batch(place)
         listed = distinct.to_candidates(budget)
-        _ = listed.support_with_unused, listed.plain  # worked out for a few rows, inherited by all samples
+        _ = listed.support_with_unused, listed.plain  # computed for few rows, inherited by all samples
         return listed.batch(place)
 
     @outside_inference_mode
@@ -237,7 +249,19 @@ class Rule:
         budget: int = ARCS,
         impossible: Impossible = "refuse",
     ) -> Lattice:
-        """As `candidates`, but always a lattice; `budget` is the largest number of arcs.
+        """As `candidates`, but always a lattice.
+
+        Args:
+            targets: as for `candidates`.
+            slots: as for `candidates`.
+            classes: as for `candidates`.
+            domains: as for `candidates`.
+            budget: the largest number of arcs.
+            impossible: as for `candidates`.
+
+        Raises:
+            InputError: if the rule has no state machine or cannot have such a target, or no labels satisfy it.
+            BudgetError: if there are more arcs than the budget.
 
         Examples:
             >>> Rule("sum", sum, machine=SUM).lattice([8, 2], slots=2, classes=10)
@@ -259,7 +283,11 @@ class Rule:
         return target
 
     def parse(self, text: str) -> Any:
-        """A target from text, such as the cell of a table: a whole number if possible, else the text itself."""
+        """A target from text, such as the cell of a table: a whole number if possible, else the text itself.
+
+        Args:
+            text: the text.
+        """
         try:
             return int(text)
         except ValueError:
@@ -271,7 +299,8 @@ class Rule:
         """The lattice of all different pairs of length and target, and which of them each sample has, `(n,)`."""
         if self.machine is None:
             raise InputError(
-                f"expected a rule with a state machine, got {self.name!r}; give it machine=, or do without the lattice"
+                f"expected a rule with a state machine, got {self.name!r}; give it machine=, or call candidates() "
+                "instead of lattice()"
             )
         one_of(impossible, "impossible", get_args(Impossible))
         wanted, lengths = self._read(targets, slots, classes)
@@ -291,20 +320,20 @@ class Rule:
     def _lattice(
         self, targets: list[Hashable], lengths: list[int], classes: Classes, domains: Any, budget: int
     ) -> Lattice:
-        """The lattice of targets as `target` gives them, those that nothing satisfies among them."""
+        """The lattice of targets as `target` returns them; targets that no labels satisfy are kept."""
         from clipper.candidates.lattice import Lattice
 
         machine = self._machine(targets)
         return Lattice.from_rule(*machine, targets, lengths, classes, domains=domains, budget=budget, impossible="keep")
 
     def _machine(self, targets: list[Hashable]) -> Machine:
-        """The state machine, for rules whose states depend on which targets there are."""
+        """The state machine; rules whose states depend on the targets override this."""
         del targets
         assert self.machine is not None
         return self.machine
 
     def _read(self, targets: Any, slots: Any, classes: Classes) -> tuple[list[Hashable], list[int]]:
-        """Each sample's target, as `value` gives it, and number of slots."""
+        """The target of each sample, as `value` returns it, and its number of slots."""
         given = as_list(targets, "targets, one for each sample,")
         _, lengths = targets_and_lengths(range(len(given)), slots)
         for length in lengths if self.slots is not None else ():

@@ -1,4 +1,4 @@
-"""The layered graph of a rule's states: one for all targets, lengths and samples. Knows nothing of probabilities."""
+"""The layered graph of a rule's states: one graph for all targets, lengths and samples."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 BITS = 38
-"""Per word; so 2^25 of them can be added before a carry."""
+"""Bits of a word in large counts, so that 2^25 words can be added before a carry."""
 _CELLS = 1 << 23
-"""Arcs times samples held at a time."""
+"""Largest number of arcs times samples held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The arcs of one slot: each leads from a state, by a label, to a state behind the slot.
+    """The arcs of one slot: each leads from a state before the slot, by a label, to a state after the slot.
 
     Attributes:
         labels: `(a,)`: the labels that the slot may take, ascending.
-        next: `(states, a)`: where each label leads; the number of states behind the slot stands for a dead end.
+        next: `(states, a)`: the index of the next state; the number of states after the slot marks a dead end.
     """
 
     labels: Tensor
@@ -70,26 +70,26 @@ class StateGraph:
 
     @property
     def arcs(self) -> int:
-        """How many arcs there are in all, dead ends aside."""
+        """How many arcs there are in all, without dead ends."""
         alive = [(layer.next < size).sum() for layer, size in zip(self.layers, self.sizes[1:], strict=True)]
         return int(torch.stack(alive).sum())
 
     @cached_property
     def widest(self) -> int:
-        """The largest number of arcs in a layer: what bounds the memory of a pass."""
+        """The largest number of arcs in a layer, which determines the memory of a pass."""
         return max(layer.next.numel() for layer in self.layers)
 
     @cached_property
     def attained(self) -> Tensor:
-        """`(templates,)` bool: whether anything leads to a template."""
+        """`(templates,)` bool: whether a template has a candidate."""
         reached = torch.zeros(len(self.targets) + 1, dtype=torch.bool, device=self.lengths.device)
         for ends in self.ends:
-            reached[ends] = True  # -1 marks the last entry, which is no template
+            reached[ends] = True  # -1 marks the extra last entry
         return reached[:-1]
 
     @cached_property
     def complete(self) -> bool:
-        """Whether every template is attained."""
+        """Whether every template has a candidate."""
         return bool(self.attained.all())
 
     @cached_property
@@ -101,11 +101,11 @@ class StateGraph:
 
     @cached_property
     def counts(self) -> Tensor:
-        """How many candidates each template has, `(templates, words)`, in words as from `count_ways`."""
+        """The number of candidates of each template, `(templates, words)`, in words as from `count_ways`."""
         columns = torch.ones(self.slots, self.classes, 1, dtype=torch.bool, device=self.lengths.device)
         total = self.lengths.new_zeros(len(self.targets) + 1, words_for(self))
-        for depth, ways in _ways_to(self, columns):  # one walk serves all templates
-            total.index_add_(0, self.ends[depth] % len(total), ways[:, 0])  # what ends nowhere goes last
+        for depth, ways in _ways_to(self, columns):  # one pass is enough for all templates
+            total.index_add_(0, self.ends[depth] % len(total), ways[:, 0])  # the last row: states that are no end
         return _carried(total[:-1])
 
     def ending(self, depth: int, template: Tensor) -> Tensor:
@@ -113,17 +113,17 @@ class StateGraph:
         return self.ends[depth][:, None] == template
 
     def at_next(self, depth: int, behind: Tensor) -> Tensor:
-        """What `behind (states + 1, …)` holds for the state that each arc at a depth leads to, `(states, a, …)`."""
+        """The entries of `behind (states + 1, …)` for the state that each arc at a depth leads to, `(states, a, …)`."""
         table = self.layers[depth].next
         return behind.index_select(0, table.view(-1)).view(*table.shape, *behind.shape[1:])
 
     def at_labels(self, depth: int, columns: Tensor) -> Tensor:
-        """What `columns (m, c, n)` hold for the labels of the arcs at a depth, `(a, n)`."""
+        """The entries of `columns (m, c, n)` for the labels of the arcs at a depth, `(a, n)`."""
         return columns[depth].index_select(0, self.layers[depth].labels)
 
     @cached_property
     def following(self) -> tuple[Tensor, ...]:
-        """For each layer, `(states * a,)`: where each arc leads, states counted through; `states` for a dead end."""
+        """For each layer, `(states * a,)`: the next state of each arc, numbered over all depths; `states` if dead."""
         result, first = [], 0
         for layer, size, behind in zip(self.layers, self.sizes, self.sizes[1:], strict=False):
             first += size
@@ -132,11 +132,8 @@ class StateGraph:
 
     @cached_property
     def last(self) -> Tensor:
-        """`(templates,)`: the state in which each template of full length ends; there is one, as these are merged.
-
-        0 for a template that nothing attains.
-        """
-        result = self.lengths.new_zeros(len(self.lengths) + 1)  # the last for what ends nowhere, -1
+        """`(templates,)`: the single state in which each template of full length ends; 0 for one without candidates."""
+        result = self.lengths.new_zeros(len(self.lengths) + 1)  # the last entry is for states that are no end, -1
         result[self.ends[-1]] = torch.arange(self.sizes[-1], device=result.device)
         return result[:-1]
 
@@ -146,7 +143,7 @@ class StateGraph:
         return self.depths != (self.slots,)
 
     def pieces(self, columns: int, each: int = 1) -> list[slice]:
-        """Runs of columns that are worked on together, so that memory stays bounded; `each` numbers per column."""
+        """Ranges of columns to process together, which bounds the memory; `each` numbers per column."""
         size = max(1, _CELLS // (self.widest * each))
         return [slice(first, min(first + size, columns)) for first in range(0, max(1, columns), size)]
 
@@ -163,11 +160,11 @@ class StateGraph:
 
 
 def viable(graph: StateGraph, template: Tensor, columns: Tensor) -> list[Tensor]:
-    """The states from which each sample can still end, `(states + 1, n)` bool for each depth; never in a dead end.
+    """The states from which each sample can reach its end, `(states + 1, n)` bool for each depth; false for dead ends.
 
     Args:
         graph: the states of the rule.
-        template: which target and length each sample has, `(n,)`.
+        template: the template (target and length) of each sample, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
     result = [pad(graph.ending(graph.slots, template), (0, 0, 0, 1))]
@@ -194,7 +191,7 @@ def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Te
 
 
 def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
-    """What each label of each layer weighs, `(a, n)` each, from a `table (m, c, n)`."""
+    """The weights of the labels of each layer, `(a, n)` each, from a `table (m, c, n)`."""
     whole = table.shape[1]
     return [
         row if len(layer.labels) == whole else row.index_select(0, layer.labels)
@@ -203,11 +200,11 @@ def weights_of(layers: tuple[Layer, ...], table: Tensor) -> list[Tensor]:
 
 
 def count_ways(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
-    """How many candidates each sample has, `(n, words)`, the lowest word first, no word above 2^38.
+    """The number of candidates of each sample, `(n, words)`, the lowest word first, each word below 2^38.
 
     Args:
         graph: the states of the rule.
-        template: which target and length each sample has, `(n,)`.
+        template: the template (target and length) of each sample, `(n,)`.
         columns: the labels that each slot may take, `(m, c, n)` bool.
     """
     total = torch.zeros(columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
@@ -218,7 +215,7 @@ def count_ways(graph: StateGraph, template: Tensor, columns: Tensor) -> Tensor:
 
 
 def _ways_to(graph: StateGraph, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Each depth, and how many ways lead to its states, `(states, n, words)`; `columns (m, c, n)` as for `viable`."""
+    """Each depth, and the number of paths to its states, `(states, n, words)`; `columns (m, c, n)` as for `viable`."""
     ways = torch.zeros(1, columns.shape[2], words_for(graph), dtype=torch.long, device=columns.device)
     ways[..., 0] = 1
     weights = weights_of(graph.layers, columns.long())
@@ -230,7 +227,7 @@ def _ways_to(graph: StateGraph, columns: Tensor) -> Iterator[tuple[int, Tensor]]
 
 
 def words_for(graph: StateGraph) -> int:
-    """Words that hold any count of this graph."""
+    """The number of words that any count of this graph needs."""
     return math.ceil(sum(math.log2(len(layer.labels)) for layer in graph.layers) / BITS) + 1
 
 
@@ -255,11 +252,12 @@ def _carried(words: Tensor) -> Tensor:
 def trimmed(
     labels: Sequence[Tensor], tables: Sequence[Tensor], ends: Sequence[Tensor]
 ) -> tuple[list[Layer], list[Tensor]]:
-    """The layers and ends of the states that lead to an end; a depth without any keeps one that leads nowhere.
+    """The layers and ends of the states that lead to an end. A depth without such a state keeps one dead end.
 
     Args:
-        labels: those of each slot, `(a,)`.
-        tables: for each slot, where each label leads from each state, `(states, a)`; -1, or their number, for nowhere.
+        labels: the labels of each slot, `(a,)`.
+        tables: for each slot, the next state of each state and label, `(states, a)`; -1 or the number of next states
+            for a dead end.
         ends: for each depth 0 … m, the template that ends in a state, `(states,)`; -1 for none.
     """
     alive = ends[-1] >= 0
@@ -275,13 +273,13 @@ def trimmed(
 
 
 def _chosen_rows(rows: Tensor, chosen: Tensor, otherwise: int) -> Tensor:
-    """The chosen rows; one that holds `otherwise` if there are none."""
+    """The chosen rows; one row filled with `otherwise` if there are none."""
     found = rows[chosen].contiguous()
     return found if len(found) else rows.new_full((1, *rows.shape[1:]), otherwise)
 
 
 def only(graph: StateGraph, templates: Tensor) -> StateGraph:
-    """The part of a graph that leads to the given templates `(t,)`, which are counted anew.
+    """The part of a graph that leads to the given templates `(t,)`, which are renumbered from 0.
 
     Examples:
         >>> from clipper.candidates.graph_building import expand

@@ -1,8 +1,8 @@
 """Candidates on disk: Parquet files with one row per candidate, read whole or sample by sample.
 
-Columns: `sample`, then `slot_0` … `slot_{m-1}`, null where a slot is unused. The kinds of label travel in the
-schema's metadata, so a file tells everything about itself; files from elsewhere need `classes`. A folder of such files
-is read as one, in the order of their names; a sample lies in one of them, and ids go on from file to file.
+Columns: `sample`, then `slot_0` … `slot_{m-1}`, null where a slot is unused. The kinds of label are stored in the
+schema's metadata; files from other programs need `classes`. A folder of such files is read as one set, in the order of
+their names. All rows of a sample are in one file, and sample ids continue from file to file.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _KEY = b"clipper"
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 Columns = tuple[Tensor, ...]
 PARQUET = (".parquet", ".pq")
-"""How names of Parquet files end."""
+"""Endings of the names of Parquet files."""
 ROWS = 1 << 20
 """Candidates per row group, and per piece when a file is streamed."""
 
 
 def to_arrow(candidates: Candidates, first_sample: int = 0) -> pa.Table:
-    """One row per candidate; `first_sample` is added to the sample ids."""
-    check_satisfiable(candidates)  # a sample without rows would not be there when it is read
+    """An Arrow table with a row for each candidate; `first_sample` is added to the sample ids."""
+    check_satisfiable(candidates)  # a sample without rows would be missing when the file is read
     columns = {"sample": pa.array((candidates.sample + first_sample).cpu().numpy())}
     for slot, column in enumerate(candidates.labels.cpu().unbind(1)):
         columns[f"slot_{slot}"] = pa.array(column.numpy(), mask=(column < 0).numpy())
     classes = sizes_of(candidates.kinds)
-    told = {"classes": classes, "check": _check_sum(classes)}
-    return pa.table(columns).replace_schema_metadata({_KEY: json.dumps(told)})
+    metadata = {"classes": classes, "check": _check_sum(classes)}
+    return pa.table(columns).replace_schema_metadata({_KEY: json.dumps(metadata)})
 
 
 def from_arrow(table: Any, classes: Classes | None = None) -> Candidates:
-    """Check and pack an Arrow table, or whatever hands out its rows as one."""
+    """Candidates from an Arrow table, or from any object with Arrow's stream interface."""
     if not isinstance(table, pa.Table | pa.RecordBatch) and not hasattr(table, "__arrow_c_stream__"):
         raise InputError(
             f"expected an Arrow table, or a data frame of pandas or polars, got {shown(table)}; of a Hugging Face data "
@@ -58,21 +58,21 @@ def from_arrow(table: Any, classes: Classes | None = None) -> Candidates:
         )
     try:
         table = pa.table(table)
-    except Exception as error:  # whatever another library does when it is asked for its rows
+    except Exception as error:  # another library may raise anything here
         raise InputError(f"expected columns of numbers, got a table that Arrow cannot hold: {error}") from error
     labels, sample = _tensors(table)
     return Candidates.from_tensors(labels, sample, classes_in(table.schema, classes))
 
 
 def write_candidates(candidates: Candidates, path: str | Path) -> None:
-    """Write a Parquet file, whole or not at all."""
+    """Write a Parquet file. A failed write leaves no partial file."""
     check_satisfiable(candidates)
     try:
         with written_whole(as_path(path)) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
     except FileError:
         raise
-    except (OSError, ValueError) as error:  # a full disk, a name too long, a folder that may not be written
+    except (OSError, ValueError) as error:  # a full disk, a name too long, a read-only folder
         raise FileError(f"cannot write {path}: {error}; choose another place") from error
 
 
@@ -87,7 +87,7 @@ def read_candidates(path: str | Path, classes: Classes | None = None) -> Candida
 
 
 def parquet_files(path: str | Path) -> list[Path]:
-    """A file as it is; of a folder, the Parquet files in it, by name."""
+    """The path itself if it is a file; the Parquet files in it, sorted by name, if it is a folder."""
     if not os.path.isdir(as_path(path)):
         return [Path(path)]
     found = sorted(part for part in Path(path).iterdir() if part.suffix.lower() in PARQUET)
@@ -97,8 +97,12 @@ def parquet_files(path: str | Path) -> list[Path]:
 
 
 def open_parquet(path: str | Path) -> pq.ParquetFile:
-    """Open a Parquet file, or say what is wrong with it."""
-    if not os.path.isfile(as_path(path)):  # which does not fail on a name too long
+    """Open a Parquet file.
+
+    Raises:
+        FileError: if it does not exist or cannot be read.
+    """
+    if not os.path.isfile(as_path(path)):  # unlike Path.is_file, this does not fail if the name is too long
         raise FileError(f"{path} does not exist, or is not a file; expected a Parquet file")
     with _damage_named(path):
         return pq.ParquetFile(path, page_checksum_verification=True)
@@ -106,12 +110,12 @@ def open_parquet(path: str | Path) -> pq.ParquetFile:
 
 @contextmanager
 def _damage_named(path: str | Path) -> Iterator[None]:
-    """Whatever a reader raises on a damaged file, in words."""
+    """Convert any exception that a reader raises on a damaged file into a `FileError`."""
     try:
         yield
     except ClipperError:
         raise
-    except Exception as error:  # Arrow's own errors, text that is none, sizes that no memory holds
+    except Exception as error:  # Arrow's own errors, invalid UTF-8, sizes beyond the memory
         raise FileError(
             f"{path} cannot be read as Parquet ({error}); it may be half-written, damaged or of another format: "
             "write it again with Candidates.write or any Parquet writer"
@@ -119,14 +123,27 @@ def _damage_named(path: str | Path) -> Iterator[None]:
 
 
 def as_path(path: object) -> Path:
-    """A path that a file could have."""
+    """The path, checked: it must be a string or path that a file could have."""
     if not isinstance(path, str | os.PathLike) or "\0" in str(path) or not str(path):
         raise InputError(f"expected the path of a file, got {shown(path)}")
     return Path(path)
 
 
 def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> Iterator[tuple[int, Candidates]]:
-    """Whole samples, about `rows` candidates at a time, each with the id of its first sample."""
+    """Read whole samples, about `rows` candidates at a time.
+
+    Args:
+        path: a file, or a folder of files.
+        classes: the number of labels, if the files do not store it.
+        rows: the approximate number of candidates to read at a time.
+
+    Yields:
+        The id of the first sample, and the candidates.
+
+    Raises:
+        FileError: if a file is missing or damaged.
+        InputError: if a file contains anything but candidates, or sample ids have gaps.
+    """
     done, sizes = 0, None
     for part in parquet_files(path):
         with open_parquet(part) as file:
@@ -145,10 +162,10 @@ class Shard:
 
     Attributes:
         path: the file.
-        row: where they begin in it.
-        rows: how many candidates they have.
+        row: the number of their first row in it.
+        rows: the number of their candidates.
         first: the id of the first sample.
-        samples: how many there are.
+        samples: the number of samples.
     """
 
     path: Path
@@ -158,7 +175,7 @@ class Shard:
     samples: int
 
     def read(self, classes: Classes | None = None) -> Candidates:
-        """Their candidates; only the row groups that hold them are read."""
+        """Read the candidates of these samples, only from the row groups that contain them."""
         with open_parquet(self.path) as file:
             sizes = classes_in(file.schema_arrow, classes)
             groups, before, end = [], 0, 0
@@ -178,7 +195,7 @@ class Shard:
 
 
 def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[Shard]:
-    """The pieces that `stream` yields, found by the column `sample` alone."""
+    """The pieces that `stream` would yield. Reads only the column `sample`; arguments as for `stream`."""
     found: list[Shard] = []
     done, sizes = 0, None
     for part in parquet_files(path):
@@ -197,8 +214,8 @@ def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
 
 
 def _whole_samples(parts: Iterable[Columns]) -> Iterator[Columns]:
-    """Columns some rows at a time, the last of them `sample (rows,)`, cut anew so that no sample is cut in two."""
-    held: Columns | None = None  # the last sample of a part may go on in the next one
+    """Regroup columns, of which the last is `sample (rows,)`, so that all rows of a sample are in one part."""
+    held: Columns | None = None  # the last sample of a part may continue in the next one
     for part in parts:
         columns = part if held is None else tuple(torch.cat(both) for both in zip(held, part, strict=True))
         sample = columns[-1]
@@ -221,7 +238,7 @@ def _batches(
 
 
 def _same(sizes: Classes, before: Classes | None, path: Path) -> Classes:
-    """The classes of a file, if those before it have the same."""
+    """The classes of a file. Raises an error if an earlier file has other classes."""
     if before is not None and sizes != before:
         raise InputError(f"expected the classes {before} in every file of the folder, got {sizes} in {path}")
     return sizes
@@ -241,7 +258,7 @@ def _check_next(sample: int, expected: int) -> None:
 
 
 def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
-    """The kinds of label: as given, or as the file's metadata tells."""
+    """The number of labels of each kind: as given, else from the file's metadata."""
     if given is not None:
         return given
     stored = (schema.metadata or {}).get(_KEY)
@@ -252,14 +269,14 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
             "drop this information"
         )
     try:
-        told = json.loads(stored)
-        classes: dict[str, int] = told["classes"]
-        whole = told.get("check", _check_sum(classes)) == _check_sum(classes)
+        metadata = json.loads(stored)
+        classes: dict[str, int] = metadata["classes"]
+        whole = metadata.get("check", _check_sum(classes)) == _check_sum(classes)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         whole = False
     if not whole or not isinstance(classes, dict):
         raise FileError(
-            "what this file says about its classes is damaged; pass classes= (--classes) if you know them, "
+            "the metadata of this file about its classes are damaged; pass classes= (--classes) if you know them, "
             "or write it again with Candidates.write"
         )
     kinds_of(classes)
@@ -267,7 +284,7 @@ def classes_in(schema: pa.Schema, given: Classes | None) -> Classes:
 
 
 def _check_sum(classes: Mapping[str, int]) -> int:
-    """Of what no page's own checksum covers."""
+    """A checksum of the metadata, which Parquet's page checksums do not cover."""
     return zlib.crc32(json.dumps(classes).encode())
 
 
@@ -305,7 +322,7 @@ def _check_columns(names: list[str]) -> list[str]:
 def whole_column(table: pa.Table, name: str) -> tuple[np.ndarray, int]:
     """A column of whole numbers of a signed type, -1 for nulls, and how many nulls there are."""
     column = table[name]
-    if pa.types.is_dictionary(column.type):  # the same numbers, each stored once
+    if pa.types.is_dictionary(column.type):  # dictionary-encoded numbers
         column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_null(kind):

@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 
 
 _FEW, _SORTED = 16, 4096
-"""Up to so many candidates of a sample are found faster one after the other than by sorting so many rows."""
+"""Up to `_FEW` best candidates of more than `_SORTED` rows are found faster one after the other than by sorting."""
 _CHUNK = 1 << 18
-"""Candidates looked at together where an intermediate result would be large."""
+"""Candidates processed at a time if an intermediate result would be large."""
 _CELLS = 1 << 26
-"""Entries of a table of labels counted together."""
+"""Largest number of entries in a table of labels that is computed in one step."""
 _MOST_CELLS = 1 << 35
-"""Entries of a table of labels past which there is no use in trying."""
+"""Largest number of entries in a table of labels; a larger table is refused."""
 _INHERITED = ("plain", "kind", "support_with_unused")
-"""What is worked out once and then known on every device."""
+"""Cached properties that a copy on another device keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,8 @@ class Candidates(CandidateSet):
         labels: `(Ω, m)`, the smallest integer type that fits; -1 in unused slots.
         offsets: `(n+1,)`: the candidates of sample `i` are the rows `offsets[i]` to `offsets[i+1]`.
         kinds: the kinds of label; one, unless several classifiers are trained.
-        slot_kinds: `(n, m)`: as `kind`, where there may be samples without candidates, which do not show it; else None.
+        slot_kinds: `(n, m)`: the kind of label in each slot, stored if there may be samples without candidates, from
+            which it cannot be read; else None.
     """
 
     LISTED: ClassVar[int] = 100_000_000
@@ -168,7 +169,7 @@ class Candidates(CandidateSet):
         check_labels(found.labels, torch.repeat_interleave(some), offsets_of(some), kinds)
         slot_kinds = None if len(some) == len(found.counts) else kind_of_label(found.typical, kinds)
         distinct = cls(found.labels.to(smallest_type(kinds)), offsets_of(found.counts), kinds, slot_kinds)
-        _ = distinct.support_with_unused, distinct.plain  # worked out for a few rows, inherited by all samples
+        _ = distinct.support_with_unused, distinct.plain  # computed for few rows, inherited by all samples
         return distinct.batch(found.shared)
 
     @classmethod
@@ -246,7 +247,7 @@ class Candidates(CandidateSet):
         """Candidates as tensors.
 
         Args:
-            labels: `(Ω, m)`, a candidate each; -1 in unused slots.
+            labels: `(Ω, m)`, a candidate in each row; -1 in unused slots.
             sample: `(Ω,)`, the sample of each candidate, ascending from 0 without gaps.
             classes: the number of labels, or a mapping from each kind of label to its number.
             samples: how many samples there must be, if given.
@@ -276,30 +277,38 @@ class Candidates(CandidateSet):
         offsets = offsets_of(torch.bincount(sample))
         check_labels(labels, sample, offsets, kinds)
         made = cls(labels.to(smallest_type(kinds), copy=True), offsets, kinds)
-        _ = made.plain  # looked up once, inherited by all batches
+        _ = made.plain  # computed once, inherited by all batches
         return made
 
     @classmethod
     def read(cls, path: str | Path, classes: Classes | None = None) -> Candidates:
-        """Read what `write` wrote, or a Parquet file from elsewhere.
+        """Read a file that `write` wrote, or a Parquet file from another program.
 
         Args:
-            path: the file.
-            classes: the number of labels, if the file does not say.
+            path: the file, or a folder of files.
+            classes: the number of labels, if the file does not store it.
 
         Returns:
             The candidates.
 
         Raises:
             FileError: if the file is missing, damaged or of another format.
-            InputError: if what it holds are no candidates.
+            InputError: if it contains anything but candidates.
         """
         from clipper.candidates.storage import read_candidates
 
         return read_candidates(path, classes)
 
     def write(self, path: str | Path) -> None:
-        """Write a Parquet file. It is never half-written."""
+        """Write a Parquet file. A failed write leaves no partial file.
+
+        Args:
+            path: the file; it must not exist yet.
+
+        Raises:
+            FileError: if it exists or cannot be written.
+            InputError: if a sample has no candidates.
+        """
         from clipper.candidates.storage import write_candidates
 
         write_candidates(self, path)
@@ -319,16 +328,16 @@ class Candidates(CandidateSet):
         """Read candidates from a table such as `to_arrow` returns.
 
         Args:
-            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample; an Arrow table, or a data frame of
-                pandas, polars or whatever else hands out Arrow's streams.
+            table: columns `sample` and `slot_0` … `slot_{m-1}`, sorted by sample; an Arrow table, a data frame of
+                pandas or polars, or any object with Arrow's stream interface.
             classes: the number of labels, or a mapping from each kind of label to its number, if the metadata do not
-                say; other libraries drop what they say.
+                contain it; other libraries drop these metadata.
 
         Returns:
             The candidates.
 
         Raises:
-            InputError: the table holds no candidates.
+            InputError: the table contains anything but candidates.
         """
         from clipper.candidates.storage import from_arrow
 
@@ -345,7 +354,7 @@ class Candidates(CandidateSet):
             The facts; unused slots hold -1.
 
         Raises:
-            InputError: the predicate or the syntax has no such name.
+            InputError: the predicate is not such a name, or there is no such syntax.
 
         Examples:
             >>> candidates = Candidates.from_lists([[(0, 8), (1, 7)], [(0, 2)]], classes=10)
@@ -359,7 +368,7 @@ class Candidates(CandidateSet):
         one_of(syntax, "syntax", ("prolog", "scallop"))
         if not isinstance(predicate, str) or not re.fullmatch("[a-z][A-Za-z0-9_]*", predicate):
             raise InputError(
-                f"expected a predicate such as kept, in letters, digits and underscores with a small letter first, got "
+                f"expected a predicate such as kept: a lower-case letter, then letters, digits or underscores, got "
                 f"{shown(predicate)}"
             )
         rows = torch.cat([self.sample[:, None], self.labels], dim=1).tolist()
@@ -391,7 +400,7 @@ class Candidates(CandidateSet):
 
     @property
     def log_counts(self) -> Tensor:
-        """The log of how many candidates each sample has, `(n,)`, in double precision where the device has it."""
+        """The log of the number of candidates of each sample, `(n,)`, in double precision if the device has it."""
         return widened(self.offsets.diff()).log()
 
     @cached_property
@@ -460,36 +469,39 @@ class Candidates(CandidateSet):
             size = self.samples * width
             times = [packed.occurrences(self._cells(slot), size).view(-1, width) for slot in range(self.slots)]
             return (torch.stack(times, dim=1) > 0).view(-1, width)
-        half = self.samples // 2  # memory stays bounded by what a chunk takes
+        half = self.samples // 2  # halving bounds the memory
         halves = self.span(0, half), self.span(half, self.samples)
         return torch.cat([part.support_with_unused for part in halves])
 
     def take(self, table: Tensor, slot: int) -> Tensor:
-        """What `table (n*m, c+1)` holds for each candidate's label in a slot, `(Ω,)`; its first column is for -1."""
+        """The entry of `table (n*m, c+1)` for each candidate's label in a slot, `(Ω,)`; its first column is for -1."""
         column = table.view(self.samples, self.slots, -1)[:, slot].reshape(-1)
         return column.index_select(0, self._cells(slot))
 
     def _cells(self, slot: int) -> Tensor:
-        """Where the labels of a slot lie in a flat table of `(n, c+1)` whose first column stands for -1, `(Ω,)`."""
+        """The indices of the labels of a slot in a flat table of `(n, c+1)` whose first column is for -1, `(Ω,)`."""
         return self.label_zero + self.labels[:, slot]
 
     @cached_property
     @outside_inference_mode
     def cells(self) -> Tensor:
-        """Where the labels lie in a table of log-probabilities, see `packed.table_cells`."""
+        """The indices of the labels in a table of log-probabilities, see `packed.table_cells`."""
         return packed.table_cells(self)
 
     @cached_property
     @outside_inference_mode
     def label_zero(self) -> Tensor:
-        """Where the label 0 of each candidate's sample lies in a flat table of `(n, c+1)`, `(Ω,)`."""
+        """The index of the label 0 of each candidate's sample in a flat table of `(n, c+1)`, `(Ω,)`."""
         width = self.classes + 1
         kind = torch.int32 if self.samples * width < torch.iinfo(torch.int32).max else torch.int64
         start = torch.arange(1, self.samples * width + 1, width, dtype=kind, device=self.labels.device)
         return start.index_select(0, self.sample)
 
     def subset(self, keep: Tensor) -> Candidates:
-        """The candidates where `keep (Ω,)` is true.
+        """The candidates where `keep` is true.
+
+        Args:
+            keep: which rows to keep, `(Ω,)` bool.
 
         Raises:
             InputError: if a sample would lose its last candidate.
@@ -502,7 +514,7 @@ class Candidates(CandidateSet):
         return kept
 
     def rows_where(self, keep: Tensor) -> Candidates:
-        """As `subset`, but samples may be left without a candidate."""
+        """As `subset`, but samples may lose their last candidate."""
         labels = self.labels.index_select(0, keep.nonzero().flatten())
         return replace(self, labels=labels, offsets=self.offsets_where(keep))
 
@@ -511,7 +523,7 @@ class Candidates(CandidateSet):
         return torch.constant_pad_nd(keep.cumsum(0), (1, 0)).index_select(0, self.offsets)
 
     def narrowed(self, allowed: Tensor) -> Candidates:
-        """As `restrict`, but samples may be left without a candidate: ask `possible`."""
+        """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
         table = torch.nn.functional.pad(allowed_by_slot(allowed, self).to(self.device), (1, 0), value=True)
         keep = torch.ones(len(self), dtype=torch.bool, device=self.device)
         for slot in range(self.slots):
@@ -533,7 +545,7 @@ class Candidates(CandidateSet):
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds.index_select(0, ids)
         batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds, slot_kinds)
         batch.__dict__["sample"] = sample
-        if "plain" in self.__dict__:  # what is known of a sample holds in whatever batch it is
+        if "plain" in self.__dict__:  # properties of a sample do not depend on its batch
             batch.__dict__["plain"] = self.plain
         if "kind" in self.__dict__:
             batch.__dict__["kind"] = self.kind.index_select(0, ids)
@@ -582,7 +594,7 @@ class Candidates(CandidateSet):
             sample, rank = found.T.nonzero(as_tuple=True)
             return self._rows(self.labels[rows[rank, sample]], sample)
         order = values.argsort(descending=True, stable=True)
-        order = order[self.sample[order].argsort(stable=True)]  # by sample, and of a sample the best first
+        order = order[self.sample[order].argsort(stable=True)]  # by sample; within a sample, the best first
         rank = torch.arange(len(order), device=order.device) - self.offsets[self.sample]
         kept = (rank < min(k, len(self))).nonzero()[:, 0]
         return self._rows(self.labels[order[kept]], self.sample[kept])
@@ -591,11 +603,11 @@ class Candidates(CandidateSet):
         if log_probs is None:
             return self.subset(self.random_ranks(generator) < min(per_sample, len(self)))
         values = packed.candidate_log_probs(widened(log_probs), self)
-        nothing = packed.segment_max(values, self) == -torch.inf  # nothing to go by: all are as good
-        values = values.masked_fill(nothing[self.sample], 0)
+        ruled_out = packed.segment_max(values, self) == -torch.inf  # then draw uniformly
+        values = values.masked_fill(ruled_out[self.sample], 0)
         share = (values - packed.segment_logsumexp(values, self)[self.sample]).exp()
         row = torch.arange(len(self), device=self.device)
-        last = packed.segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose what weighs nothing
+        last = packed.segment_max(torch.where(share > 0, row, -1), self)  # rounding must not choose a weight of 0
         steps = share.cumsum(0)
         start = torch.nn.functional.pad(steps, (1, 0))[self.offsets]  # (n+1,)
         noise = torch.rand(self.samples, per_sample, generator=generator, dtype=torch.float64).to(steps)
@@ -605,7 +617,7 @@ class Candidates(CandidateSet):
         return self.subset(keep)
 
     def to_candidates(self, budget: int | None = None) -> Candidates:
-        """The same set: it is listed."""
+        """The set itself, because it is listed already."""
         if budget is not None:
             self._check_rows(len(self), whole_number(budget, "budget", least=0))
         return self
@@ -614,19 +626,19 @@ class Candidates(CandidateSet):
         return self
 
     def random_ranks(self, seed: int | torch.Generator) -> Tensor:
-        """Each candidate's place when those of its sample are shuffled, `(Ω,)`."""
+        """The rank of each candidate in a random order of its sample's candidates, `(Ω,)`."""
         generator = seed if isinstance(seed, torch.Generator) else seeded(seed)
         noise = torch.rand(len(self), generator=generator, dtype=torch.float64)
         if widest_float(self.device) == torch.float64:
             order = (self.sample + noise.to(self.device)).argsort()
-        else:  # in single precision, the sample's number would leave the noise few digits
+        else:  # in single precision, adding the number of the sample would leave the noise few digits
             order = noise.argsort().to(self.device)
             order = order[self.sample[order].argsort(stable=True)]
         place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
         return torch.empty_like(order).scatter_(0, order, place)
 
     def distinct(self) -> Candidates:
-        """Without repeated candidates; rows come out sorted within each sample."""
+        """The set without repeated candidates; rows are sorted within each sample."""
         rows = torch.unique(torch.cat([self.sample[:, None], self.labels.long()], dim=1), dim=0)
         return self._rows(rows[:, 1:], rows[:, 0])
 
@@ -675,17 +687,17 @@ def padded(samples: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
 
 
 def _listed(values: Any, what: str) -> Sequence[Any]:
-    """`values` as something that can be counted and gone through."""
+    """`values` as a sequence."""
     if isinstance(values, list | tuple):
         return values
-    expected = f"label tuples for each sample, [[(0, 8), (1, 7)], [(0, 2)]] say, as {what},"
+    expected = f"label tuples for each sample, such as [[(0, 8), (1, 7)], [(0, 2)]], as {what},"
     if isinstance(values, Set):
         raise InputError(f"expected {expected} as a list, got {shown(values)}")
     return as_list(values, expected)
 
 
 def offsets_of(counts: Tensor) -> Tensor:
-    """Where each sample's rows begin, `(n+1,)`, from how many it has, `(n,)`."""
+    """The first row of each sample, `(n+1,)`, from the number of its rows, `(n,)`."""
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
 
 
@@ -735,7 +747,7 @@ def _check_range(labels: Tensor, sample: Tensor, kinds: tuple[Kind, ...]) -> Non
 
 
 def _check_kinds(labels: Tensor, sample: Tensor, kind: Tensor, kinds: tuple[Kind, ...]) -> None:
-    """`kind (n, m)`: of the labels of each sample's first candidate, which the others must share."""
+    """All candidates of a sample must have the kinds of its first candidate, `kind (n, m)`."""
     mixed = kind_of_label(labels, kinds) != kind[sample]
     if bool(mixed.any()):
         row, slot = (int(i) for i in mixed.nonzero()[0])
@@ -743,5 +755,5 @@ def _check_kinds(labels: Tensor, sample: Tensor, kind: Tensor, kinds: tuple[Kind
         raise InputError(
             f"slot {slot} of sample {int(sample[row])} holds labels of different kinds in different candidates "
             f"(label {int(labels[row, slot])}; -1 marks an unused slot); the kinds are {names}. "
-            "A slot is read by one classifier: give every candidate of a sample the same kinds"
+            "One classifier reads a slot: give every candidate of a sample the same kinds"
         )

@@ -1,4 +1,4 @@
-"""How a caller's targets, lengths and domains are read, and how a caller's functions are called."""
+"""Checks of the caller's targets, lengths and domains, and calls of the caller's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clipper.errors import BudgetError, InputError
 
 
 def targets_and_lengths(targets: object, slots: object) -> tuple[list[Hashable], list[int]]:
-    """One target and one number of slots for each sample, of which there must be one."""
+    """The target and the number of slots of each sample; there must be at least one sample."""
     wanted = _targets(targets)
     one = not hasattr(slots, "__len__") or getattr(slots, "ndim", 1) == 0
     numbers = whole_numbers([whole_number(slots, "slots")] * len(wanted) if one else slots, "slots")
@@ -53,7 +53,8 @@ def _target(value: object, sample: int) -> Hashable:
 
 
 def as_python(value: Any) -> Any:
-    """Python's own number for a tensor or an array of one, so that equal values are equal; else the same."""
+    """Python's own number for a tensor or an array without dimensions, so that equal values compare equal; any other
+    value unchanged."""
     single = isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "ndim", 1) == 0
     if single and not getattr(value, "is_meta", False):
         return value.item()
@@ -102,14 +103,20 @@ def check_longest(lengths: Sequence[int], budget: int) -> None:
 
 
 def called(function: Callable[..., Any], *arguments: object, what: str, returns: str) -> Hashable:
-    """What a caller's function gives: a hashable value, and no tensor, which equals another one by no value.
+    """The result of a caller's function, which must be hashable and not a tensor: tensors are hashed by identity.
+
+    Args:
+        function: the caller's function.
+        arguments: its arguments.
+        what: the name of the function in messages.
+        returns: what the function must return, for messages.
 
     Raises:
-        InputError: if it fails or gives anything else; the error says that `what` failed, and on which arguments.
+        InputError: if it fails or returns anything else; the message names `what` and the arguments.
     """
     try:
         value: Hashable = function(*arguments)
-        if type(value) is int:  # as most are, and a large machine takes many steps
+        if type(value) is int:  # the most common case; a large machine takes many steps
             return value
         value = as_python(value)
         if isinstance(value, Tensor):
@@ -124,7 +131,7 @@ def called(function: Callable[..., Any], *arguments: object, what: str, returns:
 
 
 def numbered(values: Iterable[Hashable]) -> tuple[list[Any], Tensor]:
-    """The distinct values by first appearance, and the place of each value among them, `(n,)`.
+    """The distinct values by first appearance, and the index of each value among them, `(n,)`.
 
     Examples:
         >>> numbered("abca")

@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it with exit code 130 at any time, while modules are still loading, too."""
+    """Run the command line. Ctrl-C ends it with exit code 130, also while modules are still loading."""
     try:
         from clipper.cli.app import run
 

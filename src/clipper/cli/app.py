@@ -28,12 +28,11 @@ COMMANDS = {
     "data": "List, fetch and verify data sets. Without a command: list the data sets on this machine and check them.",
     "clips": "Draw clips of a game character and texts about its actions, in the file layout of the data set MUGEN.",
 }
-"""The commands and what they are for. Each is a function of its name, in a module of its name, imported when it is run.
-"""
+"""The commands with their help texts. Each command is a function in a module of the same name, imported on demand."""
 
 
-class _ImportedWhenRun(TyperGroup):
-    """Lists its commands without importing them; the one that is run, or completed, is imported."""
+class _LazyGroup(TyperGroup):
+    """A group that lists its commands without importing them. A command is imported when it is run or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -42,21 +41,21 @@ class _ImportedWhenRun(TyperGroup):
 
 @cache
 def _imported(name: str) -> Any:
-    """A command as its module declares it."""
-    apart = typer.Typer()
-    apart.callback()(lambda: None)  # with it, a single command does not become the whole
+    """The command with this name, imported from its module."""
+    wrapper = typer.Typer()
+    wrapper.callback()(lambda: None)  # without a callback, typer turns an app with a single command into that command
     command = getattr(import_module(f"clipper.cli.{name}"), name)
     if isinstance(command, typer.Typer):
-        apart.add_typer(command, name=name)
+        wrapper.add_typer(command, name=name)
     else:
-        apart.command(name=name)(command)
-    group: Any = typer.main.get_command(apart)
+        wrapper.command(name=name)(command)
+    group: Any = typer.main.get_command(wrapper)
     return group.commands[name]
 
 
 app = typer.Typer(
     name="clipper",
-    cls=_ImportedWhenRun,
+    cls=_LazyGroup,
     help="Label inputs from facts about small groups of them, such as totals, and train classifiers on the result.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -80,10 +79,13 @@ def _root(
 
 
 def run() -> None:
-    """Run the command line; what the user can put right becomes one message and exit code 1, a bug a traceback."""
+    """Run the command line. An error that the user can correct prints one message and exits with code 1.
+
+    Any other exception is a bug and shows its traceback.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # names of files may be no text, terminals may lack letters
+            stream.reconfigure(errors="backslashreplace")  # file names may be undecodable, terminals may lack letters
     try:
         app()
     except ClipperError as error:
@@ -100,7 +102,7 @@ def run() -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out, by Python's word or by PyTorch's."""
+    """Whether memory ran out, as Python or PyTorch reports it."""
     words = ("can't allocate memory", "not enough memory", "out of memory")
     return isinstance(error, MemoryError) or any(each in str(error).lower() for each in words)
 

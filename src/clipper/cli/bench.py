@@ -1,4 +1,4 @@
-"""`clipper bench`: timings as ratios, measured in one interleaved run; and what a task's weak labels identify."""
+"""`clipper bench`: measurements of speed and quality. Methods that are compared run in turn in one process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Slots = Annotated[int, counted("Images per sample.")]
 RuleName = Annotated[str, typer.Option(help="What is known about a sample: the sum or max of its labels.")]
 Data = Annotated[str, typer.Option(help="Data set of the images; digits needs no download.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
-"""Contestants of `bench loss`, and what they are called in the table."""
+"""The methods of `bench loss`, with their heads in the table."""
 
 
 @bench.command(name="prune")
@@ -50,7 +50,7 @@ def prune(
     data: Annotated[Literal["digits", "mnist"], typer.Option(help="digits needs no download.")] = "digits",
     json: Json = False,
 ) -> None:
-    """Compare closed forms with HiGHS, CP-SAT and a search alone, on batches of 64; growth to 100,000 samples."""
+    """Time closed forms against HiGHS, CP-SAT and a neighbour search, in batches of 64 and up to 100,000 samples."""
     images = mnist() if data == "mnist" else digits()
     with progress_bars() as report:
         document: dict[str, Any] = {
@@ -78,7 +78,7 @@ def prune(
         soft_wrap=True,
     )
     columns = {"samples": "{samples:,}", "objective": "{objective}", "µs per sample": "{microseconds_per_sample:.1f}"}
-    _print("growth (SUM-3, three edges per sample, search left out)", columns, document["growth"])
+    _print("growth (SUM-3, three edges per sample, without the search)", columns, document["growth"])
 
 
 @bench.command(name="scale")
@@ -238,7 +238,7 @@ def infer(
     _print(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", costs, measured)
     races = {"list, ms": "list_milliseconds", "lattice, ms": "lattice_milliseconds", "list ÷ lattice": "times"}
     columns = pool | {head: f"{{round[{name}]:.1f}}" for head, name in races.items()}
-    _print("what the formulas say in a round of four starts", columns, measured)
+    _print("time of the formulas' messages in a round of four starts", columns, measured)
 
 
 @bench.command(name="ceiling")
@@ -390,12 +390,12 @@ def ablation(
 
 
 def _print(title: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table: `columns` goes from each head to how a row's figures are written below it."""
+    """Print a table. `columns` maps each head to the format string of its cells."""
     output.print(table(title, list(columns), [[text.format(**row) for text in columns.values()] for row in rows]))
 
 
 def _print_zoo(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Two tables, which fit into narrow windows."""
+    """Print the results as two tables, which fit narrow windows."""
     nothing: dict[str, None] = dict.fromkeys(("labels_right", "gold_kept", "seconds"))
     labels, pruned = [], []
     for own in lines:

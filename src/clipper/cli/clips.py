@@ -1,4 +1,4 @@
-"""`clipper clips`: draw a small data set in MUGEN's layout, with a picture and a GIF to look at."""
+"""`clipper clips`: draw a small data set in MUGEN's file layout, with a preview as PNG and as GIF."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def clips(
 
 
 def _ends(text: str) -> tuple[int, int]:
-    """`16-64` as two numbers, `16` as twice the same."""
+    """The smallest and the largest number: `16-64` is (16, 64), `16` is (16, 16)."""
     found = re.fullmatch("([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
     if found is None:
         raise InputError(f"expected a number such as 32, or two such as 16-64, got {text!r}")

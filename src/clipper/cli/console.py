@@ -1,4 +1,4 @@
-"""Where text goes: results to standard output, everything else to standard error."""
+"""Output: results go to standard output, everything else goes to standard error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-output = Console(highlight=False, markup=False)  # what users name may look like markup
+output = Console(highlight=False, markup=False)  # the user's file names may look like markup
 errors = Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document and nothing else."""
+    """Print a JSON document to standard output.
+
+    Args:
+        document: any value that JSON can represent; NaN and infinity are errors.
+    """
     output.print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), soft_wrap=True)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
-    """A table whose first column is text and whose other columns are numbers."""
+    """A table for the console: the first column is text, the other columns are numbers.
+
+    Args:
+        title: the title above the table.
+        columns: the heads of the columns.
+        rows: the cells of each row, as text.
+    """
     made = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
         made.add_column(column, justify="left" if i == 0 else "right", overflow="ellipsis" if i else "fold")
@@ -32,7 +42,11 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[..., None]]:
-    """A bar per stage on standard error, with the time left: call it with the stage, done, total, and more to say."""
+    """Progress bars on standard error, one for each stage, with the time left.
+
+    Yields:
+        A function of the stage, the number done, the total, and (optional) a text to show behind the bar.
+    """
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     more = (TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
     with Progress(*columns, *more, console=errors, transient=True) as bars:

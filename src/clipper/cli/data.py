@@ -1,4 +1,4 @@
-"""`clipper data`: which data sets are here, fetch them, verify them."""
+"""`clipper data`: list, fetch and verify data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clipper demo`: receipts of which only the totals are known: label the digits, look at them, train on them."""
+"""`clipper demo`: label the digits of receipts with known totals, train on the labels, and write a report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def demo(
     table = Selection(seeds=seeds, epochs=epochs).of(table_named("demo"))
     page, ledger, receipts = out / "index.html", opened(out), out / "receipts"
     labels, look = receipts / "labels.csv", out / "labels.html"
-    with writable(page, ledger.path, labels, look):  # before the work, not after it
+    with writable(page, ledger.path, labels, look):
         right = _label(receipts, next(table.cells()).config, labels, look)
         failed = run_missing(table, ledger)
         entries = summarise(table, ledger)
@@ -49,7 +49,7 @@ def demo(
 
 
 def _label(folder: Path, config: RunConfig, labels: Path, look: Path) -> str:
-    """Write receipts and label their digits from the files alone; return how many are right, in words."""
+    """Write receipts and label their digits from the files; return the number of right labels as text."""
     gold = write_receipts(folder, config)
     job = LabelJob(folder / TABLE, labels, rule="sum", classes=10, images=folder / SCANS)
     with progress_bars() as bars:
@@ -61,7 +61,7 @@ def _label(folder: Path, config: RunConfig, labels: Path, look: Path) -> str:
 
 
 def _result(entries: Sequence[Entry], right: str) -> str:
-    """What came out, in a sentence."""
+    """The result in one sentence."""
     by_objective = {entry.place.config.objective: entry.values("accuracy") for entry in entries}
     labelled = f"From 100 totals alone, {right} are labelled right"
     if not (by_objective.get("joint") and by_objective.get("gold")):

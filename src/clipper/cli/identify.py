@@ -1,4 +1,4 @@
-"""`clipper identify`: the same job as `clipper.identify`, on a rule or on files."""
+"""`clipper identify`: the function `clipper.identify` for a rule or for files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from clipper.labelling.label_files import read_labels
 from clipper.rules import Rule
 
 _TRIED = 1_000_000
-"""Labels, or combinations of them, that a rule is tried on to see what it gives."""
+"""Largest number of labels or combinations to evaluate in order to find the values of a rule."""
 _SHOWN = 40
-"""Labels past which the table leaves out those that are identified."""
+"""If there are more labels than this, the table omits those that are identified."""
 
 
 def identify(
@@ -54,7 +54,7 @@ def identify(
         bool, typer.Option("--one-to-one", help="With --labels: only maps that keep different labels different.")
     ] = False,
     budget: Annotated[
-        int, counted("Limit of the search, in numbers looked at; the default is about a minute.", most=10**18)
+        int, counted("Limit of the search, in numbers read; the default takes about a minute.", most=10**18)
     ] = BUDGET,
     json: Json = False,
 ) -> None:
@@ -88,7 +88,7 @@ def identify(
 
 
 def _candidates(rule: Rule, classes: int, slots: int, targets: str | None, labels: Tensor | None) -> CandidateSet:
-    """The candidates of the given targets, of what the rule gives for the labels, or of everything that it gives."""
+    """The candidates of the given targets; else of the targets of the labels; else of all values of the rule."""
     domains = rule.domains(slots) if rule.domains else [range(classes)] * slots
     if targets is not None:
         wanted = [_value(text) for text in targets.split(",")]
@@ -100,7 +100,7 @@ def _candidates(rule: Rule, classes: int, slots: int, targets: str | None, label
 
 
 def _attainable(rule: Rule, domains: Sequence[Sequence[int]]) -> list[Hashable]:
-    """Everything that the rule gives."""
+    """All values of the rule."""
     if rule.machine is None:
         _check_tried(math.prod(map(len, domains)))
         return list(dict.fromkeys(_called(rule, row) for row in itertools.product(*domains)))
@@ -117,7 +117,7 @@ def _attainable(rule: Rule, domains: Sequence[Sequence[int]]) -> list[Hashable]:
 def _check_tried(tried: int) -> None:
     if tried > _TRIED:
         raise BudgetError(
-            f"to see all values of the rule, {number_in_words(tried)} labels would be tried, more than {_TRIED:,}; "
+            f"finding all values of the rule takes {number_in_words(tried)} evaluations, more than {_TRIED:,}; "
             "name the values with --targets, or give labels with --labels"
         )
 
@@ -144,5 +144,5 @@ def _show(found: Identification) -> None:
     ]
     if rows:
         heads = ["label", *["kind"] * several, "may be called", "instances"]
-        output.print(table("names that each label may have by the formulas", heads, cells))
+        output.print(table("names that the formulas allow for each label", heads, cells))
     output.print(found.sentence, soft_wrap=True)

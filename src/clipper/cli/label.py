@@ -1,4 +1,4 @@
-"""`clipper label`: the main job in one command, from files to labels."""
+"""`clipper label`: label the samples of a table, from files to a file."""
 
 from __future__ import annotations
 

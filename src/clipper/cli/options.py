@@ -1,4 +1,4 @@
-"""What several commands take in the same way, and where results go: looked at before the work, not after it."""
+"""Options that several commands share, and a check of the output files before the work starts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from clipper.errors import ClipperError, FileError
 from clipper.executors import EngineName
 
 LAST_SEED = 2**62
-"""Seeds are 64-bit numbers, and some are counted on from."""
+"""The largest seed. Seeds are 64-bit numbers, and some commands also use the seeds after it."""
 
 
 def counted(text: str, *flags: str, most: int = MOST) -> Any:
-    """An option that is a number of things: at least one."""
+    """An option that is a count: a whole number of at least 1.
+
+    Args:
+        text: the help text.
+        flags: the names of the option; by default the name of the parameter.
+        most: the largest value.
+    """
     return typer.Option(*flags, min=1, max=most, help=text)
 
 
@@ -48,9 +54,9 @@ def with_options_of(config: type, command: Callable[..., None], types: Mapping[s
     """Give a command the fields of a configuration as options, in place of its `**options`.
 
     Args:
-        config: a dataclass whose fields have texts, see `clipper.arguments.option`.
-        command: what typer runs.
-        types: other types for some fields, where the command line spells them otherwise.
+        config: a dataclass whose fields have help texts, see `clipper.arguments.option`.
+        command: the function that typer runs; its signature is replaced.
+        types: other types for some fields, if the command line has another format for them.
     """
     hints = get_type_hints(config) | dict(types or {})
     made = [
@@ -73,7 +79,13 @@ def with_options_of(config: type, command: Callable[..., None], types: Mapping[s
 
 @contextmanager
 def writable(*files: Path) -> Iterator[None]:
-    """Refuse files that cannot be written, and create their folders; a failed block leaves no empty folder behind.
+    """Check that files can be written, and create their folders. If the block fails, new empty folders are removed.
+
+    Args:
+        files: the files that the block will write.
+
+    Raises:
+        FileError: if a file cannot be written.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -89,19 +101,19 @@ def writable(*files: Path) -> Iterator[None]:
     except BaseException:
         for folder in reversed(made):
             with suppress(OSError):
-                folder.rmdir()  # refuses if there is something in it
+                folder.rmdir()  # fails if the folder is not empty
         raise
 
 
 def _make_ready(file: Path, made: list[Path]) -> None:
     try:
         if file.exists() and not file.is_file():
-            kind = "a folder" if file.is_dir() else "no ordinary file"
+            kind = "a folder" if file.is_dir() else "not a regular file"
             raise FileError(f"expected the name of a file to write, got {file}, which is {kind}; choose another name")
         for folder in (*reversed(file.parent.parents), file.parent):
             if not folder.is_dir():
                 if folder.exists():
-                    raise FileError(f"cannot write {file}: {folder} is a file and no folder; choose another place")
+                    raise FileError(f"cannot write {file}: {folder} is a file, not a folder; choose another place")
                 folder.mkdir()
                 made.append(folder)
         with tempfile.TemporaryFile(dir=file.parent):

@@ -1,4 +1,4 @@
-"""`clipper prune`: the same job as `clipper.prune`, on files."""
+"""`clipper prune`: the function `clipper.prune` for files."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from clipper.report.page import write_text
 from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, race_figure, write_race_page
 
 QUICK_SECONDS = 4.0
-"""Of each contestant in the quick form: nine of them, and the time to start them, take less than two minutes."""
+"""Seconds of each contestant with --quick: nine contestants then take less than two minutes in all."""
 
 
 def race(

@@ -1,4 +1,4 @@
-"""`clipper results`: the blocks of pages that are made of what the records hold."""
+"""`clipper results`: generate the blocks of Markdown pages that show recorded results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def results(
 
 
 def _pages() -> list[Path]:
-    """The pages of a checkout."""
+    """The Markdown pages of a checkout."""
     return [Path("README.md"), *sorted(Path("docs").glob("**/*.md"))]
 
 

@@ -1,4 +1,4 @@
-"""`clipper review`: answer the questions that would help most, on a page that only this machine can reach."""
+"""`clipper review`: answer the questions that would help most, on a local web page."""
 
 from __future__ import annotations
 

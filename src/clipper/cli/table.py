@@ -1,4 +1,4 @@
-"""`clipper table`: the paper's tables, run here and laid beside the paper's figures."""
+"""`clipper table`: run the paper's tables and print the results beside the paper's figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def table(
     first_seed: Annotated[
         int | None,
         typer.Option(
-            min=0, max=2**19, help="The first of their seeds; default 100. 200 once 100 to 199 were looked at."
+            min=0, max=2**19, help="The first seed; default 100. Use 200 if you have seen results of 100 to 199."
         ),
     ] = None,
     epochs: Annotated[int | None, counted("Epochs of each run; the paper has 50.")] = None,
@@ -66,7 +66,7 @@ def table(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the records and the tables.")] = Path("results"),
     again: Annotated[
         bool,
-        typer.Option("--again", help="Also run what is recorded already; earlier records stay, the newest counts."),
+        typer.Option("--again", help="Also repeat recorded runs. Earlier records stay; the newest is used."),
     ] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show the recorded runs.")] = False,
     data_root: DataRoot = None,
@@ -98,11 +98,18 @@ def table(
 
 
 def opened(folder: Path) -> Ledger:
-    """The folder's ledger; says which lines were cut off, and before the work what intervals will need."""
+    """The ledger of a folder. Prints a warning if some of its lines are incomplete.
+
+    Args:
+        folder: the folder of the records.
+
+    Raises:
+        MissingExtraError: SciPy is not installed; confidence intervals need it.
+    """
     require("scipy.special", extra="benchmarks")
     ledger = Ledger(folder / RECORDS)
     if ledger.cut_off:
-        errors.print(f"passed over {ledger.cut_off} lines of {ledger.path} that were cut off", soft_wrap=True)
+        errors.print(f"skipped {ledger.cut_off} incomplete lines of {ledger.path}", soft_wrap=True)
     return ledger
 
 
@@ -114,7 +121,19 @@ def run_missing(
     engine: EngineName = "processes",
     address: str | None = None,
 ) -> list[str]:
-    """Run what the ledger does not have, or everything again, below a bar; return what could not be run."""
+    """Run the cells of a table that are not recorded yet, with a progress bar.
+
+    Args:
+        chosen: the table.
+        ledger: the records; new ones are added to it.
+        jobs: the number of processes; by default one for each core.
+        again: whether to repeat recorded runs as well.
+        engine: where the runs are done.
+        address: the address of a Ray cluster.
+
+    Returns:
+        A message for each cell that could not be run.
+    """
     cells = list(chosen.cells())
     done = count(0 if again else sum(ledger.find(cell.config) is not None for cell in cells))
     with executor_named(engine, jobs, address) as executor, progress_bars() as report:
@@ -134,7 +153,7 @@ def run_missing(
 
 
 def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
-    """The table, task by task; where the paper has nothing to compare with, who beats whom."""
+    """Print a table task by task. If the paper has no such table, also print which variants beat which."""
     output.print(chosen.title, style="bold")
     for task, heads, rows in by_task(chosen, entries):
         output.print(console_table(task, heads, rows))
@@ -143,7 +162,7 @@ def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
 
 
 def report_failed(failed: Sequence[str]) -> None:
-    """Say what could not be run; then the command fails."""
+    """Print the messages of cells that could not be run. If there are any, end the command with exit code 1."""
     for problem in sorted(set(failed)):
         errors.print(f"not run: {problem}", soft_wrap=True)
     if failed:

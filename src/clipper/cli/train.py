@@ -1,4 +1,4 @@
-"""`clipper train`: one run of a benchmark; the same command continues a run that was interrupted."""
+"""`clipper train`: one run of a benchmark. The same command continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ with_options_of(RunConfig, train, {"engine_options": list[str]})
 
 
 def _checked(path: Path, report: Path | None, tensorboard_folder: Path | None) -> list[Path]:
-    """The files that the run will write, if they are named as they should be."""
+    """The files that the run will write. Raises an error if a name has the wrong ending."""
     if path.suffix != ".json":
         raise InputError(f"expected --out to end in .json, got {path}")
     files = [path, path.with_suffix(".pt")]
@@ -93,7 +93,7 @@ def _name(config: RunConfig) -> str:
 
 
 def _engine_options(pairs: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` pairs; a value is JSON if it can be, else text."""
+    """`NAME=VALUE` pairs as a dictionary; a value that is not valid JSON is text."""
     options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -108,7 +108,7 @@ def _engine_options(pairs: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _bar(epochs: int) -> Iterator[Callback]:
-    """A bar on standard error: epoch, loss, accuracy, shares, time left."""
+    """A progress bar on standard error: epoch, loss, accuracy, share of candidates and gold labels kept, time left."""
     accuracy: float | None = None
     with progress_bars() as report:
 

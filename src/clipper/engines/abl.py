@@ -14,11 +14,11 @@ from clipper.engines.base import Context, Engine, check_needs, checked_log_probs
 from clipper.errors import InputError
 
 _FLAT = 1e-9
-"""Scores that vary less than this do not vary."""
+"""Scores that vary less than this count as constant."""
 
 
 class AblSim(Engine):
-    """Abductive learning by similarity: cross-entropy to the labelling of the batch in which similar inputs agree best.
+    """Abductive learning by similarity: cross-entropy to the labelling of the batch that fits similarity best.
 
     The options of a sample are its candidates that change the fewest predicted labels, or one more. The score of a
     labelling of the batch is 0.96 times the z-score of (mean cosine distance to differently labelled instances − to
@@ -27,14 +27,14 @@ class AblSim(Engine):
 
     Args:
         beam: how many labellings to keep.
-        similarity: weight of the similarity; the confidence has the rest.
+        similarity: weight of the similarity; the confidence has the weight 1 - similarity.
         revisions: how many more labels than the minimum an option may change.
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        beam: as given.
-        similarity: as given.
-        revisions: as given.
+        beam: how many labellings to keep.
+        similarity: weight of the similarity.
+        revisions: how many more labels than the minimum an option may change.
         needs: `("embeddings",)`.
 
     Raises:
@@ -77,7 +77,7 @@ class AblSim(Engine):
             Its labels, `(n, m)`; -1 in unused slots.
 
         Raises:
-            InputError: as a call does.
+            InputError: the log-probabilities or the embeddings do not fit the candidates.
         """
         log_probs = checked_log_probs(log_probs, candidates)
         check_needs(self, Context(embeddings=embeddings))
@@ -113,7 +113,7 @@ class AblSim(Engine):
 
 
 def _cosine_distance(embeddings: Tensor) -> Tensor:
-    """Between all instances, `(n*m, n*m)`, from `embeddings (n, m, d)`; 0 on the diagonal."""
+    """The cosine distances between all instances, `(n*m, n*m)`, from `embeddings (n, m, d)`; 0 on the diagonal."""
     unit = torch.nn.functional.normalize(widened(embeddings.detach()).flatten(0, 1), dim=1)
     return (1 - unit @ unit.T).fill_diagonal_(0)
 
@@ -128,7 +128,7 @@ def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
         )
     if len(candidates.kinds) > 1:
         raise InputError(
-            "expected one kind of label, because ABLSim compares all instances with one another, "
+            "expected one kind of label, because ABLSim compares all instances with each other, "
             f"got {', '.join(kind.name for kind in candidates.kinds)}"
         )
     if not bool((embeddings.isfinite().all(2) | (candidates.kind < 0)).all()):
@@ -139,21 +139,21 @@ def _checked_embeddings(given: Tensor | None, candidates: Candidates) -> Tensor:
 def likeness(within: Tensor, total: Tensor, count: Tensor, everyone: int) -> Tensor:
     """Σ over a label's instances of (mean distance to differently labelled ones − to equally labelled ones), `(…,)`.
 
-    So a labelling costs a number per label, not one per pair of instances. An instance without others to
+    It needs three numbers for each label instead of one for each pair of instances. An instance without others to
     compare with contributes 0.
 
     Args:
         within: Σ of the distances between the instances of the label, each pair twice, `(…,)`.
         total: Σ of the distances from the instances of the label to all instances, `(…,)`.
-        count: the instances of the label, `(…,)`.
-        everyone: the instances of all labels.
+        count: the number of instances of the label, `(…,)`.
+        everyone: the number of instances of all labels.
     """
     different = (total - within) / (everyone - count).clamp(min=1)
     return different - within / (count - 1).clamp(min=1)
 
 
 def z_score(values: Tensor) -> Tensor:
-    """Shifted and scaled to mean 0 and deviation 1; all 0 where the values are equal."""
+    """The values, shifted and scaled to mean 0 and deviation 1; zeros if all values are equal."""
     deviation = values.std(correction=0)
     centred = values - values.mean()
     return torch.where(deviation > _FLAT, centred / deviation.clamp(min=_FLAT), 0)
@@ -164,14 +164,14 @@ class Beam:
     """The best labellings of the samples so far, `b` of them.
 
     Attributes:
-        distance: between all instances of the batch, `(instances, instances)`, 0 on the diagonal.
-        instances: those that are labelled so far, `(i,)`.
+        distance: the distances between all instances of the batch, `(instances, instances)`, 0 on the diagonal.
+        instances: the instances labelled so far, `(i,)`.
         labels: their labels, `(b, i)`.
         within: `(b, c)`, as in `likeness`.
         total: `(b, c)`, as in `likeness`.
         count: `(b, c)`, as in `likeness`.
         confidence: log Π p of the labels, `(b,)`.
-        choices: which of its options each sample took, `(b, samples so far)`.
+        choices: the index of each sample's chosen option, `(b, samples so far)`.
     """
 
     distance: Tensor
@@ -185,20 +185,20 @@ class Beam:
 
     @classmethod
     def start(cls, distance: Tensor, classes: int) -> Beam:
-        """One labelling, of nothing."""
+        """The beam before the first sample: one labelling of no instances."""
         zeros = distance.new_zeros(1, classes)
         none = torch.empty(1, 0, dtype=torch.long, device=distance.device)
         return cls(distance, none[0], none, zeros, zeros, zeros, distance.new_zeros(1), none)
 
     def extend(self, labels: Tensor, instances: Tensor, log_probs: Tensor, size: int, weight: float) -> Beam:
-        """Try every option of one more sample with every labelling; the `size` best of these go on.
+        """The beam after one more sample: every labelling with every option of the sample, reduced to the best.
 
         Args:
             labels: the options, `(q, used slots)`.
             instances: the instances they label, `(used slots,)`.
             log_probs: log Π p of each option, `(q,)`.
             size: how many labellings to keep.
-            weight: of the similarity; the confidence has the rest.
+            weight: the weight of the similarity; the confidence has the weight 1 - `weight`.
         """
         alike, tables = self._tried(labels, instances)
         confidence = self.confidence[:, None] + log_probs  # (b, q)
@@ -219,18 +219,18 @@ class Beam:
         )
 
     def _tried(self, labels: Tensor, instances: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """How alike equally labelled instances are with each option, `(b, q)`; and the new tables.
+        """The similarity of the labelling with each option, `(b, q)`; and the old and new entries of each table.
 
-        Of each table: what it is for labels that an option does not give, `(b, c)`, and what it becomes for those
-        that it gives, `(b, q, slots)`.
+        For each table: its entries for labels that are not in the option, `(b, c)`, and its new entries for the labels
+        of the option, `(b, q, slots)`.
         """
         everyone = len(self.instances) + len(instances)
         near = self._near(instances)  # (b, c, slots)
         among = self.distance[instances][:, instances]  # (slots, slots)
         own = (labels[:, :, None] == labels[:, None]).to(near.dtype)  # (q, slots, slots): slots that share a label
         beside = torch.einsum("qst,qsu,tu->qs", own, own, among)
-        reach = near.sum(1) + among.sum(1)  # (b, slots): to all instances, old and new
-        total = self.total + near.sum(2)  # (b, c): to all instances, by those that have labels already
+        reach = near.sum(1) + among.sum(1)  # (b, slots): from each new instance to all instances, old and new
+        total = self.total + near.sum(2)  # (b, c): from the old instances of each label to all instances
         hot = torch.nn.functional.one_hot(labels, self.count.shape[1])  # (q, slots, c)
         pull = (hot[..., None] * own[:, :, None]).flatten(2).flatten(0, 1)  # (q * slots, c * slots)
         new_within = _at(self.within, labels) + 2 * (near.flatten(1) @ pull.T).view(-1, *labels.shape) + beside
@@ -250,18 +250,18 @@ class Beam:
 
 
 def _at(table: Tensor, labels: Tensor) -> Tensor:
-    """`(b, q, slots)`: the columns `labels (q, slots)` of a `table (b, c)`."""
+    """The columns `labels (q, slots)` of a `table (b, c)`, `(b, q, slots)`."""
     return table.index_select(1, labels.flatten()).view(len(table), *labels.shape)
 
 
 def _highest(score: Tensor, size: int) -> Tensor:
-    """The places of the `size` highest of `score (rows,)`, the highest first, the earlier one of equals."""
+    """The indices of the `size` highest of `score (rows,)`, the highest first; of equal ones, the earlier first."""
     least = score.topk(min(size, len(score)), sorted=False).values.min()
     places = (~(score < least)).nonzero()[:, 0]
     return places[score[places].argsort(descending=True, stable=True)][:size]
 
 
 def _scaled(log_values: Tensor) -> Tensor:
-    """exp, up to a factor that no z-score sees; a product over a batch would underflow."""
+    """exp of the values up to a factor, which the z-score cancels; the exact products over a batch would underflow."""
     highest = log_values.max()
     return torch.where(highest > -torch.inf, (log_values - highest).exp(), 0)

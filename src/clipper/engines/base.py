@@ -14,13 +14,13 @@ from clipper.candidates.base import check_log_probs, check_satisfiable, must_be_
 from clipper.errors import InputError
 
 _SLACK = 1e-3
-"""By how much the probabilities of a slot may sum to more than 1: rounding, or a small number added before the log."""
+"""The probabilities of a slot may add up to 1 plus this: rounding, or a small number added before the logarithm."""
 _ADVICE = {
     "targets": "give the samples targets, or pass targets= (n,), each sample's place in outputs, in a Context",
     "embeddings": "let the classifier return them or pass embeddings= (n, m, d) in a Context",
     "unpruned": "pass unpruned=, the candidates before pruning, in a Context",
 }
-"""Where the parts of a `Context` come from."""
+"""For each field of a `Context`, how to provide it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +47,14 @@ class Context:
 
 
 def check_needs(engine: torch.nn.Module, context: Context) -> None:
-    """Refuse a context that lacks what the engine says it needs.
+    """Check that a context has all fields in the engine's `needs`.
 
     Args:
-        engine: any module; one without an attribute `needs` needs nothing.
-        context: what it is given.
+        engine: any module; without an attribute `needs`, it needs no fields.
+        context: the context that the engine would get.
 
     Raises:
-        InputError: a part is missing; the message says where it comes from.
+        InputError: a field is missing; the message says how to provide it.
     """
     for part in getattr(engine, "needs", ()):
         if getattr(context, part, None) is None:
@@ -69,7 +69,7 @@ class Engine(torch.nn.Module):
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        entropy: as given.
+        entropy: the weight of the entropy.
         needs: the names of the `Context` fields that the engine requires.
 
     Raises:
@@ -97,7 +97,7 @@ class Engine(torch.nn.Module):
         Args:
             log_probs: the classifier's output, `(n, m, c)`; a tensor, an array or lists.
             candidates: the possible labels of each sample, pruned or not.
-            context: what else the engine needs.
+            context: the other arguments of the engine.
 
         Returns:
             The losses, `(n,)`, differentiable in `log_probs`.
@@ -123,7 +123,7 @@ class Engine(torch.nn.Module):
         Args:
             log_probs: `(n, m, c)`, in single or double precision, checked; there is at least one sample.
             candidates: the possible labels of each sample.
-            context: what else was given; the parts in `needs` are there.
+            context: the other arguments; the fields in `needs` are not None.
 
         Returns:
             The losses, differentiable in `log_probs`.
@@ -138,14 +138,14 @@ class Engine(torch.nn.Module):
 class RandomEngine(Engine):
     """An engine that draws random numbers; `state_dict` holds the generator, so a resumed run continues identically.
 
-    The generator lives on the CPU whatever the device, so that a seed gives the same draws everywhere.
+    The generator is always on the CPU, so that a seed gives the same draws on every device.
 
     Args:
-        seed: where the draws start.
-        entropy: weight of the posterior's entropy.
+        seed: the seed of the draws.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        generator: where the random numbers come from.
+        generator: the generator of all random numbers.
     """
 
     def __init__(self, *, seed: int = 0, entropy: float = 0.0) -> None:
@@ -157,7 +157,11 @@ class RandomEngine(Engine):
         return self.generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Continue from a state that `get_extra_state` gave."""
+        """Continue from a state that `get_extra_state` returned.
+
+        Args:
+            state: the state of the generator.
+        """
         self.generator.set_state(state.cpu())
 
 
@@ -190,14 +194,14 @@ def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
 def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: bool = True) -> Tensor:
     """Check `log_probs (n, m, c)`, a tensor, an array or lists, and convert it to single precision at least.
 
-    Only used slots are judged, and of these only the labels of the slot's kind. They may sum to less than 1, where
-    labels were masked.
+    Only used slots are checked, and of these only the labels of the slot's kind. Their probabilities may add up to less
+    than 1, because labels may be masked.
 
     Args:
         log_probs: the classifier's output.
         candidates: the possible labels of each sample.
-        normalised: whether probabilities that sum to more than 1 are refused, as raw scores are; else only NaN and
-            infinity are.
+        normalised: whether to refuse probabilities that add up to more than 1, such as raw scores; NaN and infinity are
+            always refused.
 
     Raises:
         InputError: the message names the slot and says what to do.
@@ -208,17 +212,17 @@ def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: b
     most = 1 + max(_SLACK, 8 * torch.finfo(values.dtype).eps)
     if values.dtype not in (torch.float32, torch.float64):
         values = values.float()
-    if values.numel() and not torch.compiler.is_compiling():  # a look at the values would cut a compiled graph
+    if values.numel() and not torch.compiler.is_compiling():  # reading values would break a compiled graph
         given = values.detach()
-        if normalised and not given.exp().sum(-1).max().item() <= most:  # NaN is not, either
-            _look_closely(given, candidates, most)
+        if normalised and not given.exp().sum(-1).max().item() <= most:  # also true for NaN
+            _check_used_slots(given, candidates, most)
         if not normalised and not given.max().item() < torch.inf:
-            _look_closely(given, candidates, torch.inf)
+            _check_used_slots(given, candidates, torch.inf)
     return values
 
 
-def _look_closely(log_probs: Tensor, candidates: CandidateSet, most: float) -> None:
-    """Raise an `InputError` that names a used slot with what is wrong in it, if there is one."""
+def _check_used_slots(log_probs: Tensor, candidates: CandidateSet, most: float) -> None:
+    """Raise an `InputError` that names a used slot with NaN, infinity or a sum above `most`, if there is one."""
     for number, kind in enumerate(candidates.kinds):
         own = log_probs[..., kind.start : kind.stop]
         used = candidates.kind == number
@@ -227,8 +231,8 @@ def _look_closely(log_probs: Tensor, candidates: CandidateSet, most: float) -> N
             sample, slot = broken.nonzero()[0].tolist()
             found = "NaN" if bool(own[sample, slot].isnan().any()) else "infinity"
             raise InputError(
-                f"expected log-probabilities, got {found} in slot {slot} of sample {sample} of the batch; look at that "
-                "sample's input, or lower the learning rate"
+                f"expected log-probabilities, got {found} in slot {slot} of sample {sample} of the batch; check the "
+                "input of that sample, or lower the learning rate"
             )
         total = torch.where(used, own.exp().sum(-1), 0)
         if bool((total > most).any()):

@@ -1,4 +1,4 @@
-"""Dolphin's losses: proofs multiply, alternatives add up and are clamped to [0, 1]."""
+"""Dolphin's losses: a proof is the product of its facts, a disjunction is the sum of its proofs, clamped to [0, 1]."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class DolphinLoss(OutputEngine):
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        provenance: as given.
-        k: as given.
-        outputs: as given, on the device of the last log-probabilities.
+        provenance: `"damp"` or `"dtkp-am"`.
+        k: how many proofs DTKP-AM keeps.
+        outputs: the candidates of every possible output, on the device of the last log-probabilities.
         needs: `("targets",)` with `outputs`, nothing without.
 
     Raises:
@@ -62,10 +62,10 @@ class DolphinLoss(OutputEngine):
         self.provenance, self.k = provenance, whole_number(k, "k")
 
     def log_any(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
-        """The clamped sum, in logarithms throughout: small probabilities keep their gradient."""
+        """The logarithm of the clamped sum, computed in logarithms, so that small probabilities keep their gradient."""
         proofs = candidates if self.provenance == "damp" else candidates.top_k(log_probs, self.k)
         return proofs.log_probability(log_probs).clamp(max=0)
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
-        """P of every output for every sample, `(n, outputs)`."""
+        """The probability of every output for every sample, `(n, outputs)`."""
         return outputs.output_probabilities(log_probs, None if self.provenance == "damp" else self.k)

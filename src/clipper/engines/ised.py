@@ -19,13 +19,13 @@ from clipper.errors import InputError
 
 
 class IsedLoss(RandomEngine):
-    """ISED's loss, for a program that you can only run: it has no derivative and no list of outputs.
+    """ISED's loss, for a black-box program: it has no derivative and no list of outputs.
 
-    Label tuples are drawn from the classifier, the program is run on each, and the products of the drawn labels'
-    probabilities are added up per output. The loss is the binary cross-entropy of these masses, L2-normalised,
-    against the sample's own output, over all outputs seen in the batch; an output that is certain and wrong, or a
-    target that was never drawn, costs 100 and passes no gradient. Drawn tuples that give the target but are not
-    among the sample's candidates were pruned and count for nothing.
+    Label tuples are drawn from the classifier, and the program is run on each. The mass of an output is the sum of the
+    probabilities of the drawn tuples with this output. The loss is the binary cross-entropy of these masses,
+    L2-normalised, against the sample's own output, over all outputs seen in the batch. A wrong output with probability
+    1, or a target that was never drawn, costs 100 and has no gradient. Drawn tuples that give the target but are not
+    among the sample's candidates have been pruned; they are ignored.
 
     Args:
         rule: the program, any function of a tuple of labels; it returns None if there is no output.
@@ -37,9 +37,9 @@ class IsedLoss(RandomEngine):
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        rule: as given.
-        samples: as given.
-        distinct: as given.
+        rule: the program.
+        samples: how many label tuples to draw per sample.
+        distinct: whether a tuple that is drawn several times counts once.
 
     Raises:
         InputError: an option is out of range; when called, if the rule fails or returns None for a candidate.
@@ -92,7 +92,7 @@ class IsedLoss(RandomEngine):
             The estimated mass of each output, `(n, outputs)`, and the outputs that were seen.
 
         Raises:
-            InputError: as a call does.
+            InputError: the values do not fit the candidates, or the rule fails.
         """
         log_probs = checked_log_probs(log_probs, candidates)
         if not candidates.samples:
@@ -134,7 +134,7 @@ class IsedLoss(RandomEngine):
         rows = labels.flatten(0, 1)
         group, first = equal_rows(rows, sample)
         right = (drawn == targets[:, None]).flatten()
-        pruned = right.index_select(0, first)  # only what gives the target can have been pruned
+        pruned = right.index_select(0, first)  # only tuples that give the target can have been pruned
         asked = first[pruned]
         pruned[pruned.clone()] = ~candidates.select(sample[asked]).contains(rows[asked])
         counts = (drawn.flatten() >= 0) & ~pruned.index_select(0, group)
@@ -144,7 +144,7 @@ class IsedLoss(RandomEngine):
 
 
 def row_numbers(labels: Tensor) -> Tensor:
-    """Numbers from 0 that are equal where the rows of `labels (rows, m)` are, `(rows,)`."""
+    """A number from 0 for each row of `labels (rows, m)`, `(rows,)`; equal rows have equal numbers."""
     width = int(labels.max()) + 2 if labels.numel() else 1
     if width ** labels.shape[1] < 2**62:
         weight = width ** torch.arange(labels.shape[1], device=labels.device)
@@ -155,7 +155,7 @@ def row_numbers(labels: Tensor) -> Tensor:
 
 
 def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct rows of `labels (rows, m)`, and the place of each row among them, `(rows,)`."""
+    """The distinct rows of `labels (rows, m)`, and the index of each row among them, `(rows,)`."""
     place = row_numbers(labels)
     one_of = torch.empty(int(place.max()) + 1, dtype=torch.long, device=labels.device)
     one_of.scatter_(0, place, torch.arange(len(labels), device=labels.device))
@@ -163,10 +163,14 @@ def distinct_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def run_program(rule: Callable[..., Any], labels: Tensor) -> tuple[Tensor, list[Hashable]]:
-    """What `rule` gives for each row of `labels (rows, m)`, called once per distinct row.
+    """The value of a rule for each row of labels. The rule is called once for each distinct row.
+
+    Args:
+        rule: a function of a tuple of labels.
+        labels: the labels, `(rows, m)`; -1 in unused slots.
 
     Returns:
-        `output (rows,)`: the place of each row's value among the distinct values, -1 where the rule gives None;
+        `output (rows,)`: the index of each row's value among the distinct values, -1 where the rule returns None;
         and these values.
 
     Examples:

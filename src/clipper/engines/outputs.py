@@ -1,4 +1,4 @@
-"""Engines that compare all outputs of a program: the right one should be likely, the others should not."""
+"""Engines that compare all outputs of a program, by binary cross-entropy against the one-hot target."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from clipper.engines.base import Context, Engine
 from clipper.errors import InputError
 
 LOWEST_LOG = -100.0
-"""log(1 − P) of an output that is certain and wrong, without gradient: the convention of PyTorch's cross-entropy."""
+"""log(1 − P) of a wrong output with P = 1, without gradient, as in PyTorch's cross-entropy."""
 
 
 class OutputEngine(Engine):
     """Binary cross-entropy against the one-hot target, −log P(target) − Σ_{o ≠ target} log(1 − P(o)).
 
-    A subclass defines P by `log_any` and `output_probabilities`. Without outputs only the first term is there.
+    A subclass defines P by `log_any` and `output_probabilities`. Without outputs, the loss is only the first term.
 
     Args:
         outputs: the candidates of every possible output, one "sample" for each; or None.
-        entropy: weight of the posterior's entropy.
+        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        outputs: as given, on the device of the last log-probabilities.
-        needs: the targets, where there are outputs.
+        outputs: the candidates of every possible output, on the device of the last log-probabilities; or None.
+        needs: `("targets",)` with `outputs`, nothing without.
     """
 
     def __init__(self, outputs: CandidateSet | None, *, entropy: float) -> None:
@@ -37,11 +37,22 @@ class OutputEngine(Engine):
         self.needs = () if outputs is None else ("targets",)
 
     def log_any(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
-        """log P that one of each sample's candidates holds, `(n,)`."""
+        """The log-probability that one of each sample's candidates holds, `(n,)`. A subclass defines this.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            candidates: the possible labels of each sample.
+            context: the other arguments of the engine.
+        """
         raise NotImplementedError
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
-        """P of every output for every sample, `(n, outputs)`."""
+        """The probability of every output for every sample, `(n, outputs)`. A subclass defines this.
+
+        Args:
+            log_probs: the classifier's output, `(n, m, c)`.
+            outputs: the candidates of every possible output.
+        """
         raise NotImplementedError
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
@@ -56,7 +67,7 @@ class OutputEngine(Engine):
 
 
 def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
-    """−Σ_{o ≠ target} log(1 − P(o)), `(n,)`, from the `probability (n, outputs)` that each output gets.
+    """−Σ_{o ≠ target} log(1 − P(o)), `(n,)`, from the `probability (n, outputs)` of each output.
 
     Probabilities are clamped to [0, 1]; a clamped entry passes no gradient.
     """
@@ -68,7 +79,7 @@ def cost_of_others(probability: Tensor, targets: Tensor) -> Tensor:
 
 
 def _checked_targets(given: Tensor | None, candidates: CandidateSet, outputs: CandidateSet) -> Tensor:
-    """Which of `outputs` each sample has, `(n,)`."""
+    """The index of each sample's output in `outputs`, `(n,)`, checked."""
     if outputs.slots != candidates.slots or outputs.classes != candidates.classes:
         raise InputError(
             f"expected outputs of {candidates.slots} slots and {candidates.classes} classes like the candidates, "

@@ -1,7 +1,7 @@
-"""Compiled proofs: a sentential decision diagram (PySDD), laid out in layers by KLay and evaluated for a batch.
+"""Compiled proofs: a sentential decision diagram (PySDD), arranged in layers by KLay and evaluated for a batch.
 
-A circuit is compiled once for a set of proofs. Setting the probability of a fact to 0 removes the proofs that need
-it, so a pruning never compiles anything again.
+A circuit is compiled once for a set of proofs. If the probability of a fact is 0, the proofs that need it do not count.
+So pruning needs no new compilation.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from clipper.candidates.circuits import kept
 from clipper.errors import BudgetError, require
 
 _CHUNK = 1 << 22
-"""Numbers that one layer's evaluation may hold, so that memory stays bounded."""
+"""Largest number of tensor elements that the evaluation of one layer holds."""
 _UNDERFLOW = {torch.float32: 1e-20, torch.float64: 1e-280}
-"""Probabilities below which too much of a sum may have been lost."""
+"""Probabilities below which a sum may have lost too much by underflow."""
 _IMPOSSIBLE = -1e30
+"""Used in place of log 0, because -inf - -inf would be NaN."""
 _ROUNDS = 40
+"""Iterations of FORCE from each start."""
 _STARTS = 4
+"""Initial variable orders of FORCE."""
 
 
 @lru_cache(maxsize=256)
 def compiled(proofs: bytes, dtype: torch.dtype, slots: int, budget: int) -> ProofCircuit | BudgetError:
-    """The circuit of some proofs, or why there is none; remembered, because most batches have the same proofs.
+    """The circuit of some proofs, or the error if it is too large. Cached, because most batches have the same proofs.
 
     Args:
         proofs: the bytes of a tensor of labels, `(proofs, m)`.
         dtype: the type of its labels.
-        slots: `m`.
-        budget: the largest diagram to build.
+        slots: the number of slots, `m`.
+        budget: the size of the largest diagram to build.
     """
     try:
         return ProofCircuit(torch.frombuffer(bytearray(proofs), dtype=dtype).view(-1, slots), budget)
     except BudgetError as error:
-        return error.with_traceback(None)  # its frames would keep the diagram alive
+        return error.with_traceback(None)  # the frames of the traceback would keep the diagram in memory
 
 
 class ProofCircuit:
@@ -49,7 +52,11 @@ class ProofCircuit:
 
     Args:
         labels: the proofs, `(proofs, m)`, -1 in unused slots.
-        budget: the largest diagram to build; a larger one raises `BudgetError`.
+        budget: the size of the largest diagram to build.
+
+    Raises:
+        BudgetError: the diagram is larger.
+        MissingExtraError: PySDD or KLay is not installed.
     """
 
     def __init__(self, labels: Tensor, budget: int) -> None:
@@ -82,7 +89,7 @@ class ProofCircuit:
         tiny = total < _UNDERFLOW[facts.dtype]
         value = torch.where(tiny, 1, total).log()
         slope = probability * (slopes[..., 0] - slopes[..., 1]) / torch.where(tiny, 1, total)[:, None]
-        if bool(tiny.any()):  # rare and slow: double precision where single does not reach, then logarithms
+        if bool(tiny.any()):  # rare and slow: first double precision, then logarithms
             single = facts.dtype != widest_float(facts.device)
             exact = self.evaluate(widened(facts[tiny])) if single else self._in_logarithms(facts[tiny])
             value[tiny], slope[tiny] = (part.to(facts.dtype) for part in exact)
@@ -109,7 +116,7 @@ class ProofCircuit:
 
 
 class _Evaluate(torch.autograd.Function):
-    """Rows do not interact: their gradients are taken at once, and the circuit's inner values are not kept."""
+    """Rows are independent: gradients are computed with the values, so the inner values need not be kept."""
 
     @staticmethod
     def forward(ctx: Any, facts: Tensor, circuit: ProofCircuit) -> Tensor:
@@ -142,10 +149,11 @@ def _compile(proofs: Tensor, facts: int, budget: int) -> Any:
 
 
 def fact_order(proofs: Tensor, facts: int) -> Tensor:
-    """The place of each fact in a good variable order, `(facts,)`, from `proofs (proofs, m)` of fact numbers.
+    """The position of each fact in a good variable order, `(facts,)`, from `proofs (proofs, m)` of fact numbers.
 
-    FORCE (Aloul, Markov and Sakallah 2003): every fact moves to the centre of gravity of its proofs, round after
-    round. A few fixed starts, because a symmetric start stays where it is; the order with the shortest proofs wins.
+    This is FORCE (Aloul, Markov and Sakallah 2003): every fact moves to the centre of gravity of its proofs, round
+    after round. There are a few fixed starts, because a symmetric start does not move. The result is the order with the
+    shortest proofs.
 
     Examples:
         >>> place = fact_order(torch.tensor([[0, 5], [1, 4], [2, 3]]), facts=6)
@@ -154,11 +162,12 @@ def fact_order(proofs: Tensor, facts: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     starts = [torch.arange(facts), *(torch.randperm(facts, generator=generator) for _ in range(_STARTS - 1))]
-    orders = [_settle(start, proofs) for start in starts]
+    orders = [_force(start, proofs) for start in starts]
     return min(orders, key=lambda place: _length(place, proofs))
 
 
-def _settle(place: Tensor, proofs: Tensor) -> Tensor:
+def _force(place: Tensor, proofs: Tensor) -> Tensor:
+    """The best order in some rounds of FORCE from the order `place`."""
     best = place
     occurrences = torch.bincount(proofs.flatten(), minlength=len(place))
     for _ in range(_ROUNDS):
@@ -170,37 +179,46 @@ def _settle(place: Tensor, proofs: Tensor) -> Tensor:
 
 
 def _length(place: Tensor, proofs: Tensor) -> int:
-    """How far the first and the last fact of each proof lie apart, summed."""
+    """The sum over all proofs of the distance between the first and the last fact."""
     places = place[proofs]
     return int((places.amax(1) - places.amin(1)).sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Rows to add up: `rows (edges,)`, bag after bag, and where each bag `starts (bags,)`."""
+    """Sums over groups of rows, as `embedding_bag` takes them.
+
+    Attributes:
+        rows: the rows of all bags, bag by bag, `(edges,)`.
+        starts: the position in `rows` at which each bag starts, `(bags,)`.
+    """
 
     rows: Tensor
     starts: Tensor
 
     @classmethod
     def by(cls, bag: Tensor, bags: int) -> Bags:
-        """Row `i` goes into `bag[i]`."""
+        """The bags in which row `i` belongs to `bag[i]`."""
         counts = torch.bincount(bag, minlength=bags)
         return cls(bag.argsort(stable=True), pad(counts.cumsum(0), (1, 0))[:-1])
 
     def to(self, device: torch.device) -> Bags:
-        """The same on another device."""
+        """The same bags on another device."""
         return Bags(self.rows.to(device), self.starts.to(device))
 
     def total(self, values: Tensor) -> Tensor:
-        """`(bags, b)` from `values (rows, b)`."""
+        """The sum of each bag, `(bags, b)`, from `values (rows, b)`."""
         return embedding_bag(self.rows, values, self.starts, mode="sum")
 
 
 class Sums:
-    """A layer of sums: `children (edges,)`, the sum that each edge belongs to, `parent (edges,)`, ascending.
+    """A layer of sums. It is prepared on the CPU and then moved to a device.
 
-    It is worked out where these are, on the CPU, and then moved to a device.
+    Args:
+        children: the node below that each edge comes from, `(edges,)`.
+        parent: the sum that each edge belongs to, `(edges,)`, ascending.
+        width: the number of nodes below.
+        device: the device to move to.
     """
 
     def __init__(self, children: Tensor, parent: Tensor, width: int, device: torch.device) -> None:
@@ -210,7 +228,7 @@ class Sums:
         self._back = Bags(parent[back.rows], back.starts).to(device)
 
     def forward(self, below: Tensor) -> Tensor:
-        """`(sums, b)` from `below (width, b)`."""
+        """The sums, `(sums, b)`, from the values `below (width, b)`."""
         return self._there.total(below)
 
     def backward(self, grad: Tensor, _: Tensor) -> Tensor:
@@ -219,7 +237,7 @@ class Sums:
 
 
 class Products:
-    """A layer of products of one or two factors, given as for `Sums`; the last row below is 1."""
+    """A layer of products of one or two factors; arguments as for `Sums`. The last row of the values below is 1."""
 
     def __init__(self, children: Tensor, parent: Tensor, width: int, device: torch.device) -> None:
         counts = torch.bincount(parent)
@@ -230,7 +248,7 @@ class Products:
         self._back = Bags.by(torch.cat([left, right]), width).to(device)
 
     def forward(self, below: Tensor) -> Tensor:
-        """`(products, b)` from `below (width, b)`."""
+        """The products, `(products, b)`, from the values `below (width, b)`."""
         return below.index_select(0, self._left).mul_(below.index_select(0, self._right))
 
     def backward(self, grad: Tensor, below: Tensor) -> Tensor:
@@ -241,16 +259,16 @@ class Products:
 
 
 class LayeredCircuit:
-    """Layers of products and sums in turn, from the literals up to one node.
+    """Alternating layers of products and sums, from the literals up to one node.
 
-    The arithmetic is that of KLay's own modules, but several times as fast on a CPU, because rows are gathered and
-    added up in one step, forward and back. A product has two factors at most. Each layer has a node more than it was
-    given, at its end: a 1, for products of a single factor.
+    The arithmetic is the same as in KLay's own modules, but several times as fast on a CPU, because rows are gathered
+    and added in one step, in both passes. A product has at most two factors. Each layer gets an additional last node
+    with the value 1, for products of a single factor.
 
     Args:
         children: for each layer, the node below that each edge comes from, `(edges,)`.
         parent: for each layer, the node that each edge leads to, `(edges,)`, ascending.
-        width: how many literals there are.
+        width: the number of literals.
     """
 
     def __init__(self, children: Sequence[Tensor], parent: Sequence[Tensor], width: int) -> None:

@@ -1,4 +1,4 @@
-"""Scallop's loss: the probability that one of the proofs holds, its facts being independent of one another."""
+"""Scallop's loss: the probability that at least one proof holds, if all facts are independent of each other."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clipper.engines.proof_circuits import compiled
 from clipper.errors import BudgetError, InputError
 
 LARGEST_K = 10
-"""Proofs that inclusion–exclusion takes: it visits 2^k sets of them."""
+"""Largest number of proofs for inclusion–exclusion, which sums over 2^k sets of proofs."""
 BUDGET = 200_000
 """Size of the largest decision diagram to compile; all sums of three digits stay below it."""
 _IMPOSSIBLE = -1e30
-"""Stands for log 0 inside the sums, where -inf · 0 would be NaN."""
+"""Used in place of log 0 inside the sums, where -inf · 0 would be NaN."""
 
 
 class ScallopLoss(OutputEngine):
@@ -28,16 +28,16 @@ class ScallopLoss(OutputEngine):
 
     Each fact (a slot has a label) is an independent Bernoulli variable. So one of two proofs that share no fact holds
     with probability 1 − (1 − pq)(1 − rs), not pq + rs. The loss is the binary cross-entropy against the one-hot
-    target over all outputs, −log P(target) − Σ_{o ≠ target} log(1 − P(o)): P(target) comes from the candidates
-    given, pruned or not, P(o) from `outputs`. Without `outputs` there is only the first term.
+    target over all outputs, −log P(target) − Σ_{o ≠ target} log(1 − P(o)). P(target) is computed from the candidates,
+    pruned or not, and P(o) from `outputs`. Without `outputs`, the loss is only the first term.
 
     Up to 10 proofs are combined by inclusion–exclusion. More (`k=None`) are compiled into a circuit, once for each
     distinct set of proofs (this needs the extra `circuits`). A pruned sample uses the circuit of its unpruned
-    candidates, with the forbidden facts at probability 0, if these are known from `outputs` or from the context and
-    if the pruning is a restriction of label domains, as Clipper's are; other sets, such as randomly pruned ones, are
-    compiled separately. If a circuit would be larger than `budget`, you get a warning, and the 10 most probable proofs
-    are used instead. For a set that is not listed, such as a lattice, the `k` most probable proofs are exact; with
-    `k=None` it is listed by `to_candidates`.
+    candidates, with probability 0 for the forbidden facts, if these candidates are known from `outputs` or from the
+    context and the pruning is a restriction of label domains, as Clipper's are. Other sets, such as randomly pruned
+    ones, are compiled separately. If a circuit would be larger than `budget`, the engine warns and uses the 10 most
+    probable proofs instead. The `k` most probable proofs of a set that is not listed, such as a lattice, are exact;
+    with `k=None` the set is listed by `to_candidates`.
 
     Args:
         k: how many proofs to use, at most 10; None for all.
@@ -46,8 +46,8 @@ class ScallopLoss(OutputEngine):
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
 
     Attributes:
-        k: as given.
-        outputs: as given, on the device of the last log-probabilities.
+        k: how many proofs to use; None for all.
+        outputs: the candidates of every possible output, on the device of the last log-probabilities; or None.
         needs: `("targets",)` with `outputs`, nothing without.
 
     Raises:
@@ -77,7 +77,7 @@ class ScallopLoss(OutputEngine):
         self._warned = False
 
     def log_any(self, log_probs: Tensor, candidates: CandidateSet, context: Context) -> Tensor:
-        """log P of each sample's disjunction, `(n,)`."""
+        """The log-probability of each sample's disjunction, `(n,)`."""
         if self.k is not None:
             return _disjunction(log_probs, candidates.top_k(log_probs, self.k))
         if self.outputs is not None and context.targets is not None:
@@ -87,7 +87,7 @@ class ScallopLoss(OutputEngine):
         return self._of_all(log_probs, candidates.to_candidates(), unpruned.to_candidates())
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
-        """P of every output for every sample, `(n, outputs)`."""
+        """The probability of every output for every sample, `(n, outputs)`."""
         every = torch.arange(outputs.samples, device=log_probs.device).repeat(len(log_probs))
         repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
         return self.log_any(repeated, outputs.select(every), Context()).exp().view(len(log_probs), -1)
@@ -130,7 +130,7 @@ class ScallopLoss(OutputEngine):
 
 
 def _checked_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -> CandidateSet:
-    """The candidates themselves where nothing is known of a pruning."""
+    """The unpruned candidates, checked; the candidates themselves if there are none."""
     if unpruned is None:
         return candidates
     must_be_candidates(unpruned, "unpruned")
@@ -145,7 +145,7 @@ def _checked_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -
 
 
 def _disjunction(log_probs: Tensor, candidates: Candidates) -> Tensor:
-    """log P of the disjunction of all of each sample's few candidates, `(n,)`."""
+    """The log-probability of the disjunction of each sample's candidates, of which there must be few, `(n,)`."""
     counts = candidates.offsets.diff()
     place = torch.arange(int(counts.max()), device=counts.device)  # (k,)
     found = place < counts[:, None]  # (n, k)
@@ -155,15 +155,15 @@ def _disjunction(log_probs: Tensor, candidates: Candidates) -> Tensor:
 
 
 def log_disjunction(facts: Tensor, labels: Tensor, found: Tensor) -> Tensor:
-    """log P(at least one of `k` proofs holds), `(b,)`, inside as precise as can be; -inf where it is impossible.
+    """log P(at least one of `k` proofs holds), `(b,)`; -inf where it is impossible.
 
-    A fact is a slot and a label; proofs with the same label in a slot share that fact. All 2^k sets of proofs are
-    visited, `b · 2^k · m` numbers in total.
+    A fact is a slot and a label; proofs with the same label in a slot share that fact. The sum is over all 2^k sets of
+    proofs, `b · 2^k · m` numbers in total, in the highest precision of the device.
 
     Args:
         facts: the log-probability of each proof's facts, `(b, k, m)`.
         labels: the labels that name these facts, `(b, k, m)`.
-        found: false where there is no such proof, `(b, k)`.
+        found: whether there is such a proof, `(b, k)` bool.
 
     Examples:
         >>> half = torch.full((1, 2, 2), 0.5).log()
@@ -190,7 +190,7 @@ def _sums_over_sets(logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     for i in range(logs.shape[1]):  # each further proof doubles the sets: those without and those with it
         sets = torch.arange(2**i, device=logs.device)[:, None]  # (2^i, 1), the proofs as bits
         bits = (1 << torch.arange(i, device=logs.device))[:, None]  # (i, 1)
-        sharing = ((labels[:, i : i + 1] == labels[:, :i]) * bits).sum(1)  # (b, m): who has this fact already
+        sharing = ((labels[:, i : i + 1] == labels[:, :i]) * bits).sum(1)  # (b, m): earlier proofs with this fact
         fresh = (sets & sharing[:, None]) == 0  # (b, 2^i, m)
         sums = torch.cat([sums, sums + torch.where(fresh, logs[:, i, None], 0).sum(2)], dim=1)
         signs = torch.cat([signs, -signs])
@@ -198,7 +198,7 @@ def _sums_over_sets(logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_proofs(candidates: Candidates, unpruned: Candidates) -> dict[tuple[bytes, torch.dtype], list[int]]:
-    """The distinct sets of proofs to compile, as `compiled` takes them, and the samples that each of them serves."""
+    """The distinct sets of proofs to compile, as `compiled` takes them, and the samples with each set."""
     fits = is_restriction(candidates, unpruned).tolist()
     bounds = {True: unpruned.offsets.tolist(), False: candidates.offsets.tolist()}
     rows = {True: unpruned.labels.cpu(), False: candidates.labels.cpu()}
@@ -212,8 +212,8 @@ def _by_proofs(candidates: Candidates, unpruned: Candidates) -> dict[tuple[bytes
 def is_restriction(candidates: Candidates, unpruned: Candidates) -> Tensor:
     """Whether each sample's candidates are its unpruned rows with σ(j) ∈ support(j) for all slots j, `(n,)` bool.
 
-    Clipper's prunings always are (they keep the rows in their order). A random pruning is not: it drops rows
-    whose labels all survive elsewhere.
+    Clipper's prunings always are (they keep the order of rows). A random pruning is not: it discards rows whose labels
+    all occur in other remaining rows.
 
     Examples:
         >>> whole = Candidates.from_lists([[(0, 2), (1, 1), (2, 0)]] * 2, classes=3)

@@ -15,8 +15,8 @@ class SemanticLoss(Engine):
     """−log Σ_σ Π_j p(σ(j)): candidates exclude one another, so the sum is the exact probability of the formula.
 
     A sample whose candidates all have probability 0 has loss inf and gradient 0. Log-probabilities of -1e4 do not
-    underflow. On a `Lattice` the sum is exact, too, however many candidates there are. A candidate that occurs twice
-    counts twice (`Candidates.distinct` drops repetitions).
+    underflow. The sum is also exact on a `Lattice`, for any number of candidates. A candidate that occurs twice counts
+    twice (`Candidates.distinct` removes repetitions).
 
     Args:
         entropy: weight of the entropy of the posterior, see `posterior_entropy`.
@@ -46,7 +46,7 @@ class SampledSemanticLoss(RandomEngine, SemanticLoss):
         entropy: weight of the entropy of the posterior over the drawn candidates.
 
     Attributes:
-        per_sample: as given.
+        per_sample: how many candidates to draw.
 
     Raises:
         InputError: an option is out of range.
@@ -64,7 +64,7 @@ class SampledSemanticLoss(RandomEngine, SemanticLoss):
         self.per_sample = whole_number(per_sample, "per_sample")
 
     def forward(self, log_probs: Tensor, candidates: CandidateSet, context: Context | None = None) -> Tensor:
-        """The loss of each sample on the drawn candidates, see `Engine.forward`."""
+        """The loss of each sample on the drawn candidates; arguments as for `Engine.forward`."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
         drawn = must_be_candidates(candidates).draw(self.per_sample, seed)
         return super().forward(log_probs, drawn, context)

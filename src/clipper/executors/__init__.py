@@ -1,4 +1,4 @@
-"""Where work is done: in other processes of this machine, or on a Ray cluster; one protocol for both."""
+"""Executors: run jobs in processes of this machine or on a Ray cluster, with one protocol for both."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from clipper.executors.processes import LocalProcesses, run_jobs
 __all__ = ["EngineName", "Executor", "LocalProcesses", "WorkerDiedError", "executor_named", "in_order", "run_jobs"]
 
 EngineName = Literal["single", "processes", "ray"]
-"""This process alone, several of this machine, or a Ray cluster."""
+"""Where to compute: in this process, in several processes of this machine, or on a Ray cluster."""
 
 
 @contextmanager
 def executor_named(
     engine: EngineName, workers: int | None = None, address: str | None = None
 ) -> Iterator[Executor | None]:
-    """The executor of a name, closed when the block ends; None for this process alone.
+    """The executor with this name, which is closed when the block ends; None for "single".
 
     Args:
-        engine: which one.
-        workers: how many processes at most; one per core by default.
-        address: of a Ray cluster that runs already; without it, one is started on this machine.
+        engine: the name.
+        workers: the largest number of processes; one per core by default.
+        address: the address of a running Ray cluster; without it, one is started on this machine.
 
     Raises:
         InputError: there is no such cluster, or the arguments do not fit together.

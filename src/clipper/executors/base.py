@@ -1,4 +1,4 @@
-"""What an executor offers, and work that is done by one in the order of the jobs."""
+"""Executor: the protocol of all executors; and `in_order`, which yields results in the order of the jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 ATTEMPTS = 4
-"""How often a job is begun before it is given up, if each time its process dies."""
+"""How often to start a job whose process dies each time before the error is raised."""
 
 
 class WorkerDiedError(ClipperError, RuntimeError):
@@ -20,34 +20,45 @@ class WorkerDiedError(ClipperError, RuntimeError):
 
 
 class Executor(Protocol):
-    """Processes that do jobs.
+    """Runs jobs in other processes.
 
     Attributes:
-        workers: how many jobs it does at a time; more are not submitted.
+        workers: the largest number of jobs at a time; callers must not submit more.
     """
 
     workers: int
 
     def submit(self, work: Callable[[Job], Any], job: Job) -> Any:
-        """Begin a job in another process, with one thread; return its task.
+        """Start a job in another process, with one thread.
 
         Args:
-            work: what to do; importable by name.
-            job: what to do it with.
+            work: the function to call; importable by name.
+            job: its argument.
+
+        Returns:
+            The task, for `finished` and `result`.
         """
 
     def finished(self, tasks: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Those of some tasks that have ended; waits for one of them, or for some seconds."""
+        """The tasks that have ended. Waits until at least one has ended, or for some seconds.
+
+        Args:
+            tasks: the tasks to wait for.
+            seconds: the longest time to wait; no limit if None.
+        """
 
     def result(self, task: Any) -> Any:
-        """What a task gave; what it raised is raised here.
+        """The result of a task that has ended. An exception of the job is raised here.
+
+        Args:
+            task: the task.
 
         Raises:
-            WorkerDiedError: its process ended before it did.
+            WorkerDiedError: the process ended before the job did.
         """
 
     def close(self) -> None:
-        """End all processes at once, whatever they do."""
+        """End all processes immediately, also those with unfinished jobs."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +84,15 @@ class Outcome:
 
 
 def in_order(executor: Executor, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
-    """Do jobs by an executor; yield their results in the order of the jobs, so that it does not matter who did them.
+    """Run jobs with an executor and yield their results in the order of the jobs.
 
-    A job whose process dies is done again, by another one. Jobs are taken as they can be begun, and few results wait
-    to be fetched, so that memory is bounded.
+    A job whose process dies is repeated in another process. Jobs are read from the iterable when they can start, and
+    few results wait to be fetched, so memory is bounded.
 
     Args:
-        executor: who does them.
-        work: what to do; importable by name. Done twice, it must give the same.
-        jobs: what to do it with.
+        executor: the executor.
+        work: the function to call for each job; importable by name. It must be deterministic, as jobs may be repeated.
+        jobs: its arguments.
 
     Raises:
         WorkerDiedError: a job was begun `ATTEMPTS` times, and its process died each time.

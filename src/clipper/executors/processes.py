@@ -1,4 +1,4 @@
-"""Processes of this machine that do one job after the other, with one thread each; if one dies, the others go on."""
+"""LocalProcesses: processes of this machine that run one job after the other, with one thread each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clipper.executors.base import Job, Outcome, Result, WorkerDiedError
 
 @dataclass(eq=False)
 class _Worker:
-    """A process; it ends with the process that started it. `answers`: ready to be read when its job has ended."""
+    """A process, which ends with the process that started it. `answers` becomes readable when its job has ended."""
 
     process: BaseProcess
     answers: Connection
@@ -38,10 +38,13 @@ class _Worker:
 
 
 class LocalProcesses:
-    """An `Executor` by processes of this machine; the task of a job is the process that does it.
+    """An `Executor` that uses processes of this machine. The task of a job is the process that runs it.
+
+    Args:
+        workers: the largest number of processes; one per core by default.
 
     Attributes:
-        workers: processes at most; one per core by default.
+        workers: the largest number of processes.
 
     Examples:
         >>> LocalProcesses(2).workers
@@ -91,12 +94,12 @@ class LocalProcesses:
 def run_jobs(
     work: Callable[[Job], Result], jobs: Sequence[Job], workers: int
 ) -> Iterator[tuple[Job, Result | WorkerDiedError]]:
-    """Do jobs in several processes; yield each with its result, as they end.
+    """Run jobs in several processes; yield each job with its result when it ends.
 
     Args:
-        work: what to do with a job; importable by name, and it must not raise.
-        jobs: what to do it with, in this order.
-        workers: processes at most. A single one is spared: the work is then done here, with one thread.
+        work: the function to call for each job; importable by name. It must not raise.
+        jobs: its arguments; they are started in this order.
+        workers: the largest number of processes. If it is 1, the jobs run in this process, with one thread.
     """
     if workers == 1:
         threads = torch.get_num_threads()
@@ -123,8 +126,8 @@ def run_jobs(
 
 
 def _work(answers: Connection) -> None:
-    """Do what is asked for, with one thread, until whoever started this ends, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches whoever started this, and that stops it
+    """Run jobs with one thread until the parent process ends in any way."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent process, which then stops this one
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
     if parent is not None:

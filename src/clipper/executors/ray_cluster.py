@@ -1,4 +1,4 @@
-"""A Ray cluster as an executor. Ray's only importer."""
+"""RayCluster: a Ray cluster as an executor. No other module imports Ray."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from clipper.errors import ClipperError, InputError, require
 from clipper.executors.base import Job, Outcome, WorkerDiedError
 
 LOOPBACK = "127.0.0.1"
-"""The address that other machines do not reach."""
+"""An address that other machines cannot reach."""
 _LOCAL = ("127.", "localhost", "[::1]")
 _SETTINGS = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on every system: one machine, and its loopback address alone
-    "RAY_USAGE_STATS_ENABLED": "0",  # tells nobody that it runs
-    "RAY_worker_niceness": "0",  # the workers do the work: on a busy machine, they would get no time
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on every system: one machine, loopback address only
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
+    "RAY_worker_niceness": "0",  # at a lower priority, the workers would get no time on a busy machine
 }
-"""Of a cluster that is started here."""
+"""Environment variables of a cluster that this process starts."""
 
 
 class RayCluster:
-    """An `Executor` by Ray: a cluster that runs already, or one of this machine that ends with the executor.
+    """An `Executor` that uses Ray: a running cluster, or one on this machine that ends with the executor.
 
-    A cluster that is started here listens on the loopback address alone and has no dashboard. Workers elsewhere need
-    Clipper installed, and see files by the same paths as this process.
+    A cluster that this process starts listens on the loopback address only and has no dashboard. Workers on other
+    machines need Clipper installed, and must see files by the same paths as this process.
 
     Attributes:
         workers: how many jobs it does at a time.
     """
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
-        """Connect.
+        """Connect to a cluster, or start one.
 
         Args:
-            address: of the cluster's head, HOST:PORT; None to use the one that this process is connected to, or else
-                to start one.
-            workers: how many jobs at a time; one per core of the cluster by default.
+            address: the address of the cluster's head, HOST:PORT; None for the cluster that this process is connected
+                to, or else a new one.
+            workers: the largest number of jobs at a time; one per core of the cluster by default.
 
         Raises:
             InputError: there is no such cluster.
@@ -58,13 +58,13 @@ class RayCluster:
             self._start(workers)
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self.workers = min(workers or cores, cores)
-        self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_do)  # who submits a job knows whether to repeat it
+        self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_do)  # `in_order` repeats jobs
 
     def _start(self, workers: int | None) -> None:
-        if self._ray.util.get_node_ip_address() != LOOPBACK:  # it goes by other settings
+        if self._ray.util.get_node_ip_address() != LOOPBACK:  # it was imported with other settings
             raise InputError(
-                "Ray would listen on all addresses of this machine, because it was imported before Clipper could tell "
-                'it otherwise; set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0" first, or start it yourself with ray.init()'
+                "Ray would listen on all addresses of this machine, because it was imported before Clipper could "
+                'change its settings; set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0" first, or call ray.init() yourself'
             )
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # import what this imports
@@ -114,13 +114,13 @@ class RayCluster:
         return outcome.get()
 
     def close(self) -> None:
-        """As in `Executor`; a cluster that others started stays."""
+        """As in `Executor`; a cluster that this process did not start keeps running."""
         if self._mine:
             self._ray.shutdown()
 
 
 def _do(folder: str, work: Callable[[Any], Any], job: object) -> Outcome:
-    """One job; runs on a worker, in the folder of whoever asked for it, so that paths mean the same."""
+    """Run one job on a worker, in the folder of the submitting process, so that relative paths are the same."""
     if os.path.isdir(folder):
         os.chdir(folder)
     torch.set_num_threads(1)

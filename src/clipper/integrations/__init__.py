@@ -1,4 +1,4 @@
-"""Clipper inside other frameworks: one small module for each, imported when it is first asked for."""
+"""Clipper in other frameworks: a small module for each, imported when it is first used."""
 
 from typing import TYPE_CHECKING
 

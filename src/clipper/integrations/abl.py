@@ -1,4 +1,4 @@
-"""ClipperReasoner: ABLkit's reasoner, choosing among the revisions that survive a pruning.
+"""ClipperReasoner: a reasoner for ABLkit that chooses among the revisions that pruning leaves.
 
 This is the only module that needs ABLkit (`pip install ablkit`).
 """
@@ -23,28 +23,29 @@ _REASONING: Any = require("ablkit.reasoning", peer="ablkit")
 
 
 class ClipperReasoner(_REASONING.Reasoner):  # type: ignore[misc]
-    """A `Reasoner` that discards revisions before the model's confidence chooses among them.
+    """A `Reasoner` that discards revisions before ABLkit chooses among them by the model's confidence.
 
-    ABLkit abduces for each example the revision that the model believes most. This reasoner asks the knowledge base for
-    all revisions of all examples, prunes them by which inputs look alike, and lets ABLkit choose among the rest.
-    It takes the place of `ablkit.reasoning.Reasoner` in a bridge.
+    For each example, ABLkit abduces the revision that is most probable by the model. This reasoner gets all revisions
+    of all examples from the knowledge base and prunes them by the similarity of inputs. ABLkit then chooses among the
+    remaining ones. Use it in a bridge in place of `ablkit.reasoning.Reasoner`.
 
     Args:
-        kb: ABLkit's knowledge base. It is asked for all revisions, not for minimal ones. Which labels minimal ones
-            lack depends on a model that has learned nothing yet, and would rule out right labels elsewhere.
+        kb: ABLkit's knowledge base. The reasoner uses all revisions, not only minimal ones, because minimal ones depend
+            on the predictions of an untrained model and would rule out right labels of other examples.
         clip: how to prune. `Clipper(objective="joint")` looks at all examples at once.
         embed: from a list of inputs, as ABLkit holds them, to embeddings `(instances, d)`. If None, the inputs are
-            tensors or arrays of one shape: the encoder of `clip` embeds them, or they are taken as they are.
-        once: whether an example is pruned once. If False, every call prunes its examples anew, which makes sense where
-            `embed` changes as the model learns.
-        dist_func: as in `Reasoner`: how the choice among the survivors is made.
+            tensors or arrays of one shape, and the encoder of `clip` embeds them; without an encoder, they are used as
+            embeddings.
+        once: whether each example is pruned only once. If False, every call prunes its examples again, which makes
+            sense if `embed` changes while the model learns.
+        dist_func: as in `Reasoner`: how to choose among the remaining revisions.
         idx_to_label: as in `Reasoner`.
 
     Attributes:
-        pruning: what the last pruning did; None before the first.
+        pruning: the last pruning; None before the first.
 
     Raises:
-        InputError: an argument is of another kind.
+        InputError: an argument has the wrong type, or both `embed` and an encoder are given.
     """
 
     def __init__(
@@ -74,16 +75,17 @@ class ClipperReasoner(_REASONING.Reasoner):  # type: ignore[misc]
         self._survivors: dict[int, tuple[Any, list[Any], list[Any]]] = {}  # by the identity of an example's inputs
 
     def prune(self, data: Any) -> None:
-        """Prune the revisions of some examples together; `batch_abduce` does so with those that are new to it.
+        """Prune the revisions of some examples together. `batch_abduce` calls it for examples that are new.
 
-        Call it with all training data before `bridge.train(…, segment_size=…)` cuts them into segments: the more
-        examples decide together, the better.
+        Call it with all training data before `bridge.train(…, segment_size=…)` splits them into segments: pruning is
+        better with more examples.
 
         Args:
             data: ABLkit's `ListData`, or a tuple `(X, gt_pseudo_label, Y)`.
 
         Raises:
-            InputError: inputs and targets do not fit together, or the knowledge base revises to labels not its own.
+            InputError: inputs and targets do not fit together, or a revision has a label that is not in the knowledge
+                base's list.
         """
         inputs, targets = (data[0], data[2]) if isinstance(data, tuple) else (data.X, data.Y)
         if len(inputs) != len(targets):
@@ -102,7 +104,7 @@ class ClipperReasoner(_REASONING.Reasoner):  # type: ignore[misc]
         self._survivors |= found
 
     def _pruned(self, examples: list[tuple[Any, list[Any], list[Any]]]) -> Pruning[Candidates]:
-        """What survives of examples with their revisions and results."""
+        """The pruning of examples, given as inputs, revisions and results."""
         place = {label: i for i, label in enumerate(self.kb.pseudo_label_list)}
         try:
             lists = [[[place[label] for label in revision] for revision in revisions] for _, revisions, _ in examples]
@@ -114,30 +116,34 @@ class ClipperReasoner(_REASONING.Reasoner):  # type: ignore[misc]
         return self.clip.prune(candidates, self._embeddings([x for x, _, _ in examples]))
 
     def batch_abduce(self, data_examples: Any) -> list[list[Any]]:
-        """The revision of each example that the model believes most, among those that survive; [] where there is none.
+        """The most probable remaining revision of each example by the model's predictions; [] if none remains.
 
         Args:
             data_examples: ABLkit's `ListData`, with predictions.
 
         Returns:
-            The abduced pseudo-labels, which `data_examples.abduced_pseudo_label` holds, too.
+            The abduced pseudo-labels, which are also stored in `data_examples.abduced_pseudo_label`.
 
         Raises:
-            InputError: as `prune`.
+            InputError: as for `prune`.
         """
         self.prune(data_examples)
         abduced: list[list[Any]] = super().batch_abduce(data_examples)
         return abduced
 
     def abduce(self, data_example: Any) -> list[Any]:
-        """As `batch_abduce`, for one example; of one that was never pruned, all revisions survive."""
+        """As `batch_abduce`, for one example. All revisions of an example that was never pruned remain.
+
+        Args:
+            data_example: ABLkit's `ListData` of one example, with predictions.
+        """
         known = self._survivors.get(id(data_example.X))
         revisions = known[1:] if known is not None else self._revisions(data_example.X, data_example.Y)
         abduced: list[Any] = self._get_one_candidate(data_example, *revisions)
         return abduced
 
     def _revisions(self, x: Sequence[Any], y: Any) -> tuple[list[list[Any]], list[Any]]:
-        """All revisions of an example, and what the knowledge base concludes from each."""
+        """All revisions of an example, and the knowledge base's result for each."""
         slots = len(x)
         anything = [self.kb.pseudo_label_list[0]] * slots  # every position is revised
         if isinstance(self.kb, _REASONING.GroundKB):  # which has them listed

@@ -1,4 +1,4 @@
-"""guard: the survivors of a pruning as a condition of LTNtorch's quantifiers. Needs no LTNtorch itself."""
+"""guard: the remaining candidates as a condition of LTNtorch's quantifiers. This module does not import LTNtorch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from clipper.candidates.base import must_be_candidates
 from clipper.errors import BudgetError, InputError
 
 MOST_CELLS = 1 << 28
-"""Entries of a table of label combinations; LTNtorch computes a truth value for each of them."""
+"""Largest number of label combinations; LTNtorch computes a truth value for each of them."""
 
 
 def guard(kept: CandidateSet) -> Callable[..., Tensor]:
     """A `cond_fn` for LTNtorch: whether the labels are one of the sample's candidates.
 
-    Where a formula says `cond_vars=[d1, d2, total], cond_fn=lambda d1, d2, total: …`, say
-    `cond_vars=[sample, d1, d2], cond_fn=guard(kept)`: a variable with the numbers of the samples, then one with the
-    labels of each slot. The quantifier then ranges over the survivors of a pruning.
+    In place of `cond_vars=[d1, d2, total], cond_fn=lambda d1, d2, total: …` in a formula, write
+    `cond_vars=[sample, d1, d2], cond_fn=guard(kept)`: a variable with the numbers of the samples, then a variable with
+    the labels of each slot. The quantifier then ranges over these candidates only.
 
     Args:
-        kept: the candidates to range over, a pruning's say; all samples have the same number of slots.
+        kept: the candidates to range over, such as those of a pruning; all samples have the same number of slots.
 
     Returns:
         A plain function from LTNtorch's objects (anything with a tensor `.value`) to a mask `(combinations,)`.
 
     Raises:
-        InputError: `kept` are no candidates, or samples differ in length.
+        InputError: `kept` is not a set of candidates, or samples differ in length.
         BudgetError: there are too many combinations of labels.
 
     Examples:
@@ -52,7 +52,7 @@ def guard(kept: CandidateSet) -> Callable[..., Tensor]:
     cells = kept.samples * kept.classes**kept.slots
     if cells > MOST_CELLS:
         raise BudgetError(
-            f"expected at most {MOST_CELLS:,} combinations of labels, each of which LTNtorch looks at, got "
+            f"expected at most {MOST_CELLS:,} combinations of labels, all of which LTNtorch evaluates, got "
             f"{number_in_words(cells)}; take fewer samples at a time: guard(kept.batch(ids))"
         )
     listed = kept.to_candidates()

@@ -14,7 +14,7 @@ from clipper.candidates.packed import candidate_log_probs
 from clipper.errors import InputError
 
 _SLACK = 1e-3
-"""By how much the probabilities of all outputs may add up to more than 1: rounding."""
+"""Rounding error: the probabilities of all outputs may add up to 1 plus this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ def decode(
     share = every.output_probabilities(values)  # (n, outputs)
     if share.numel() and float(share.sum(1).max()) > 1 + _SLACK:
         raise InputError(
-            f"expected log-probabilities, got values under which the outputs have a probability of "
-            f"{float(share.sum(1).max()):.4g} together: apply log_softmax(-1) to the classifier's scores"
+            f"expected log-probabilities, got values for which the probabilities of all outputs add up to "
+            f"{float(share.sum(1).max()):.4g}; apply log_softmax(-1) to the classifier's scores"
         )
     probability, output = share.max(1)
     found = _decoded(values, every.select(output), 0.0)

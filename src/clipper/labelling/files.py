@@ -30,14 +30,16 @@ from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.streaming import read_embeddings, read_vectors, scratch_folder
 
 PREDICATE = "label"
-"""How a logic program speaks of the label of a slot: `label(a, 7)`."""
+"""The predicate that a logic program uses for the label of a slot: `label(a, 7)`."""
 _QUESTIONS = 12
+"""Number of questions that are stored with the labels."""
 _SUSPICIOUS = 50
+"""Largest number of suspicious samples that are stored with the labels."""
 _PATHS = ("samples", "embeddings", "images", "program", "known")
-"""Fields of a job that are paths of what it reads."""
+"""Fields of a job that are paths of its input files."""
 
 Report = Callable[[str, int, int], None]
-"""Called with the stage, what is done and the total."""
+"""A progress callback: called with the stage, the number done and the total."""
 
 
 @documented
@@ -77,48 +79,52 @@ class LabelJob:
     seed: int = option(0, "Seed of everything that is random.")
 
     def as_dict(self) -> dict[str, Any]:
-        """The job as files of labels store it: paths are relative to the folder of the labels."""
-        told: dict[str, Any] = {name: value for name, value in asdict(self).items() if name != "output"}
+        """The job as a dictionary, for the metadata of the labels: paths are relative to the folder of the labels."""
+        stored: dict[str, Any] = {name: value for name, value in asdict(self).items() if name != "output"}
         folder = self.output.resolve().parent
         for name in _PATHS:
-            if told[name] is not None:
-                told[name] = Path(os.path.relpath(Path(told[name]).resolve(), folder)).as_posix()
+            if stored[name] is not None:
+                stored[name] = Path(os.path.relpath(Path(stored[name]).resolve(), folder)).as_posix()
         if self.rule is not None and ".py:" in self.rule:
             path, _, name = self.rule.rpartition(":")
-            told["rule"] = f"{Path(os.path.relpath(Path(path).resolve(), folder)).as_posix()}:{name}"
-        return told
+            stored["rule"] = f"{Path(os.path.relpath(Path(path).resolve(), folder)).as_posix()}:{name}"
+        return stored
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any], output: Path) -> LabelJob:
-        """The job that a file of labels stores.
+    def from_dict(cls, stored: dict[str, Any], output: Path) -> LabelJob:
+        """The job that is stored in the metadata of a file of labels.
+
+        Args:
+            stored: what `as_dict` returned.
+            output: the file of labels.
 
         Raises:
-            FileError: if it stores no job.
+            FileError: if the metadata contain no job.
         """
         try:
-            paths = {name: output.parent / told[name] for name in _PATHS if told[name] is not None}
-            rule = told["rule"]
+            paths = {name: output.parent / stored[name] for name in _PATHS if stored[name] is not None}
+            rule = stored["rule"]
             if rule is not None and ".py:" in rule:
                 rule = str(output.parent / rule)
-            return cls(**{**told, **paths, "rule": rule, "output": output})
+            return cls(**{**stored, **paths, "rule": rule, "output": output})
         except (KeyError, TypeError) as error:
             raise FileError(f"{output} does not say how its labels were made; run clipper label again") from error
 
 
 @dataclass(frozen=True, eq=False)
 class LabelPool:
-    """The samples of a job, read and checked. They can be labelled several times, when more labels are known.
+    """The samples of a job, read and checked. They can be labelled again when more labels are known.
 
     Attributes:
-        job: what to label, and how.
+        job: the options.
         candidates: the possible labels of each sample.
         known: known labels, `(n, m)`, -1 elsewhere.
         wrong_targets: samples whose target is known to be wrong, `(n,)` bool.
         label_names: the names of the labels, if they have names.
-        table: the table of samples; None if the job began with candidates.
-        targets: the target of each sample as text.
-        images: the image files; None if there are embeddings alone.
-        place: which row of the embeddings, or which image, each slot has, `(n, m)`; -1 in unused slots.
+        table: the table of samples; None if the job reads a file of candidates.
+        targets: the target of each sample as text; empty if the job reads a file of candidates.
+        images: the image files; None if the job reads embeddings.
+        place: `(n, m)`: the number of each slot's image, or its row in the file of embeddings; -1 in unused slots.
     """
 
     job: LabelJob
@@ -133,11 +139,14 @@ class LabelPool:
 
     @classmethod
     def read(cls, job: LabelJob) -> LabelPool:
-        """Read and check everything but pixels.
+        """Read and check everything except the pixels of images.
+
+        Args:
+            job: the options.
 
         Raises:
             FileError: if a file is missing or damaged.
-            InputError: if its parts do not fit together; the message names the line.
+            InputError: if the files do not fit together; the message names the line.
         """
         format_of(job.output)
         if job.deadline is not None:
@@ -149,11 +158,11 @@ class LabelPool:
         return _of_candidates(job, names) if _is_candidates(job) else _of_table(job, names)
 
     def embeddings(self, report: Report = lambda *_: None, executor: Executor | None = None) -> Tensor:
-        """The embedding of each instance, `(n, m, d)`: mapped from a file, or of the images.
+        """The embedding of each instance, `(n, m, d)`: from the file of embeddings, or computed from the images.
 
         Args:
-            report: called from time to time.
-            executor: whose processes encode images; this one alone if None.
+            report: called after each batch of images with the stage, the number done and the total.
+            executor: its processes encode the images; if None, this process does.
         """
         n, m = self.candidates.samples, self.candidates.slots
         if self.images is not None:
@@ -180,30 +189,33 @@ class LabelPool:
 
         Args:
             embeddings: of all instances, `(n, m, d)`.
-            report: called from time to time.
-            known: more known labels, `(n, m)`, -1 elsewhere; they count before those of the job.
+            report: called during the work with the stage, the number done and the total.
+            known: more known labels, `(n, m)`, -1 elsewhere; they override those of the job.
             wrong_targets: more samples whose target is wrong, `(n,)` bool.
-            previous: labels of these samples to go on from.
-            executor: whose processes search neighbours; this one alone if None. Inference stays in this process.
+            previous: earlier labels of these samples to continue from.
+            executor: its processes search neighbours; if None, this process does. Inference runs in this process.
+
+        Raises:
+            InputError: if a known label is in no candidate of its sample and `job.wrong` is 0.
         """
-        told = self.known if known is None else torch.where(known >= 0, known, self.known)
+        all_known = self.known if known is None else torch.where(known >= 0, known, self.known)
         candidates, wrong = self.candidates, self.wrong_targets
         if wrong_targets is not None:
             wrong = wrong | wrong_targets
-        if bool(wrong.any()):  # nothing satisfies what is not true
+        if bool(wrong.any()):  # a wrong target leaves its sample without candidates
             allowed = torch.ones(candidates.samples, candidates.slots, candidates.classes, dtype=torch.bool)
             allowed[wrong] = False
             candidates = candidates.narrowed(allowed.flatten(0, 1))
         near = embeddings if executor is None else self._graph(embeddings, executor, report)
         found = label(
-            near, candidates, told if bool((told >= 0).any()) else None, self.job.wrong,
+            near, candidates, all_known if bool((all_known >= 0).any()) else None, self.job.wrong,
             label_names=self.label_names, deadline=self.job.deadline, seed=self.job.seed,
             progress=lambda share: report("labelling", round(100 * share), 100), previous=previous,
         )  # fmt: skip
         return replace(found, **self._columns(), details=self._details(found))
 
     def _graph(self, embeddings: Tensor, executor: Executor, report: Report) -> ProximityGraph:
-        """The neighbours that `label` looks for, found by an executor."""
+        """The graph that `label` would build, with neighbours found by the processes of an executor."""
         with scratch_folder(self.job.output) as folder:
             return neighbours_of(
                 embeddings, self.candidates.kind, self.candidates.kinds, self.candidates.plain, k=NEIGHBOURS,
@@ -224,7 +236,7 @@ class LabelPool:
         return {"sample_columns": ids, "slot_columns": {"input": self.table.cells}}
 
     def _details(self, labels: Labels) -> dict[str, Any]:
-        """What the page and the review go by: questions, and what would satisfy suspicious samples."""
+        """Metadata for the report and `clipper review`: the job, questions, and samples with a suspicious target."""
         posterior = labels.posterior
         m = posterior.candidates.slots
         suspicion = posterior.suspicion.nan_to_num(1).cpu()
@@ -236,11 +248,11 @@ class LabelPool:
             "classes": posterior.candidates.classes,
             "wrong": posterior.wrong,
             "namings": len(posterior.namings),
-            "questions": [[i // m, i % m, self._told(i // m)] for i in posterior.ask(_QUESTIONS).tolist()],
+            "questions": [[i // m, i % m, self._target_text(i // m)] for i in posterior.ask(_QUESTIONS).tolist()],
             "suspicious": [
                 {
                     "sample": i,
-                    "target": self._told(i),
+                    "target": self._target_text(i),
                     "labels": [y for y in posterior.labels[i].tolist() if y >= 0],
                     "satisfied_by": self._satisfying(i, posterior.marginals[i]),
                 }
@@ -248,11 +260,11 @@ class LabelPool:
             ],
         }
 
-    def _told(self, sample: int) -> str:
+    def _target_text(self, sample: int) -> str:
         return self.targets[sample] if self.targets else ""
 
     def _satisfying(self, sample: int, marginals: Tensor) -> list[list[int]]:
-        """The labels that would satisfy a sample's target and are the most probable without it."""
+        """Up to three rows of labels that satisfy a sample's target, the most probable by `marginals` first."""
         alone = self.candidates.batch([sample])
         if not bool(alone.possible().all()):
             return []
@@ -261,26 +273,26 @@ class LabelPool:
 
 
 def label_files(job: LabelJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Labels:
-    """Label the samples of a job. Writes no file except the embeddings of images, see `ImageFiles.embeddings`.
+    """Label the samples of a job. The only file it writes is the cache of embeddings (`ImageFiles.embeddings`).
 
     Args:
-        job: what to label, and how.
-        report: called with the stage, what is done and the total.
-        executor: whose processes encode images and search neighbours; this one alone if None.
+        job: the options.
+        report: called during the work with the stage, the number done and the total.
+        executor: its processes encode images and search neighbours; if None, this process does.
 
     Returns:
-        The labels; `write` puts them into a file.
+        The labels; `Labels.write` writes them to a file.
 
     Raises:
         FileError: if a file is missing or damaged.
-        InputError: if its parts do not fit together.
+        InputError: if the files do not fit together.
     """
     pool = LabelPool.read(job)
     return pool.labels(pool.embeddings(report, executor), report, executor=executor)
 
 
 def _is_candidates(job: LabelJob) -> bool:
-    """Whether the job begins with a file of candidates; a table of samples has a target."""
+    """Whether the job reads a file of candidates: Parquet without a column `target`."""
     from clipper.candidates.storage import PARQUET, open_parquet, parquet_files
 
     if job.samples.suffix.lower() not in PARQUET and not job.samples.is_dir():
@@ -300,7 +312,7 @@ def _of_candidates(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
         raise InputError(f"expected a file of embeddings after the candidates {job.samples}; pass its .npy or Parquet")
     candidates = Candidates.read(job.samples, job.classes)
     _check_names(names, candidates.classes)
-    read_embeddings(job.embeddings, candidates.samples, candidates.slots)  # a wrong file is named before the work
+    read_embeddings(job.embeddings, candidates.samples, candidates.slots)  # refuses a wrong file before the work starts
     lengths = candidates.lengths.tolist()
     known, wrong = _answers(job, lengths, (), candidates.classes, names)
     place = torch.where(candidates.kind >= 0, torch.arange(candidates.kind.numel()).view_as(candidates.kind), -1)
@@ -350,7 +362,19 @@ def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
 
 
 def rule_named(text: str) -> Rule:
-    """One of Clipper's rules by its name, or the function or rule that `FILE.py:NAME` names."""
+    """One of Clipper's rules by its name, or the function or `Rule` that `FILE.py:NAME` names.
+
+    Args:
+        text: the name of a rule, such as "sum" or "count:3"; or `FILE.py:NAME`.
+
+    Raises:
+        FileError: if there is no such file.
+        InputError: if there is no such rule, or `NAME` is not a function.
+
+    Examples:
+        >>> rule_named("checksum:3,1").value((4, 8))  # 3 · 4 + 1 · 8, modulo 10
+        0
+    """
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return rules.named(text)
@@ -421,8 +445,8 @@ def _label_names(text: str | None) -> tuple[str, ...] | None:
     found = tuple(name.strip() for name in names if name.strip())
     if len(found) < 2 or len(set(found)) < len(found):
         raise InputError(
-            f"expected --label-names as different names with commas between them, or as a text file with one a line, "
-            f"got {shown(text)}"
+            f"expected --label-names to be different names with commas between them, or a text file with a name in "
+            f"each line, got {shown(text)}"
         )
     return found
 

@@ -23,15 +23,15 @@ from clipper.labelling.symmetries import SymmetryGroup, find_symmetries
 from clipper.pruning.objectives import listed_only
 
 BUDGET = 3_000_000_000
-"""Numbers that a search looks at before it settles for a lower bound: about a minute."""
+"""Default limit of the search, in numbers read: about a minute. Past it, the result is a lower bound."""
 LISTED = 1_000
-"""Namings that are listed at most."""
+"""Largest number of namings that are listed."""
 _HITTING = 20_000
-"""Sets of labels tried for the smallest that settles the names; then it is found greedily."""
+"""Steps of the exact search for the smallest set `settle`; past them, a greedy search finds a set."""
 _WRITTEN = 10_000
-"""Bits of the largest number that is written out."""
+"""Bits from which on a number is written in words, such as "about 10^3010"."""
 _CELLS = 1 << 24
-"""Numbers held at a time."""
+"""Largest number of tensor elements held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,10 @@ class Identification:
         generators: `(g, c)`: permutations that generate all namings; empty if labels were given, because those maps
             do not form a group.
         exhaustive: whether the search was completed.
-        possible: `(c, c)` bool: the names that each label may have; if the search was not exhaustive, those that it did
-            not rule out.
-        settle: labels whose names you need to know, so that the identity is the only naming left.
-        smallest: whether `settle` is proven to be the smallest such set; else a greedy search found it.
+        possible: `(c, c)` bool: the names that each label may have; if the search was not exhaustive, all names that it
+            did not rule out.
+        settle: labels to ask for: if the names of these are known, the identity is the only naming left.
+        smallest: whether `settle` is proven to be a smallest such set; else a greedy search found it.
         instances: `(c,)`: how many instances have each label. If no labels were given, an instance counts in equal
             parts for each label of its support.
         given: whether labels were given.
@@ -83,7 +83,7 @@ class Identification:
         return " ".join(_sentences(self))
 
     def amount(self, instances: float) -> str:
-        """So many instances in words: a number or, if no labels were given, about which share of them all."""
+        """A number of instances as text; if no labels were given, as a share of all instances, such as "about 40%"."""
         if self.given:
             return f"{instances:,.0f}"
         return f"about {instances / max(1.0, float(self.instances.sum())):.0%}"
@@ -148,21 +148,21 @@ def identify(
         candidates: the possible labels of each sample: listed, a lattice or a formula.
         labels: gold labels, or the labels of a posterior, `(n, m)`; unused slots are ignored.
         one_to_one: with labels, only maps that give different names to different labels.
-        budget: limit of the search, in numbers looked at; the default is about a minute. If it is passed, `order` is a
-            lower bound and `exhaustive` is false.
+        budget: limit of the search, in numbers read; the default takes about a minute. If the search stops there,
+            `order` is a lower bound and `exhaustive` is false.
 
     Returns:
-        The namings, their number, which labels are identified, and which labels would settle the others.
+        The namings, their number, which labels are identified, and which labels to ask for to identify the others.
 
     Raises:
-        InputError: there is no sample, or the labels of some sample are not among its candidates.
+        InputError: there is no sample, or the labels of a sample are not among its candidates.
 
     Examples:
         >>> from clipper import Candidates
         >>> def distance(labels):
         ...     return abs(labels[0] - labels[1])
         >>> found = identify(Candidates.from_rule(distance, targets=range(4), slots=2, classes=4))
-        >>> found.namings.tolist(), found.settle  # 0 1 2 3 may as well be 3 2 1 0; one name settles it
+        >>> found.namings.tolist(), found.settle  # 3 2 1 0 fits as well as 0 1 2 3; one known name decides
         ([[0, 1, 2, 3], [3, 2, 1, 0]], (0,))
         >>> maxima = Candidates.from_rule(max, targets=[2, 2, 1], slots=2, classes=3)
         >>> found = identify(maxima, torch.tensor([[0, 2], [1, 2], [1, 1]]))
@@ -223,7 +223,7 @@ def _by_labels(
         namings |= {tuple(names) for names in fits if not one_to_one or len(set(names)) == classes}
     order = max(found.count(), len(namings))
     listed = sorted(namings, key=lambda names: (names != identity, names))[:LISTED]
-    settle, smallest = _settling(found, possible)
+    settle, smallest = _deciding_labels(found, possible)
     return Identification(
         namings=torch.tensor(listed, device=which.device),
         order=order,
@@ -257,7 +257,7 @@ def _checked(labels: Any, candidates: CandidateSet) -> Tensor:
 def _satisfying(maps: Tensor, distinct: CandidateSet, which: Tensor, rows: Tensor) -> Tensor:
     """Which of the `maps (k, c)` make every row of labels a candidate again, `(k,)` bool."""
     result = []
-    size = rows.numel()  # of what is held for one map
+    size = rows.numel()  # elements held for one map
     if (listed := listed_only(distinct)) is not None:
         size += int(listed.offsets.diff()[which].sum())
     for some in torch.split(maps, max(1, _CELLS // size)):
@@ -268,7 +268,7 @@ def _satisfying(maps: Tensor, distinct: CandidateSet, which: Tensor, rows: Tenso
 
 
 def _base(group: SymmetryGroup, namings: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], bool]:
-    """Labels that no symmetry but the identity keeps, and whether they are as few as can be."""
+    """A base of the group (labels that only the identity fixes), and whether it is proven to be a smallest one."""
     if not group.exhaustive:
         still_open = tuple(label for label, names in enumerate(group.possible) if len(names) > 1)
         return still_open, not still_open
@@ -276,7 +276,8 @@ def _base(group: SymmetryGroup, namings: Sequence[tuple[int, ...]]) -> tuple[tup
     if group.order == len(namings):
         smallest = smallest_hitting_set(_moved(enumerate(names)) for names in namings)
         return (greedy, False) if smallest is None else (smallest, True)
-    # k labels have at most so many images as the k largest factors of |orbit|! make, and a symmetry is known by them
+    # A symmetry is determined by the images of a base. k labels have at most as many images as the product of the k
+    # largest factors |orbit|, |orbit| - 1, …, 2 over all orbits; so a base needs at least `fewest` labels.
     orbits = set(group.possible)
     factors = sorted((left for orbit in orbits for left in range(2, len(orbit) + 1)), reverse=True)
     images = itertools.accumulate(factors, lambda a, b: a * b)
@@ -284,18 +285,18 @@ def _base(group: SymmetryGroup, namings: Sequence[tuple[int, ...]]) -> tuple[tup
     return tuple(sorted(greedy)), len(greedy) == fewest
 
 
-def _settling(found: Independent, possible: Tensor) -> tuple[tuple[int, ...], bool]:
-    """Labels that only the identity keeps, and whether they are as few as can be: for each part of the maps."""
+def _deciding_labels(found: Independent, possible: Tensor) -> tuple[tuple[int, ...], bool]:
+    """Labels that only the identity keeps, and whether they are proven to be as few as possible."""
     settle = {label for label, names in found.free.items() if len(names) > 1}
     smallest = True
     for part in found.parts:
-        own, best = _settling_part(part, possible)
+        own, best = _deciding_labels_of_part(part, possible)
         settle.update(own)
         smallest &= best
     return tuple(sorted(settle)), smallest
 
 
-def _settling_part(part: Alternatives, possible: Tensor) -> tuple[Collection[int], bool]:
+def _deciding_labels_of_part(part: Alternatives, possible: Tensor) -> tuple[Collection[int], bool]:
     labels = sorted({label for label, _ in part.possible()})
     if not part.complete:
         still_open = [label for label in labels if int(possible[label].sum()) > 1]
@@ -315,7 +316,13 @@ def _moved(names: Iterable[tuple[int, int]]) -> frozenset[int]:
 
 
 def smallest_hitting_set(sets: Iterable[frozenset[int]]) -> tuple[int, ...] | None:
-    """The fewest labels such that each set, but the empty one, has one of them; None if they are too many to try.
+    """A smallest set of labels that has a label in common with each set that is not empty.
+
+    Args:
+        sets: sets of labels.
+
+    Returns:
+        The labels in ascending order; None if the exact search takes too many steps.
 
     Examples:
         >>> smallest_hitting_set([frozenset({0, 1}), frozenset({1, 2}), frozenset({3})])

@@ -1,4 +1,4 @@
-"""ImageFiles: a folder of images, read and encoded in batches; what is encoded is kept if the work is interrupted."""
+"""ImageFiles: image files, read and encoded in batches. An interrupted run keeps the embeddings of finished batches."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ LARGEST = 224
 BATCH = 256
 """Images that are read and encoded at a time."""
 _THUMBNAIL = 48
+"""Pixels of the longer side of a thumbnail."""
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
+"""Pillow's modes of grey images."""
 
 Report = Callable[[int, int], None]
-"""Called with what is done and the total."""
+"""A progress callback: called with the number done and the total."""
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files of one size: others are scaled to fit, and filled up with the colour of their corners.
+    """Image files, read at one size: other images are scaled to fit and padded with the median colour of their corners.
 
     Attributes:
-        paths: of the files, each once.
-        height: to which images are brought.
-        width: the same.
-        grey: whether all of them are grey; else they have three channels.
+        paths: the paths of the files, each once.
+        height: the height of every image after reading, in pixels.
+        width: the width of every image after reading, in pixels.
+        grey: whether all images are grey; else they are read with three channels.
     """
 
     paths: tuple[Path, ...]
@@ -50,10 +52,13 @@ class ImageFiles:
 
     @classmethod
     def open(cls, paths: Iterable[Path]) -> ImageFiles:
-        """Look at every file's head, so that a missing or damaged one is named before the work.
+        """Read the header of every file, so that missing and damaged files are reported before the work starts.
+
+        Args:
+            paths: of the files; repetitions are ignored.
 
         Raises:
-            FileError: if files are missing or no images.
+            FileError: if files are missing or are not images.
             MissingExtraError: Pillow is not installed.
         """
         pillow: Any = require("PIL.Image", extra="images")
@@ -78,11 +83,11 @@ class ImageFiles:
         return cls(found, max(1, round(height * shrink)), max(1, round(width * shrink)), grey)
 
     def load(self, numbers: Sequence[int]) -> Tensor:
-        """Some images, `(k, channels, height, width)` in 0 … 1."""
+        """The images with these numbers, `(k, channels, height, width)`, values from 0 to 1."""
         return torch.stack([self._pixels(self.paths[i], (self.height, self.width)) for i in numbers])
 
     def thumbnails(self, numbers: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Small pictures of some images, `(k, height, width)` or `(k, height, width, 3)`, uint8."""
+        """Thumbnails of the images with these numbers, `(k, height, width)` or `(k, height, width, 3)`, uint8."""
         shrink = min(1, _THUMBNAIL / max(self.height, self.width))
         size = max(1, round(self.height * shrink)), max(1, round(self.width * shrink))
         small = torch.stack([self._pixels(self.paths[i], size) for i in numbers]).mul(255).round().to(torch.uint8)
@@ -92,16 +97,21 @@ class ImageFiles:
     def embeddings(
         self, encoder: Encoder, cache: Path, report: Report = lambda *_: None, executor: Executor | None = None
     ) -> Tensor:
-        """The embedding of each image, `(images, d)`, mapped from a file beside `cache`.
+        """The embedding of each image, `(images, d)`, memory-mapped from a cache file.
 
-        The file's name holds a key of the images and the encoder. An interrupted run leaves the embeddings that are
-        done in it, and the next run goes on from there. Those of other images are removed.
+        The name of the cache file contains a hash of the images and the encoder. After an interrupted run, the file
+        contains the embeddings of finished batches, and the next run continues from there. Cache files of other images
+        or encoders with the same prefix are removed.
 
         Args:
             encoder: from `(k, channels, height, width)` to `(k, d)`.
-            cache: what the file's name begins with.
-            report: called after each batch.
-            executor: whose processes read and encode the images; this one alone if None.
+            cache: the path of the cache file without the ending.
+            report: called after each batch with the number done and the total.
+            executor: its processes read and encode the images; if None, this process does.
+
+        Raises:
+            FileError: if an image cannot be read.
+            InputError: if the encoder returns NaN or infinity.
         """
         place = cache.with_name(f"{cache.name}.embeddings-{self._key(encoder)}.npy")
         stored = _opened(place, len(self.paths))
@@ -125,13 +135,13 @@ class ImageFiles:
         return torch.from_numpy(np.load(place, mmap_mode="c"))
 
     def _key(self, encoder: Encoder) -> str:
-        """The same for the same files, as far as names, sizes and dates tell, and the same encoder."""
+        """A hash of the encoder and of the names, sizes and modification times of the files."""
         states = [(path.name, state.st_size, state.st_mtime_ns) for path in self.paths for state in [path.stat()]]
         text = json.dumps([repr(encoder), self.height, self.width, self.grey, states])
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def _pixels(self, path: Path, size: tuple[int, int]) -> Tensor:
-        """One image, `(channels, height, width)` in 0 … 1."""
+        """One image, `(channels, height, width)`, values from 0 to 1."""
         pillow: Any = require("PIL.Image", extra="images")
         operations: Any = require("PIL.ImageOps", extra="images")
         try:
@@ -163,7 +173,7 @@ def _encoded(job: tuple[ImageFiles, Encoder]) -> Tensor:
 
 
 def _created(path: Path, rows: int, columns: int) -> np.memmap[Any, np.dtype[np.float32]]:
-    """A file of embeddings in which every number is NaN: not done yet."""
+    """A new file of embeddings. Every number is NaN, which means "not computed yet"."""
     with written_whole(path, replace=True) as temporary:
         empty = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=(rows, columns))
         for first in range(0, rows, 1 << 16):
@@ -173,7 +183,7 @@ def _created(path: Path, rows: int, columns: int) -> np.memmap[Any, np.dtype[np.
 
 
 def _opened(path: Path, rows: int) -> np.memmap[Any, np.dtype[np.float32]] | None:
-    """What an earlier run left; None if there is nothing to go on from."""
+    """The embeddings of an earlier run; None if there are none."""
     try:
         found = np.load(path, mmap_mode="r+", allow_pickle=False)
     except (OSError, ValueError):
@@ -183,13 +193,13 @@ def _opened(path: Path, rows: int) -> np.memmap[Any, np.dtype[np.float32]] | Non
 
 
 def _rows_done(stored: np.memmap[Any, np.dtype[np.float32]]) -> int:
-    """How many rows have been filled, from the first on."""
+    """The number of rows before the first that is not computed yet."""
     missing = np.isnan(stored).any(1)
     return int(missing.argmax()) if missing.any() else len(stored)
 
 
 def _remove_others(place: Path, name: str) -> None:
-    """Remove embeddings of other images or encoders that belong to the same output."""
+    """Remove the cache files of other images or encoders that belong to the same output."""
     pattern = re.compile(re.escape(name) + r"\.embeddings-[0-9a-f]{16}\.npy")
     with suppress(OSError):
         for path in place.parent.iterdir():

@@ -23,9 +23,9 @@ from clipper.pruning.graphs import graph_of
 from clipper.pruning.joint import NEIGHBOURS
 
 METADATA = b"clipper.labels"
-"""Where a table keeps what its rows do not say: the verdict, the questions, the job that made it."""
+"""Key of the schema metadata that hold the verdict, the questions and the job, as JSON."""
 FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
-"""What a file of labels is, by how its name ends."""
+"""The format of a file of labels, by the ending of its name."""
 VERDICTS = {
     "joint": "You can use the labels: targets that were hidden during the search confirm them.",
     "ambiguous": "The groups are right, but several ways to name them fit all targets. One or two known labels decide "
@@ -68,7 +68,7 @@ class Labels:
 
     @property
     def expected_accuracy(self) -> float:
-        """The share of the labels that should be right, estimated without gold labels."""
+        """The expected share of right labels, estimated without gold labels."""
         return self.posterior.expected_accuracy
 
     def to_arrow(self) -> pa.Table:
@@ -107,7 +107,15 @@ class Labels:
         return self.to_arrow().to_pandas()
 
     def to_csv(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the table as CSV, whatever the name of the file; see `write`."""
+        """Write the table as CSV, whatever the ending of the file's name.
+
+        Args:
+            path: the file to write.
+            replace: whether to overwrite an existing file.
+
+        Raises:
+            FileError: if the file exists or cannot be written.
+        """
         write_labels(self.to_arrow(), path, replace=replace, kind="csv")
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
@@ -157,10 +165,12 @@ def label(
         deadline: seconds after which the search ends.
         seed: the seed of everything that is random.
         progress: called with the share of the work that is done.
-        previous: earlier labels of the same samples to continue from, now that more labels are known; saves time.
+        previous: earlier labels of the same samples. If more labels are known now, the search continues from these,
+            which takes less time.
 
     Returns:
-        The labels, with probabilities and a verdict: a table by `to_pandas`, `to_arrow`, `to_csv` and `write`.
+        The labels, with probabilities and a verdict; `to_pandas` and `to_arrow` return a table, `to_csv` and `write`
+        write one.
 
     Raises:
         InputError: the arguments do not fit together.
@@ -185,7 +195,16 @@ def label(
 
 
 def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | None) -> Tensor:
-    """Embeddings `(n, m, d)`: the inputs themselves, or what an encoder makes of them in batches."""
+    """Embeddings `(n, m, d)`: the inputs themselves, or the output of an encoder, computed in batches.
+
+    Args:
+        inputs: images `(n, m, channels, height, width)` or `(n, m, height, width)`, or embeddings `(n, m, d)`.
+        candidates: the possible labels of each sample.
+        encoder: encodes inputs of any shape `(n, m, …)`; if None, `Outlines()` encodes images.
+
+    Raises:
+        InputError: the inputs do not fit the candidates.
+    """
     values = as_tensor(inputs, "inputs (samples, slots, …)")
     n, m = candidates.samples, candidates.slots
     if values.ndim < 3 or tuple(values.shape[:2]) != (n, m):
@@ -203,7 +222,18 @@ def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | N
 
 
 def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, kind: str | None = None) -> None:
-    """Write a table of labels as CSV, Parquet or Arrow, whole or not at all."""
+    """Write a table of labels as CSV, Parquet or Arrow. A failed write leaves no partial file.
+
+    Args:
+        table: from `Labels.to_arrow`.
+        path: the file to write.
+        replace: whether to overwrite an existing file.
+        kind: the format: "csv", "parquet" or "arrow"; by default the ending of the name decides.
+
+    Raises:
+        FileError: if the file exists or cannot be written.
+        InputError: if there is no such format.
+    """
     place = checked_path(path)
     kind = kind or format_of(place)
     one_of(kind, "the format", ("csv", "parquet", "arrow"))
@@ -225,7 +255,11 @@ def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, ki
 
 
 def format_of(path: Path) -> str:
-    """What a file of labels is, by how its name ends."""
+    """The format of a file of labels by the ending of its name: "csv", "parquet" or "arrow".
+
+    Raises:
+        InputError: if the name has another ending.
+    """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise InputError(f"expected a name that ends in .csv, .parquet or .arrow for the labels, got {path.name!r}")
@@ -233,10 +267,13 @@ def format_of(path: Path) -> str:
 
 
 def read_labels(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
-    """The table in a Parquet or Arrow file of labels, and what its metadata hold.
+    """The table in a Parquet or Arrow file of labels, and its metadata as a dictionary.
+
+    Args:
+        path: a file that `clipper label` or `Labels.write` wrote.
 
     Raises:
-        FileError: if the file is damaged or holds no labels.
+        FileError: if the file is missing or damaged, or contains no labels.
         InputError: if it is CSV, which has no metadata.
     """
     place = checked_path(path)
@@ -263,7 +300,7 @@ def read_labels(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:
-    """Numbers as people read them, text in quotes only where it must be."""
+    """Write a table as CSV: floats with six digits, quotes only around text that needs them."""
     import csv
 
     columns = [

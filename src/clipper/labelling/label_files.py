@@ -18,19 +18,20 @@ from clipper.errors import FileError, InputError
 
 _LONG = ("sample", "slot", "label")
 _MOST = 10**9
-"""Instances of a file at most."""
+"""Largest number of instances in a file."""
 
 
 def read_labels(path: str | Path) -> Tensor:
-    """The labels in a file, `(n, m)`; -1 where there is none.
+    """The labels in a file, `(n, m)`; -1 where a label is missing.
 
     Args:
         path: a `.csv`, `.parquet`, `.arrow` or `.feather` file. Its columns are `sample`, `slot` and `label`, with a
-            row for each instance; or `slot_0`, `slot_1` …, with a row for each sample in order. Others are not read.
+            row for each instance; or `slot_0`, `slot_1` …, with a row for each sample in order. Other columns are
+            ignored.
 
     Raises:
         FileError: the file is missing, damaged or of another format.
-        InputError: its columns are others, or hold no whole numbers.
+        InputError: columns are missing, or contain anything but whole numbers.
     """
     table = _table(as_path(path))
     names = set(table.column_names)
@@ -38,11 +39,14 @@ def read_labels(path: str | Path) -> Tensor:
         sample, slot, label = (whole_column(table, name)[0].astype(np.int64) for name in _LONG)
         if not len(label) or min(sample.min(), slot.min()) < 0:
             raise InputError(
-                f"expected a sample and a slot from 0 on in every row of {path}, got none or negative ones"
+                f"expected a sample and a slot from 0 on in every row of {path}, got no row or negative numbers"
             )
         shape = int(sample.max()) + 1, int(slot.max()) + 1
         if shape[0] * shape[1] > _MOST or len(np.unique(sample * shape[1] + slot)) < len(label):
-            raise InputError(f"expected one label for each sample and slot in {path}, got some twice, or too large ids")
+            raise InputError(
+                f"expected one row for each sample and slot in {path}, got a sample and slot twice, or ids too large "
+                f"for {_MOST:,} instances"
+            )
         labels = torch.full(shape, -1)
         labels[sample, slot] = torch.from_numpy(label)
         return labels
@@ -65,6 +69,6 @@ def _table(path: Path) -> pa.Table:
             return pa.parquet.read_table(path)
         if path.suffix in (".arrow", ".feather"):
             return pa.feather.read_table(path)
-    except Exception as error:  # Arrow's own errors, text that is none, sizes that no memory holds
+    except Exception as error:  # Arrow's own errors, invalid UTF-8, sizes beyond the memory
         raise FileError(f"{path} cannot be read ({error}); write it again as CSV, Parquet or Arrow") from error
     raise FileError(f"expected a file of labels that ends in .csv, .parquet, .arrow or .feather, got {path}")

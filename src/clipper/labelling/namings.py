@@ -1,7 +1,8 @@
-"""Namings: where the formulas leave several names open, learn one of them and predict the mixture of all.
+"""Namings: if the formulas allow several ways to name the labels, learn one of them and predict the mixture of all.
 
-A classifier that learns from formulas alone ends at any map of the classes that satisfies them, and is sure of it. Here
-joint inference finds the groups, which keeps different classes apart, and `identify` finds every way to name them.
+A classifier that learns from formulas alone converges to any map of the classes that satisfies them, and assigns it a
+high probability. Here, joint inference finds groups of instances of one class, and `identify` finds every way to name
+these groups.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from clipper.pruning.objectives import NEIGHBOURS
 from clipper.pruning.result import Set
 
 PART = 600
-"""Instances that joint inference looks at: enough to find the groups, few enough for seconds. The rest follow them."""
+"""Instances that joint inference labels: enough to find the groups within seconds. Neighbours label the others."""
 _BUDGET = 100_000_000
-"""Of the search for namings: a few seconds."""
+"""Limit of the search for namings: a few seconds."""
 _TOGETHER = 1024
 """Instances whose distances are held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class NamedPool(Generic[Set]):
-    """A pool whose groups have been found and named, one way among those that the formulas allow.
+    """A pool whose groups have been found and named in one of the ways that the formulas allow. From `name_pool`.
 
     Attributes:
-        candidates: what is left to learn from: of a sample whose labels were found, these labels under the first
-            naming; of any other, all candidates.
-        namings: `(k, c)`: what each label may be called, the first naming first; each is as probable as any other.
-        identified: `(c,)` bool: labels that all namings call the same. One that no instance has is not among them: two
-            classes may have ended up under one name.
-        verdict: as of a `Posterior`, but "joint" only if all labels are identified.
+        candidates: the candidates to learn from. A sample whose labels were found keeps these labels, by the first
+            naming; any other sample keeps all candidates.
+        namings: `(k, c)`: the name of each label in each naming, the first naming first; all are equally probable.
+        identified: `(c,)` bool: labels that have the same name in every naming. A label that no instance has is not
+            among them, because two classes may have got one name.
+        verdict: as in a `Posterior`, but "joint" only if all labels are identified.
     """
 
     candidates: Set
@@ -53,22 +54,22 @@ class NamedPool(Generic[Set]):
 
 
 def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: int = 0) -> NamedPool[Set]:
-    """Find the groups of a pool and all ways to name them; a classifier can learn one of these, see `NamingMixture`.
+    """Find the groups of a pool and all ways to name them. A classifier can learn one of these, see `NamingMixture`.
 
-    Joint inference looks at the first samples, `most` instances of them. `identify` then finds every one-to-one map
-    under which their labels still satisfy the formulas. A sample has a say only if its labels are what its neighbours
-    say without it, because a single misread input may refute the right names. All other samples get the most probable
-    labels by a vote of their nearest neighbours among these, where that is sure enough.
+    Joint inference labels the first samples, about `most` instances. `identify` then finds every one-to-one map under
+    which their labels still satisfy the formulas. It uses only samples whose labels agree with their neighbours'
+    messages, because a single wrong label may rule out the right naming. Every other sample gets the labels that are
+    most probable by a vote of its nearest labelled neighbours, if their probability is high enough.
 
     Args:
-        candidates: what the labels could be.
+        candidates: the possible labels of each sample.
         embeddings: `(n, m, d)`.
-        most: how many instances joint inference looks at, about.
-        seed: of the inference.
+        most: about how many instances joint inference labels.
+        seed: the seed of the inference.
 
     Returns:
-        The pool. If joint inference does not settle, its candidates are as they were, and its namings are the
-        symmetries of the formulas: whatever a classifier learns from them, these maps of it satisfy them just as well.
+        The pool. If the verdict of joint inference is "unsettled" or "uninformative", the candidates are unchanged and
+        the namings are the symmetries of the formulas: they map every solution of the formulas to another one.
 
     Raises:
         InputError: the embeddings do not fit the candidates, or an option is out of range.
@@ -101,9 +102,9 @@ def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: in
     labels[part[sure]] = posterior.labels[sure]
     rest = ~torch.isin(torch.arange(candidates.samples, device=part.device), part[sure])
     others = candidates.batch(rest.nonzero()[:, 0])
-    said = decode(neighbour_vote(vectors, labels, candidates.kind, candidates.classes)[rest], others)
-    believed = said.probability >= InferenceSettings.sure
-    labels[rest.nonzero()[:, 0][believed]] = said.labels[believed]
+    voted = decode(neighbour_vote(vectors, labels, candidates.kind, candidates.classes)[rest], others)
+    probable = voted.probability >= InferenceSettings.sure
+    labels[rest.nonzero()[:, 0][probable]] = voted.labels[probable]
     identified = found.identified & (found.instances > 0)
     verdict: Verdict = "joint" if bool(identified.all()) else "ambiguous"
     return NamedPool(candidates.restrict(_allowed(labels, candidates.classes)), found.namings, identified, verdict)
@@ -117,20 +118,26 @@ def all_namings(candidates: CandidateSet, labels: Tensor, budget: int = BUDGET) 
     """The one-to-one maps under which labels `(n, m)` satisfy every formula.
 
     Args:
-        candidates: what the labels could be.
+        candidates: the possible labels of each sample.
         labels: a candidate of each sample.
-        budget: as of `identify`.
+        budget: limit of the search, as in `identify`.
 
     Returns:
-        What `identify` finds by the labels; the symmetries of the formulas, which are some of these maps, if that
-        search is not completed.
+        The result of `identify` with these labels. If that search does not finish, the result without labels: the
+        symmetries of the formulas, which are some of these maps.
     """
     found = identify(candidates, labels, one_to_one=True, budget=budget)
     return found if found.exhaustive else identify(candidates)
 
 
 def borne_out(posterior: Posterior[Any]) -> Tensor:
-    """The samples whose labels are a candidate and, slot by slot, what their neighbours say without them, `(n,)` bool.
+    """The samples whose labels agree with their neighbours, `(n,)` bool.
+
+    The labels of such a sample are a candidate, its target is probably right, and each label is the most probable one
+    by the neighbours' messages alone, without the sample's own formula.
+
+    Args:
+        posterior: from `infer`.
 
     Examples:
         >>> from clipper import Candidates
@@ -140,21 +147,21 @@ def borne_out(posterior: Posterior[Any]) -> Tensor:
         torch.Size([3])
     """
     samples, slots = posterior.labels.shape
-    heard = posterior.mixture.first[:, :, 0].masked_fill(~posterior.mixture.pool.possible, -math.inf)
-    agree = (heard.argmax(1).view(samples, slots) == posterior.labels) | (posterior.labels < 0)
+    messages = posterior.mixture.first[:, :, 0].masked_fill(~posterior.mixture.pool.possible, -math.inf)
+    agree = (messages.argmax(1).view(samples, slots) == posterior.labels) | (posterior.labels < 0)
     sure: Tensor = posterior.candidates.contains(posterior.labels) & (posterior.suspicion <= 1 / 2)
     return agree.all(1) & sure
 
 
 def neighbour_vote(embeddings: Tensor, labels: Tensor, kind: Tensor, classes: int, k: int = NEIGHBOURS) -> Tensor:
-    """The labels of the nearest labelled instances as log-probabilities, `(n, m, c)`; none of them is ever zero.
+    """The labels of each instance's nearest labelled neighbours as log-probabilities, `(n, m, c)`, all finite.
 
     Args:
         embeddings: `(n, m, d)`.
         labels: `(n, m)`; -1 where unknown.
-        kind: of label, of each slot, `(n, m)`; only instances of the same kind have a vote.
-        classes: `c`.
-        k: neighbours with a vote.
+        kind: the kind of label in each slot, `(n, m)`; only instances of the same kind are neighbours.
+        classes: the number of labels, `c`.
+        k: the number of neighbours that vote.
 
     Examples:
         >>> points = torch.tensor([[[0.0], [9.0]], [[0.1], [5.0]]])
@@ -175,25 +182,25 @@ def neighbour_vote(embeddings: Tensor, labels: Tensor, kind: Tensor, classes: in
 
 
 def _allowed(labels: Tensor, classes: int) -> Tensor:
-    """A label for each instance that has one, and all labels for the others, `(n*m, c)` bool."""
+    """The allowed labels, `(n*m, c)` bool: one for each instance with a label, all for the others."""
     flat = labels.flatten()[:, None]
     return (flat < 0) | (flat == torch.arange(classes, device=labels.device))
 
 
 class NamingMixture(nn.Module):
-    """A classifier that learns one naming and, once it is evaluated, predicts the mixture of all.
+    """A classifier that learns one naming and, in evaluation mode, predicts the mixture of all namings.
 
-    In training mode its output is the network's own. In evaluation mode a label's probability is its average over the
-    namings: where the formulas cannot tell two names apart, both get half.
+    In training mode, its output is the network's own. In evaluation mode, the probability of a label is its average
+    over the namings: if the formulas cannot tell two names apart, both get the same probability.
 
     Args:
-        network: from instances `(instances, *shape)` to log-probabilities, alone or before an embedding.
-        pool: what the network learns from, and what its labels may be called.
+        network: maps instances `(instances, *shape)` to log-probabilities, or to log-probabilities and an embedding.
+        pool: the candidates that the network learns from, with their namings.
 
     Attributes:
-        network: as given.
-        pool: as given.
-        orders: `(k, c)`: which of the network's labels each label is, under each naming.
+        network: the network.
+        pool: the pool.
+        orders: `(k, c)`: for each naming, the network's label that each label corresponds to.
 
     Examples:
         >>> from clipper import Candidates
@@ -213,7 +220,7 @@ class NamingMixture(nn.Module):
         self.register_buffer("orders", pool.namings.argsort(1))
 
     def forward(self, instances: Tensor) -> Any:
-        """Log-probabilities `(instances, c)`, before an embedding if the network gives one."""
+        """Log-probabilities `(instances, c)`, and the network's embedding if it returns one."""
         output = self.network(instances)
         if self.training:
             return output
@@ -223,5 +230,5 @@ class NamingMixture(nn.Module):
         return self.mixed(log_probs), embedding
 
     def mixed(self, log_probs: Tensor) -> Tensor:
-        """The mixture of all namings, `(instances, c)`, of what the network says."""
+        """The average of the network's probabilities over all namings, as log-probabilities `(instances, c)`."""
         return torch.stack([log_probs[:, order] for order in self.orders]).logsumexp(0) - math.log(len(self.orders))

@@ -1,6 +1,6 @@
-"""review: a page on this machine that asks for the labels that would help most, and labels again with the answers.
+"""review: a local web page that asks for the labels that would help most, and labels again with the answers.
 
-The server knows nothing of HTML but a file that it hands out; all it says after that is JSON.
+The server sends one HTML file. All other responses are JSON or images.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from clipper.labelling.label import Labels, read_labels
 from clipper.labelling.sample_table import WRONG_TARGET, read_answers
 
 HOST = "127.0.0.1"
-"""The one address that is bound: nobody else's machine reaches it."""
+"""The only address that the server listens on: other machines cannot reach it."""
 AFTER = 3
-"""Answers after which the samples are labelled again."""
+"""Number of answers after which the samples are labelled again."""
 
 
 @dataclass
 class Review:
-    """The questions about a pool and the answers so far. Answers are on disk before the next question is asked.
+    """The questions about a pool and the answers so far. Each answer is on disk before the next question is asked.
 
     Attributes:
         pool: the samples.
         answers: the CSV file that answers are appended to; `clipper label --known` reads it.
-        token: what every request must bring.
-        answered: how many answers were given in this sitting.
+        token: the secret that every request must contain.
+        answered: how many answers were given since the review was started.
     """
 
     pool: LabelPool
@@ -48,8 +48,8 @@ class Review:
 
         Args:
             labels: a file that `clipper label` wrote.
-            answers: the file to write answers to; `labels.answers.csv` beside the labels if not given. Answers that are
-                in it already are used.
+            answers: the file to write answers to; `labels.answers.csv` beside the labels if not given. Answers that it
+                already contains are used.
 
         Raises:
             FileError: if a file is missing or damaged.
@@ -75,7 +75,7 @@ class Review:
         self._error = ""
 
     def _read(self) -> None:
-        """Take up what the file of answers holds."""
+        """Read the answers that the file already contains."""
         pool = self.pool
         m = pool.candidates.slots
         slots = pool.table.slots if pool.table is not None else [str(j) for j in range(m)]
@@ -89,7 +89,7 @@ class Review:
         """Label the samples again with all answers so far.
 
         Raises:
-            InputError: an answer is no candidate's, and targets are known to be right.
+            InputError: a known label is in no candidate of its sample, and the targets are known to be right.
         """
         with self._lock:
             known, wrong, previous = self._known.clone(), self._wrong.clone(), self._labels
@@ -97,10 +97,10 @@ class Review:
         with self._lock:
             self._labels, self._error = found, ""
 
-    def _infer_or_say_why_not(self) -> None:
+    def _infer_in_background(self) -> None:
         try:
             self.infer()
-        except Exception as error:  # whatever it is: the page should say so, and go on taking answers
+        except Exception as error:  # of any kind: the page shows it and still accepts answers
             with self._lock:
                 self._error = f"Labelling with your answers failed ({error}). The answers are kept."
 
@@ -119,7 +119,12 @@ class Review:
             }
 
     def answer(self, sample: int, slot: int, label: int | None) -> None:
-        """Save a label, or None for "this target is wrong". It is on disk when this returns.
+        """Save a label to disk, or that the target is wrong.
+
+        Args:
+            sample: the number of the sample.
+            slot: the number of the slot.
+            label: the label; None if the target of the sample is wrong.
 
         Raises:
             InputError: if there is no such instance or label.
@@ -139,7 +144,15 @@ class Review:
         self._infer_again()
 
     def skip(self, sample: int, slot: int) -> None:
-        """Do not ask about this instance again until the review is started anew."""
+        """Do not ask about this instance again in this review.
+
+        Args:
+            sample: the number of the sample.
+            slot: the number of the slot.
+
+        Raises:
+            InputError: if there is no such instance.
+        """
         self._check(sample, slot)
         with self._lock:
             self._skipped.add((sample, slot))
@@ -150,20 +163,20 @@ class Review:
             raise InputError(f"there is no slot {slot} of sample {sample}")
 
     def _infer_again(self) -> None:
-        """In the background, after a few answers; questions go on meanwhile."""
+        """After a few answers, label again in the background; the page asks the next questions meanwhile."""
         with self._lock:
             running = self._running is not None and self._running.is_alive()
             if running or self._fresh < AFTER:
                 return
             self._fresh = 0
-            self._running = threading.Thread(target=self._infer_or_say_why_not, daemon=True)
+            self._running = threading.Thread(target=self._infer_in_background, daemon=True)
             self._running.start()
 
     def _question(self, labels: Labels) -> dict[str, Any] | None:
         """The instance whose label would help most, among those that were not asked yet."""
         posterior, m = labels.posterior, self.pool.candidates.slots
-        told = int((self._known >= 0).sum()) + int(self._wrong.sum()) * m + len(self._skipped)
-        for instance in posterior.ask(told + 1).tolist():
+        already_asked = int((self._known >= 0).sum()) + int(self._wrong.sum()) * m + len(self._skipped)
+        for instance in posterior.ask(already_asked + 1).tolist():
             sample, slot = divmod(instance, m)
             asked = int(self._known[sample, slot]) >= 0 or bool(self._wrong[sample]) or (sample, slot) in self._skipped
             if not asked:
@@ -190,7 +203,16 @@ class Review:
         }
 
     def picture(self, sample: int, slot: int) -> bytes:
-        """A PNG of an instance."""
+        """The image of an instance as PNG.
+
+        Args:
+            sample: the number of the sample.
+            slot: the number of the slot.
+
+        Raises:
+            InputError: if there is no such instance, or there are no images.
+            MissingExtraError: Pillow is not installed.
+        """
         self._check(sample, slot)
         if self.pool.images is None:
             raise InputError("there are no images, only embeddings")
@@ -203,17 +225,25 @@ class Review:
 
 
 def key_of(label: int) -> str:
-    """The key that answers with a label: a digit, then a letter that no other answer has."""
-    letters = "abcdefghijklmnopqrtuvyz"  # without s for skip, w for wrong, x
+    """The key on the keyboard that answers with this label: a digit, or a letter from label 10 on.
+
+    Examples:
+        >>> key_of(3), key_of(10), key_of(99)
+        ('3', 'a', '')
+    """
+    letters = "abcdefghijklmnopqrtuvyz"  # without s (skip), w (wrong) and x
     return str(label) if label < 10 else letters[label - 10] if label - 10 < len(letters) else ""
 
 
 def application(review: Review, page: str) -> Any:
-    """The web application (ASGI): the page at `/`, and JSON below it; whoever lacks the token gets 403.
+    """The web application (ASGI): the page at `/`, and JSON and images below it. Requests without the token get 403.
 
     Args:
-        review: what to ask.
+        review: the questions and answers.
         page: the page, in HTML.
+
+    Raises:
+        MissingExtraError: Starlette is not installed.
     """
     require("starlette", extra="review")
     from starlette.applications import Starlette
@@ -227,7 +257,7 @@ def application(review: Review, page: str) -> Any:
     def allowed(request: Request) -> bool:
         host = request.headers.get("host", "").rpartition(":")[0]
         given = request.query_params.get("token", "")
-        # A page from elsewhere may reach this server under a name of its own; its Host header tells.
+        # Another site may let its own domain name point to 127.0.0.1 (DNS rebinding); the Host header shows that.
         return host in (HOST, "localhost") and secrets.compare_digest(given.encode(), review.token.encode())
 
     def in_words(handle: Any) -> Any:
@@ -250,12 +280,12 @@ def application(review: Review, page: str) -> Any:
         return JSONResponse(await run_in_threadpool(review.state))
 
     async def answer(request: Request) -> Response:
-        said = await request.json()
-        sample, slot = int(said["sample"]), int(said["slot"])
-        if said["action"] == "skip":
+        sent = await request.json()
+        sample, slot = int(sent["sample"]), int(sent["slot"])
+        if sent["action"] == "skip":
             review.skip(sample, slot)
         else:
-            label = None if said["action"] == "wrong" else int(said["label"])
+            label = None if sent["action"] == "wrong" else int(sent["label"])
             await run_in_threadpool(review.answer, sample, slot, label)
         return JSONResponse(await run_in_threadpool(review.state))
 
@@ -272,7 +302,7 @@ def application(review: Review, page: str) -> Any:
     inner = Starlette(routes=routes)
 
     async def guard(scope: Any, receive: Any, send: Any) -> None:
-        """Whatever is asked for: without the token there is nothing to see."""
+        """Refuse every request without the token, also of paths that do not exist."""
         if scope["type"] == "http" and not allowed(Request(scope)):
             refusal = PlainTextResponse("This page needs the link that clipper review printed.", 403, headers=own)
             await refusal(scope, receive, send)
@@ -283,16 +313,16 @@ def application(review: Review, page: str) -> Any:
 
 
 def serve(review: Review, page: str, port: int = 0, ready: Any = lambda _: None) -> None:
-    """Serve the review on this machine alone until Ctrl-C.
+    """Serve the review to this machine only, until Ctrl-C.
 
     Args:
-        review: what to ask.
+        review: the questions and answers.
         page: the page, in HTML.
-        port: which; a free one if 0.
-        ready: called with the link once it can be opened.
+        port: the port to listen on; 0 for any free port.
+        ready: called with the link when the server accepts connections.
 
     Raises:
-        FileError: if the port cannot be had.
+        FileError: if the port is in use or not allowed.
         MissingExtraError: Starlette or uvicorn is not installed.
     """
     import socket

@@ -1,4 +1,4 @@
-"""SampleTable: a table of samples, a row for each with its slots, its target and known labels."""
+"""SampleTable: a table with a row for each sample: its slots, its target and known labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clipper.errors import InputError
 from clipper.files import read_text
 
 TARGET, ID, KNOWN = "target", "id", "known_"
-"""Columns with a meaning of their own; the last is how the columns of known labels begin."""
+"""Reserved names of columns; the last is the prefix of the columns of known labels."""
 WRONG_TARGET = "wrong target"
-"""What stands in place of a label where an answer says that the sample's target is wrong."""
+"""Written in place of a label in the file of answers if the target of the sample is wrong."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SampleTable:
     Attributes:
         slots: the names of the columns that hold the slots.
         cells: the cells of the used slots of each sample: names of image files, or row numbers of embeddings.
-        targets: the target of each sample; None if the table has no such column.
+        targets: the target of each sample.
         ids: the id of each sample; None if the table has no such column.
         known: the cells of the `known_` columns of each sample; empty text if nothing is known.
     """
@@ -45,12 +45,12 @@ class SampleTable:
         """Read a table: CSV with commas or semicolons, or Parquet.
 
         Args:
-            path: of the file.
-            slots: the columns that hold the slots; if none are named, all but `target`, `id` and `known_…`.
+            path: the file.
+            slots: the columns that hold the slots; if none are named, all except `target`, `id` and `known_…`.
 
         Raises:
             FileError: if the file cannot be read.
-            InputError: if a column or a cell is missing; the message says where.
+            InputError: if a column or a cell is missing; the message names it.
         """
         columns = read_columns(path, "the samples")
         found = tuple(slots) or tuple(name for name in columns if not is_reserved(name))
@@ -84,11 +84,15 @@ class SampleTable:
 
 
 def read_columns(path: Path, what: str) -> dict[str, list[str]]:
-    """The columns of a CSV or Parquet file as text, without the spaces around it.
+    """The columns of a CSV or Parquet file as text, without leading and trailing spaces.
+
+    Args:
+        path: the file.
+        what: what the file contains, for messages, such as "the samples".
 
     Raises:
         FileError: if the file cannot be read.
-        InputError: if it is no table.
+        InputError: if it is not a table.
     """
     if path.suffix.lower() in (".parquet", ".pq"):
         with open_parquet(path) as file:
@@ -97,7 +101,7 @@ def read_columns(path: Path, what: str) -> dict[str, list[str]]:
             name: ["" if value is None else _plain(value) for value in column.to_pylist()]
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-    text = read_text(path, what).removeprefix("\ufeff")  # as spreadsheets begin their files
+    text = read_text(path, what).removeprefix("\ufeff")  # the byte order mark that spreadsheets write
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     try:
@@ -116,19 +120,29 @@ def read_columns(path: Path, what: str) -> dict[str, list[str]]:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a column holds no slot, by its name."""
+    """Whether a column with this name holds no slot: `target`, `id` or `known_…`."""
     return name in (TARGET, ID) or name.startswith(KNOWN)
 
 
 def line(path: Path, row: int) -> str:
-    """Where a row stands, as a reader of the file counts."""
+    """The place of a row in a message: the line of a CSV file, counted from 1, or the row of a Parquet file.
+
+    Examples:
+        >>> line(Path("samples.csv"), 0)
+        'line 2 of samples.csv'
+    """
     if path.suffix.lower() in (".parquet", ".pq"):
         return f"row {row} of {path}"
     return f"line {row + 2} of {path}"
 
 
 def label_number(text: str, classes: int, names: Sequence[str] | None) -> int | None:
-    """The label that a cell holds, by number or by name; None where it is neither."""
+    """The label in a cell, given by number or by name; None if it is neither.
+
+    Examples:
+        >>> label_number("2", 3, None), label_number("dog", 2, ["cat", "dog"]), label_number("7", 3, None)
+        (2, 1, None)
+    """
     if names is not None and text in names:
         return list(names).index(text)
     try:
@@ -139,7 +153,18 @@ def label_number(text: str, classes: int, names: Sequence[str] | None) -> int | 
 
 
 def known_labels(table: SampleTable, path: Path, width: int, classes: int, names: Sequence[str] | None) -> Tensor:
-    """The labels in a table's `known_` columns, `(n, m)`, -1 where nothing is known."""
+    """The labels in a table's `known_` columns, `(n, m)`, -1 where nothing is known.
+
+    Args:
+        table: the table.
+        path: its file, for messages.
+        width: the number of slots, `m`.
+        classes: the number of labels.
+        names: the names of the labels, if they have names.
+
+    Raises:
+        InputError: if a cell contains no label, or belongs to an unused slot; the message names the line.
+    """
     known = torch.full((len(table.cells), width), -1)
     for i, row in enumerate(table.known):
         for j, text in enumerate(row):
@@ -160,12 +185,19 @@ def read_answers(
 ) -> tuple[Tensor, Tensor]:
     """Answers of `clipper review`: known labels `(n, m)`, -1 elsewhere, and samples whose target is wrong, `(n,)` bool.
 
-    Columns are sample, slot (number or name) and label (number or name). The last answer about a slot counts; one
-    without a label takes earlier ones back. `wrong target` as a label, with an empty slot, is about the sample.
+    The columns are sample, slot (number or name) and label (number or name). The last answer about a slot counts; an
+    empty label revokes earlier answers. The label `wrong target` with an empty slot applies to the whole sample.
+
+    Args:
+        path: the CSV or Parquet file.
+        lengths: the number of slots of each sample.
+        slots: the names of the slots.
+        classes: the number of labels.
+        names: the names of the labels, if they have names.
 
     Raises:
         FileError: if the file cannot be read.
-        InputError: if a line says nothing about these samples; the message says which.
+        InputError: if a line names no instance or label of these samples; the message names the line.
     """
     columns = read_columns(path, "the known labels")
     for name in ("sample", "slot", "label"):
@@ -200,7 +232,7 @@ def _labels(classes: int, names: Sequence[str] | None) -> str:
 
 
 def _used(row: list[str], path: Path, number: int) -> list[str]:
-    """The cells of a row up to the first empty one, which must be followed by empty ones alone."""
+    """The cells of the used slots of a row: those before the first empty cell. All cells after it must be empty."""
     used = [cell for cell in row if cell]
     if not used:
         raise InputError(f"{line(path, number)} has no input in any slot; leave the row out")

@@ -1,9 +1,9 @@
-"""Reasoning shortcuts: maps of the labels, many-to-one ones too, under which given labels still satisfy every formula.
+"""Reasoning shortcuts: maps of the labels (also many-to-one) under which given labels still satisfy every formula.
 
-A constraint problem: each label gets a name, and the names of each sample's labels must be a candidate of the sample.
-The search gives one label a name, drops the names that no candidate supports any more, and splits what is left into
-parts that do not constrain each other. Names that leave the other labels the same choice are tried once. So maps are
-counted by multiplication, and listed only if somebody asks for it.
+This is a constraint satisfaction problem. Each label gets a name, and the names of each sample's labels must be a
+candidate of the sample. The search gives one label a name, removes the names that no candidate supports any more, and
+splits the rest into parts that do not constrain each other. If several names of a label leave the other labels the same
+choice, the search tries one of them. Maps are counted by multiplication and listed only on request.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from clipper.errors import InputError
 from clipper.pruning.objectives import listed_only
 
 Names = dict[int, tuple[int, ...]]
-"""The names that labels may have, a label's own first."""
+"""The names that each label may have; the label itself comes first."""
 
 _DEEPEST = 200
-"""Labels named one after the other before a search is given up."""
+"""Depth of the search tree at which a search stops."""
 _LISTED = 1 << 18
-"""Candidates of all label rows together, from which on it pays to look for a lattice behind the list."""
+"""From this number of candidates on, the list is converted to a lattice, which is faster to search."""
 _FEW = 3
-"""A row in which more labels than this have several names hardly ever rules out a name: it is looked at later."""
+"""Rows with more open labels than this rarely rule out a name, so they are checked later. A label is open if it may
+have several names."""
 _PAIRS = 2_000
-"""Pairs of labels that are renamed on trial."""
+"""Largest number of (label, name) pairs that `common_maps` tries."""
 _CELLS = 1 << 22
-"""Numbers held at a time."""
+"""Largest number of tensor elements held at a time."""
 _PASS = 200_000
-"""What a look at any rows costs beside their numbers, as so many numbers: the calls themselves."""
+"""The fixed cost of a pass over any number of rows, in numbers read: the overhead of the calls."""
 _CHECKS = 2
-"""Weighted counts by which the candidates that two names leave are compared."""
+"""Number of random weighted counts by which two sets of candidates are compared."""
 
 
 @dataclass(frozen=True)
 class Independent:
-    """Maps of some labels, put together from parts that do not constrain each other.
+    """A set of maps: the product of parts that do not constrain each other.
 
     Attributes:
-        free: labels that may have any of their names, whatever the others have.
-        parts: the ways to name the other labels.
+        free: labels that may have any of their names, independently of all other labels.
+        parts: the maps of the other labels.
     """
 
     free: Names
@@ -67,14 +68,14 @@ class Independent:
 
     def maps(self) -> Iterator[dict[int, int]]:
         """The maps one after the other; first the identity, if it is one of them."""
-        if not self.count():  # of a search that was cut short, a part may hold none
+        if not self.count():  # if the search was cut short, a part may contain no map
             return
         for names in itertools.product(*self.free.values()):
             for rest in _combined(self.parts):
                 yield dict(zip(self.free, names, strict=True)) | rest
 
     def possible(self) -> Iterator[tuple[int, int]]:
-        """Pairs of a label and a name: it has the name in some map, or that was not ruled out."""
+        """Pairs of a label and a name that it has in some map, or that the search did not rule out."""
         yield from ((label, name) for label, own in self.free.items() for name in own)
         for part in self.parts:
             yield from part.possible()
@@ -82,11 +83,11 @@ class Independent:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Maps of labels that constrain each other.
+    """A set of maps of labels that constrain each other: the union of disjoint branches.
 
     Attributes:
-        branches: each holds other maps.
-        unsearched: the names that are not ruled out, where the search was not completed; empty where it was.
+        branches: disjoint sets of maps.
+        unsearched: the names that were not ruled out if the search was cut short; empty if it was completed.
     """
 
     branches: tuple[Independent, ...]
@@ -107,7 +108,7 @@ class Alternatives:
             yield from branch.maps()
 
     def possible(self) -> Iterator[tuple[int, int]]:
-        """As of `Independent`."""
+        """As `Independent.possible`."""
         yield from ((label, name) for label, own in self.unsearched.items() for name in own)
         for branch in self.branches:
             yield from branch.possible()
@@ -127,14 +128,17 @@ def find_shortcuts(sets: CandidateSet, which: Tensor, rows: Tensor, *, one_to_on
 
     Args:
         sets: different sets of candidates.
-        which: the set that each row of labels is from, `(r,)`.
-        rows: the labels, `(r, m)`; -1 in unused slots. No row of a set comes twice.
+        which: the set that each row of labels belongs to, `(r,)`.
+        rows: the labels, `(r, m)`; -1 in unused slots. No row of a set occurs twice.
         one_to_one: only maps that give different labels different names.
-        budget: numbers to look at, after which the search is given up.
+        budget: limit of the search, in numbers read.
+
+    Returns:
+        The maps; incomplete if the search reached the budget.
     """
     listed = listed_only(sets)
     if listed is not None and int(listed.offsets.diff()[which].sum()) > _LISTED:
-        with suppress(InputError):  # if two sets share a candidate, it has to be the list
+        with suppress(InputError):  # two sets share a candidate: keep the list
             sets = Lattice.from_candidates(listed)
     return _Search(sets.batch(which), rows, one_to_one, budget).all_maps()
 
@@ -153,7 +157,7 @@ class _Search:
         self.weights = torch.randint(1, PRIME, (_CHECKS, candidates.slots, self.classes), generator=drawn).to(rows)
 
     def all_maps(self) -> Independent:
-        """Independent parts of all labels; the budget is shared among them."""
+        """The maps of all labels; the independent parts share the budget."""
         labels = torch.arange(self.classes, device=self.rows.device)
         kind = kind_of_label(labels, self.candidates.kinds)
         every = torch.arange(len(self.rows), device=self.rows.device)
@@ -167,10 +171,10 @@ class _Search:
 
         Args:
             names: which names each label may have, `(c, c)` bool.
-            labels: whose maps are sought.
+            labels: the labels to name.
             rows: the ids of the rows of labels that constrain them.
-            floor: what must be left of the budget.
-            depth: how many labels were named on the way here.
+            floor: the part of the budget that must be left afterwards.
+            depth: how many labels have been named so far.
         """
         free, groups = self._groups(names, labels, rows)
         parts = []
@@ -183,7 +187,7 @@ class _Search:
         return Independent({label: _own_first(names[label], label) for label in free}, tuple(parts))
 
     def _branch(self, names: Tensor, labels: list[int], rows: Tensor, floor: int, depth: int) -> Alternatives:
-        """The maps of labels that constrain each other: give one of them a name, then go on."""
+        """The maps of labels that constrain each other: give one label each of its names, and recurse."""
         if self.left <= floor or depth == _DEEPEST:
             return Alternatives((), {y: _own_first(names[y], y) for y in labels})
         label = self._next(names, labels, rows)
@@ -203,17 +207,17 @@ class _Search:
         return Alternatives(tuple(branches), {})
 
     def _alike(self, label: int, names: Tensor, left: Tensor, open_rows: Tensor, ids: Tensor) -> list[list[int]]:
-        """Group the names of a label: those of one group leave the same maps of all other labels.
+        """Group the names of a label: all names in a group leave the same maps of all other labels.
 
         Args:
-            label: that gets a name.
+            label: the label.
             names: its names, `(b,)`.
-            left: which names each label may have then, `(b, c, c)` bool.
-            open_rows: which rows constrain them then, `(b, r)` bool.
+            left: for each of these names, the names that every label may still have, `(b, c, c)` bool.
+            open_rows: for each of these names, the rows that still constrain labels, `(b, r)` bool.
             ids: the rows, `(r,)`.
 
         Returns:
-            Positions in `names`; those that leave some label without a name are left out.
+            Positions in `names`, without those that leave some label without a name.
         """
         others = left.clone()
         others[:, label] = False
@@ -226,10 +230,10 @@ class _Search:
         return sorted(itertools.chain.from_iterable(merged))
 
     def _merged(self, places: list[int], label: int, names: Tensor, left: Tensor, ids: Tensor) -> list[list[int]]:
-        """Put those names together that leave each of the rows the same candidates in its other slots.
+        """Group the names of a label: all names in a group leave every row the same candidates in its other slots.
 
-        If a row has the label in the slots J, and the label has the name a, the row's candidates weigh Π_J w(j, a)
-        times what its other slots weigh."""
+        If the slots J of a row have the label and the label gets the name a, the weighted count of the row's candidates
+        is Π_J w(j, a) times the weighted count of its other slots."""
         if len(places) == 1 or not len(ids):
             return [places]
         rows = self.rows[ids]  # (r, m)
@@ -251,37 +255,37 @@ class _Search:
         return [alike for *_, alike in merged]
 
     def _next(self, names: Tensor, labels: list[int], ids: Tensor) -> int:
-        """The label to name next: few names, then a row with few other open labels, then many rows."""
+        """The label to name next: the fewest names, then a row with the fewest open labels, then the most rows."""
         several = names.sum(1) > 1
         member = self.member[ids]  # (r, c)
-        number = (member * several).sum(1, keepdim=True)  # (r, 1), of open labels
+        number = (member * several).sum(1, keepdim=True)  # (r, 1), the number of open labels
         fewest = pad(torch.where(member > 0, number, self.classes + 1), (0, 0, 0, 1), value=self.classes + 1).amin(0)
         rank = torch.stack([names.sum(1), fewest, -member.sum(0)], dim=1).tolist()
         return min(labels, key=lambda label: rank[label])
 
     def _supported(self, names: Tensor, ids: Tensor, most_open: int) -> tuple[Tensor, Tensor]:
-        """Drop the names that no candidate supports; some label has none left if no map is left.
+        """Remove the names that no candidate supports. If no map is left, some label has no name left.
 
         Args:
             names: which names each label may have, in `b` cases, `(b, c, c)` bool.
             ids: the rows of labels that constrain them, `(r,)`.
-            most_open: look at rows with at most so many labels that have several names.
+            most_open: check only rows with at most this number of open labels.
 
         Returns:
-            What is left, `(b, c, c)`, and which of the rows still constrain their labels, `(b, r)` bool.
+            The remaining names, `(b, c, c)`, and which of the rows still constrain their labels, `(b, r)` bool.
         """
         constrain = torch.ones(len(names), len(ids), dtype=torch.bool, device=names.device)
         now = torch.zeros(len(ids), dtype=torch.bool, device=names.device)
         while True:
             before = now
-            number = (names.sum(2) > 1).float() @ self.member[ids].T  # (b, r), of open labels
+            number = (names.sum(2) > 1).float() @ self.member[ids].T  # (b, r), the number of open labels
             now = before | (number[names.any(2).all(1)] <= most_open).any(0)
             names, constrain[:, now] = self._filtered(names, ids[now])
             if torch.equal(now, before):
                 return names, constrain
 
     def _filtered(self, names: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """As `_supported`, of all the given rows."""
+        """As `_supported`, but checks all given rows."""
         rows = self.rows[ids]  # (r, m)
         used = (rows >= 0)[..., None]
         place = torch.where(rows < 0, self.classes, rows).flatten()
@@ -305,7 +309,7 @@ class _Search:
     def _groups(
         self, names: Tensor, labels: list[int], ids: Tensor
     ) -> tuple[list[int], list[tuple[list[int], Tensor]]]:
-        """The labels that nothing constrains; and those that constrain each other, with the rows that do it."""
+        """The labels without constraints, and the groups of labels that constrain each other with their rows."""
         several = names.sum(1) > 1  # (c,)
         member = self.member[ids] * several  # (r, c)
         linked = member.T @ member > 0  # (c, c)
@@ -331,25 +335,26 @@ class _Search:
 
 
 def _own_first(names: Tensor, label: int) -> tuple[int, ...]:
-    """The names that are left, `(c,)` bool; its own first."""
+    """The names of a label, given as `(c,)` bool; the label itself comes first."""
     return tuple(sorted(names.nonzero()[:, 0].tolist(), key=lambda name: (name != label, name)))
 
 
 def _distinct(names: Tensor) -> Tensor:
-    """Take a label's only name away from all others, `(b, c, c)` bool; from both if two labels have the same."""
+    """Remove the only name of a label from all other labels, `(b, c, c)` bool. If two labels have the same only name,
+    both lose it."""
     settled = names & (names.sum(2, keepdim=True) == 1)
     times = settled.sum(1, keepdim=True)  # (b, 1, c)
     return names & ((times == 0) | (settled & (times == 1)))
 
 
 def common_maps(possible: Tensor, kinds: Sequence[tuple[int, int]]) -> Tensor:
-    """Maps that are worth a try where a search finds no end, `(k, c)`: one name changed, two exchanged, all shifted.
+    """Simple maps to try if a search is cut short, `(k, c)`: one name changed, two names exchanged, all names shifted.
 
-    All are within a kind. Of many labels, only the first changes and exchanges are tried.
+    All maps are within a kind. If there are many labels, only the first changes and exchanges are included.
 
     Args:
         possible: the names that each label may have, `(c, c)` bool.
-        kinds: the first label of each kind, and the first behind it.
+        kinds: the first label of each kind, and the first label after it.
 
     Examples:
         >>> common_maps(torch.ones(2, 2, dtype=torch.bool), [(0, 2)]).tolist()

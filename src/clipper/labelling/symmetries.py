@@ -1,9 +1,9 @@
 """The symmetry group of candidate sets: permutations of the labels that map every sample's candidates onto themselves.
 
-A symmetry takes each label to one that looks the same, so labels get colours that no symmetry can change: the weighted
-counts of the sets if one label is marked. Where that leaves a choice, labels are marked one by one and the others get
-new colours (individualisation and refinement, as programs for graph isomorphism do it). The group's order is the
-product of the orbit sizes along a chain of stabilisers, so nothing has to be listed.
+The method is individualisation and refinement, as in programs for graph isomorphism. Every label gets a colour that no
+symmetry can change: the weighted counts of the sets if this label is marked. If several labels have the same colour,
+one of them is fixed and the others get new colours. The order of the group is the product of the orbit sizes along a
+chain of stabilisers, so the symmetries need not be listed.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from clipper.candidates.comparison import PRIME, weighted_count_size, weighted_c
 from clipper.candidates.kinds import kind_of_label
 
 Permutation = tuple[int, ...]
-"""The name of each label."""
+"""A permutation of the labels: the image of each label."""
 Colour = tuple[int, ...]
+"""The colour of a label, an invariant of the symmetries."""
 
 _POINTS = 2
-"""Random weights at which sets are compared; they would have to agree at all of them by chance."""
+"""Number of random weightings by which sets are compared; different sets agree on all with a negligible probability."""
 _DEEPEST = 200
-"""Labels that are told apart before a search is given up."""
+"""Number of fixed labels at which a search stops."""
 _CELLS = 1 << 22
-"""Numbers held at a time."""
+"""Largest number of tensor elements held at a time."""
 
 
 class _OutOfBudgetError(Exception):
-    """The search has taken all the steps that it may take."""
+    """The search has reached its budget."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A step of a stabiliser chain: the symmetries that keep all bases before.
+    """A level of a stabiliser chain: the symmetries that fix the bases of all earlier levels.
 
     Attributes:
-        base: the label that the next level keeps as well.
-        to: for each label of its orbit, a symmetry that takes the base there.
+        base: the label that the next level fixes, too.
+        to: for each label of its orbit, a symmetry that maps the base to it.
     """
 
     base: int
@@ -56,9 +57,9 @@ class SymmetryGroup:
 
     Attributes:
         classes: the number of labels, `c`.
-        levels: the chain, the largest orbit first; only the identity keeps all bases.
+        levels: the chain, the largest orbit first; only the identity fixes all bases.
         generators: symmetries that generate the group.
-        possible: for each label, the labels that a symmetry may take it to, itself among them: its orbit or, if the
+        possible: for each label, the labels that a symmetry may map it to, itself included: its orbit or, if the
             search was not completed, the labels that were not ruled out.
         exhaustive: whether the search was completed; if not, there may be more symmetries.
     """
@@ -85,7 +86,7 @@ class SymmetryGroup:
 
 
 def composed(second: Permutation, first: Permutation) -> Permutation:
-    """One permutation after the other.
+    """The composition of two permutations: `first`, then `second`.
 
     Examples:
         >>> composed((1, 2, 0), (1, 0, 2))
@@ -97,12 +98,15 @@ def composed(second: Permutation, first: Permutation) -> Permutation:
 def find_symmetries(candidates: CandidateSet, budget: int) -> SymmetryGroup:
     """The permutations of the labels, within their kinds, that map every sample's candidates onto themselves.
 
-    No symmetry is overlooked, unless the budget ends the search. Sets are compared by weighted counts modulo a prime,
-    so a permutation that is none is taken for one with a probability below 10⁻¹².
+    The search finds every symmetry unless it reaches the budget. Sets are compared by weighted counts modulo a prime,
+    so a permutation that is not a symmetry is accepted with a probability below 10⁻¹².
 
     Args:
-        candidates: no candidate twice; samples with the same candidates are needed once.
-        budget: numbers to look at, after which the search is given up.
+        candidates: no candidate may occur twice; of samples with the same candidates, one is enough.
+        budget: limit of the search, in numbers read.
+
+    Returns:
+        The group; a subgroup, with `exhaustive` false, if the search reached the budget.
     """
     return _Search(candidates, budget).group()
 
@@ -118,11 +122,11 @@ class _Search:
         def drawn(*shape: int) -> Tensor:
             return torch.randint(1, PRIME, shape, generator=generator).to(device)
 
-        self.mark = drawn(_POINTS, slots, classes)  # of the labels that are told apart, by their place
-        self.probe = drawn(_POINTS, slots)  # of the label that is coloured
-        self.rest = drawn(_POINTS, slots, len(candidates.kinds))[:, :, self.kind]  # of all others
+        self.mark = drawn(_POINTS, slots, classes)  # weights of fixed labels, by their position
+        self.probe = drawn(_POINTS, slots)  # weights of the label that gets a colour
+        self.rest = drawn(_POINTS, slots, len(candidates.kinds))[:, :, self.kind]  # weights of all other labels
         self.factor = drawn(candidates.samples, 1)
-        self.twins = _Orbits(self.labels)  # labels that may change places while all others stay
+        self.twins = _Orbits(self.labels)  # labels that can be exchanged while all others stay fixed
         self.seen: dict[tuple[int, ...], list[Colour]] = {}
         self.unchanged = weighted_counts(candidates, self.mark)  # (n, points)
 
@@ -132,7 +136,7 @@ class _Search:
         levels: list[Level] = []
         possible: tuple[frozenset[int], ...] = ()
         exhaustive = True
-        before = [list(self.labels)]  # the orbits of the level before, which only fall apart
+        before = [list(self.labels)]  # the orbits of the previous level; each orbit is a subset of one of these
         while True:
             orbits = _Orbits(self.labels, (g for g in generators if all(g[label] == label for label in fixed)))
             try:
@@ -152,13 +156,13 @@ class _Search:
     def _complete(
         self, orbits: _Orbits, before: list[list[int]], fixed: tuple[int, ...], generators: list[Permutation]
     ) -> None:
-        """Join the orbits of the symmetries that keep the `fixed` labels, and note those that generate them.
+        """Complete the orbits under the symmetries that fix the labels `fixed`, and collect generators of these.
 
         Args:
-            orbits: of the symmetries that are known.
-            before: labels that different lists hold are in different orbits.
-            fixed: the labels to keep.
-            generators: where symmetries that were found are noted.
+            orbits: the orbits under the symmetries that are known; changed in place.
+            before: lists of labels; labels in different lists are in different orbits.
+            fixed: the labels to fix.
+            generators: new symmetries are appended to this list.
         """
         if any(self.twins.of[label] is not self.twins.of[cell[0]] for cell in before for label in cell):
             colours = self._colours(fixed)
@@ -172,7 +176,7 @@ class _Search:
     def _join(
         self, orbits: _Orbits, one: int, other: int, fixed: tuple[int, ...], generators: list[Permutation]
     ) -> bool:
-        """Whether a symmetry that keeps the `fixed` labels takes one label to another; then their orbits are joined."""
+        """Whether a symmetry that fixes the labels `fixed` maps one label to the other; if so, join their orbits."""
         if orbits.of[one] is orbits.of[other]:
             return True
         exchange = list(self.labels)
@@ -198,7 +202,7 @@ class _Search:
             yield frozenset(label for label in self.labels if colours[label] == colour)
 
     def _carrying(self, left: tuple[int, ...], right: tuple[int, ...]) -> Permutation | None:
-        """A symmetry that takes the labels `left` to the labels `right`, if there is one."""
+        """A symmetry that maps the labels `left` to the labels `right`; None if there is none."""
         if len(left) > _DEEPEST:
             raise _OutOfBudgetError
         before, after = self._colours(left), self._colours(right)
@@ -218,7 +222,7 @@ class _Search:
         return None
 
     def _colours(self, apart: tuple[int, ...]) -> list[Colour]:
-        """A colour for each label, which no symmetry that keeps the labels `apart` can change."""
+        """A colour for each label that is invariant under all symmetries that fix the labels `apart`."""
         if apart in self.seen:
             return self.seen[apart]
         self._spend(len(self.labels) - len(apart))
@@ -254,7 +258,7 @@ class _Search:
 
 
 class _Orbits:
-    """The orbits of the labels under some permutations: `of[y]` holds the labels that `y` is taken to."""
+    """The orbits of the labels under some permutations: `of[y]` is the orbit of `y`."""
 
     def __init__(self, labels: Sequence[int], generators: Iterable[Permutation] = ()) -> None:
         self.of: list[set[int]] = [{label} for label in labels]
@@ -273,7 +277,7 @@ class _Orbits:
 
 
 def _transversal(base: int, generators: Sequence[Permutation]) -> dict[int, Permutation]:
-    """For each label that the generators take `base` to, a product of them that does."""
+    """For each label in the orbit of `base`, a product of the generators that maps `base` to it."""
     found, ends = {base: tuple(range(len(generators[0])))}, [base]
     for label in ends:
         for generator in generators:
@@ -293,7 +297,7 @@ def _cells(colours: Sequence[Colour]) -> list[list[int]]:
 
 
 def _matched(before: Sequence[Colour], after: Sequence[Colour]) -> Permutation:
-    """A permutation that keeps colours and, as far as that allows it, labels."""
+    """A permutation that maps each label to one of the same colour, and to itself if its colour stays the same."""
     free: dict[Colour, list[int]] = defaultdict(list)
     for label in reversed(range(len(after))):
         if before[label] != after[label]:

@@ -1,4 +1,4 @@
-"""WeakClassifier: scikit-learn's fit and predict, for samples with a fact instead of labels.
+"""WeakClassifier: an estimator with scikit-learn's interface that learns from facts about samples instead of labels.
 
 This is the only module that needs scikit-learn (extra `sklearn`).
 """
@@ -49,11 +49,11 @@ _DOUBTS = {
 
 
 class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignore[misc]
-    """A classifier of single instances that learns from a fact about each sample, in the manner of scikit-learn.
+    """A scikit-learn classifier of single instances that learns from a fact about each sample.
 
     `fit` infers the labels of all samples together (`clipper.infer`), discards improbable candidates, and trains a
-    network on those that are left (semantic loss). If inference finds nothing to rely on, it discards nothing and
-    warns.
+    network on the remaining ones (semantic loss). If the verdict of the inference is "unsettled" or "uninformative",
+    `fit` discards nothing and warns.
 
     Args:
         rule: what you know about a sample: one of `clipper.rules`, its name such as "sum" or "checksum:3,1,7,9", or any
@@ -65,25 +65,25 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             default vectors are used as they are, and images are encoded by `Outlines`.
         mass: the probability that the remaining candidates of a sample hold together.
         wrong: the share of wrong targets; estimated if None.
-        impossible: "refuse" targets that no labels satisfy, or "keep" their samples; nothing is learned from these.
+        impossible: "refuse" targets that no labels satisfy, or "keep" their samples, which training then ignores.
         epochs: passes over the samples.
         batch: samples per step.
         learning_rate: of AdamW; if None, 0.01 for the linear layer and 0.001 for every other network.
         weight_decay: of AdamW.
-        random_state: a seed, a NumPy `RandomState`, or None for another result each time.
+        random_state: a seed, a NumPy `RandomState`, or None for a different result each time.
 
     Attributes:
         classes_: `(classes,)`: the labels.
         network_: the trained network; maps instances to log-probabilities.
         posterior_: the `Posterior` of the training samples: `labels`, `marginals`, `suspicion`, `ask` …
         verdict_: its verdict: "joint", "ambiguous", "unsettled" or "uninformative".
-        expected_accuracy_: the share of `posterior_.labels` that should be right.
+        expected_accuracy_: the expected share of right labels among `posterior_.labels`.
         history_: the metrics of every epoch.
         shape_: the shape of an instance.
 
     Examples:
         >>> generator = torch.Generator().manual_seed(0)
-        >>> gold = torch.randint(3, (60, 2), generator=generator)  # which nobody knows
+        >>> gold = torch.randint(3, (60, 2), generator=generator)  # unknown in practice
         >>> X = torch.eye(3)[gold] + torch.randn(60, 2, 3, generator=generator) / 10  # (n, m, d)
         >>> model = WeakClassifier("sum", classes=3, random_state=0).fit(X, targets=gold.sum(1))
         >>> model.verdict_, model.predict(torch.eye(3)).tolist(), model.score(X, gold.sum(1))
@@ -123,8 +123,9 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         """Infer the labels of all samples, then train the network on the candidates that are left.
 
         Args:
-            X: `(n, m, *shape)`: vectors `(n, m, d)`, images `(n, m, channels, height, width)` or whatever `encoder` and
-                `network` take; a list of `(length, *shape)` for samples of different lengths. Bytes become 0 … 1.
+            X: `(n, m, *shape)`: vectors `(n, m, d)`, images `(n, m, channels, height, width)` or any other input of
+                `encoder` and `network`; a list of `(length, *shape)` for samples of different lengths. Bytes are
+                divided by 255.
             targets: the target of each of the `n` samples, as the rule takes it.
             known: labels that you know, `(n, m)`, -1 elsewhere.
 
@@ -176,8 +177,8 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             `(N,)` labels.
 
         Raises:
-            InputError: instances have another shape than those that were fitted.
-            sklearn.exceptions.NotFittedError: nothing was fitted.
+            InputError: the instances have another shape than those in `fit`.
+            sklearn.exceptions.NotFittedError: `fit` has not been called.
         """
         probability = self.predict_proba(X)
         labels: np.ndarray = self.classes_[probability.argmax(1)]
@@ -193,8 +194,8 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             `(N, classes)`; rows sum to one.
 
         Raises:
-            InputError: instances have another shape than those that were fitted.
-            sklearn.exceptions.NotFittedError: nothing was fitted.
+            InputError: the instances have another shape than those in `fit`.
+            sklearn.exceptions.NotFittedError: `fit` has not been called.
         """
         _VALIDATION.check_is_fitted(self)
         instances = _floats(X)
@@ -221,7 +222,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
 
         Raises:
             InputError: samples and targets do not fit together.
-            sklearn.exceptions.NotFittedError: nothing was fitted.
+            sklearn.exceptions.NotFittedError: `fit` has not been called.
         """
         _VALIDATION.check_is_fitted(self)
         inputs, lengths = _samples(X)
@@ -237,7 +238,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         return tags
 
     def _candidates(self, targets: Any, lengths: list[int], impossible: Impossible) -> CandidateSet:
-        """What the labels of samples of these lengths could be."""
+        """The candidates of samples with these targets and lengths."""
         wanted = as_list(targets, "targets, one for each sample,")
         if len(wanted) != len(lengths):
             raise InputError(f"expected a target for each of {len(lengths)} samples, got {len(wanted)}")
@@ -245,7 +246,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         return Candidates.from_rule(rule, targets, lengths, self.classes, impossible=impossible)
 
     def _check(self, inputs: Tensor) -> None:
-        """Refuse what would fail only after inference, which may take a while."""
+        """Check the arguments of training before inference, which may take minutes."""
         whole_number(self.classes, "classes", least=2)
         whole_number(self.epochs, "epochs")
         whole_number(self.batch, "batch")
@@ -279,7 +280,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
 
 
 class _LogProbabilities(nn.Module):
-    """A network's scores, which may come with an embedding, as log-probabilities; such scores stay as they are."""
+    """A network whose output is log-probabilities: `log_softmax` of its scores, without its embedding if it has one."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -292,7 +293,7 @@ class _LogProbabilities(nn.Module):
 
 
 class _Standardised(nn.Module):
-    """Inputs with mean 0 and deviation 1 in each feature or channel, as measured on some instances `(N, *shape)`."""
+    """Scale inputs to mean 0 and deviation 1 in each feature or channel, measured on instances `(N, *shape)`."""
 
     mean: Tensor
     deviation: Tensor
@@ -331,7 +332,7 @@ def _convolutional(instances: Tensor, classes: int) -> nn.Module:
 
 
 def _floats(values: Any) -> Tensor:
-    """A tensor of single precision; bytes, as images have them, become 0 … 1."""
+    """A tensor of single precision; bytes, as in images, are divided by 255."""
     tensor = as_tensor(values, "X")
     return tensor.float() / 255 if tensor.dtype == torch.uint8 else tensor.float()
 
@@ -358,7 +359,7 @@ def _samples(values: Any) -> tuple[Tensor, list[int]]:
 
 
 def _known_labels(known: Any, candidates: CandidateSet) -> Tensor:
-    """Labels `(n, m)`, -1 where unknown, from rows that may be as short as their sample."""
+    """Labels `(n, m)`, -1 where unknown, from rows that may be shorter than `m`."""
     rows = [whole_numbers(row, "known labels") for row in as_list(known, "known labels, a row for each sample,")]
     if len(rows) != candidates.samples or any(row.ndim != 1 or len(row) > candidates.slots for row in rows):
         raise InputError(
@@ -372,7 +373,7 @@ def _known_labels(known: Any, candidates: CandidateSet) -> Tensor:
 
 
 def _with_known(candidates: CandidateSet, known: Tensor | None) -> CandidateSet:
-    """The candidates that have the known labels; a sample may be left without any."""
+    """The candidates that contain the known labels; a sample may have none left."""
     if known is None:
         return candidates
     labels = known.flatten()

@@ -202,7 +202,7 @@ def _by_kind(kind: object, names: Sequence[str] | None) -> _ByKind | None:
     kind = whole_numbers(kind, "kinds (n, m)")
     value, order = kind.flatten().long().sort(stable=True)
     found = None
-    if isinstance(names, list | tuple):  # one look at where each of them ends is enough
+    if isinstance(names, list | tuple):  # the end of each kind's rows is enough: one read from the device
         ends = torch.searchsorted(value, torch.arange(-1, len(names) + 1, device=value.device)).tolist()
         if ends[0] == 0 and ends[-1] == len(value):
             found = {i: end - start for i, (start, end) in enumerate(pairwise(ends), start=-1) if end > start}

@@ -50,7 +50,7 @@ _TIES = 16
 """If a query has more uncertain pairs than this, beyond 2 k, it goes to `ties.py`."""
 
 _PAIRS = 1 << 22
-"""Pairs within a radius that are looked at without counting first how many of them are in doubt."""
+"""Up to this many pairs within a radius, all are checked without first counting the uncertain ones."""
 
 _MOST_SLACK = 1e-9
 """A share of the largest number: where rounding errors are larger than that, squares may overflow."""
@@ -324,7 +324,7 @@ class ExactSearch:
         if tied is not None and len(parts) > 1:
             found = found.take((~tied[found.query]).nonzero().flatten())
         single = k == 1 and one_per_row(found.query)
-        if self.distance is None:  # ties may lie in different pieces, so that all are looked at together
+        if self.distance is None:  # ties may be in different pieces, so all are checked together
             slack = errors[0] if len(errors) == 1 else torch.stack(errors).amax(0)
             doubtful = _doubtful(found.query, found.distance, slack[found.query], radius, single)
             found = self._measured(queries.values, pool.values, found, doubtful)

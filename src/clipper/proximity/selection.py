@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 _GROUP = 64
-"""Columns looked at together: the k smallest entries of a row lie in the k groups with the smallest minima."""
+"""Columns in a group: the k smallest entries of a row are in the k groups with the smallest minima."""
 
 _LARGE = 1 << 17
 """Entries of a matrix that are counted before they are listed."""
 
 WIDE = 2048
-"""Rows shorter than this are looked at entry by entry."""
+"""Rows shorter than this are searched entry by entry."""
 
 
 def kth_smallest(values: Tensor, k: int) -> Tensor:
@@ -74,7 +74,7 @@ def by_row_then_value(row: Tensor, value: Tensor, column: Tensor) -> Tensor:
 
 
 def one_per_row(row: Tensor) -> bool:
-    """Whether no row comes twice in `row (entries,)`, and they ascend: then there is nothing to sort."""
+    """Whether `row (entries,)` is strictly ascending, so that nothing needs to be sorted."""
     return bool((row[1:] > row[:-1]).all())
 
 

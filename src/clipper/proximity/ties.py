@@ -159,7 +159,7 @@ class PreciseDistances:
 
 
 def lengths(a: Tensor, b: Tensor) -> Tensor:
-    """The distance of each row of `a (rows, d)` from its row of `b`, whatever the size of the numbers."""
+    """The distance of each row of `a (rows, d)` from its row of `b`, without overflow for numbers of any size."""
     difference = a - b
     length: Tensor = torch.linalg.vector_norm(difference, dim=1)
     limits = torch.finfo(length.dtype)

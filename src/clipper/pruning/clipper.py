@@ -276,9 +276,14 @@ class Clipper:
         plain: bool | None = None,
         pool: Pool | None = None,
     ) -> ProximityGraph:
-        """Like `graph`, for embeddings that were checked; `kind (n, m)` of each slot.
+        """Like `graph`, for embeddings that were checked.
 
-        `plain`: whether all slots are used and of the first kind; computed if None.
+        Args:
+            embeddings: as from `embeddings`.
+            kind: the kind of label in each slot, `(n, m)`; -1 in unused slots.
+            kinds: the kinds of label.
+            plain: whether all slots are used and of the first kind; computed if None.
+            pool: embeddings to find neighbours among, if not the batch's own.
         """
         if isinstance(self.search, Mapping) and isinstance(embeddings, Tensor):
             embeddings = {kind.name: embeddings for kind in kinds}

@@ -102,7 +102,7 @@ def _exact_by_table(count: Tensor, width: int) -> Tensor:
 @lru_cache(maxsize=16)
 def _prices(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """`_tie_break`, and the cost of a candidate with the row's mask if the column's contains it, else 0."""
-    price = (width + 1) << width  # more than whatever breaks ties
+    price = (width + 1) << width  # more than any tie break
     return _tie_break(width, device).double(), _subsets(width, device).T.double() * price
 
 

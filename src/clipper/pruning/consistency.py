@@ -24,9 +24,9 @@ FEW = 6
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
-    """The edges that each candidate contradicts.
+    """The edges that each candidate contradicts, as bit masks.
 
-    Edges have bits. Within a sample the bits ascend with distance, then with falling edge id: a larger mask drops more
+    Within a sample, the bits of edges ascend with distance, then with decreasing edge id, so a larger mask has more
     distant edges. An edge that no candidate of its source sample contradicts may have no bit.
 
     Attributes:

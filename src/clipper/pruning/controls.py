@@ -11,9 +11,19 @@ from clipper.proximity import ProximityGraph
 
 
 def discard_at_random(candidates: Candidates, count: int | None, per_sample: Tensor | None, seed: int) -> Tensor:
-    """Which candidates survive when `count` of them, or `per_sample (n,)` of each sample, go at random; `(Ω,)` bool.
+    """Discard candidates at random. Every sample that has candidates keeps at least one.
 
-    Every sample that has candidates keeps at least one.
+    Args:
+        candidates: the candidates.
+        count: how many to discard in total; None to use `per_sample`.
+        per_sample: how many to discard of each sample, `(n,)`.
+        seed: the seed of the draws.
+
+    Returns:
+        The candidates that are left, `(Ω,)` bool.
+
+    Raises:
+        InputError: `count` is not a number of candidates that can be discarded.
     """
     rank = candidates.random_ranks(seed)
     if per_sample is not None:
@@ -36,10 +46,15 @@ def random_edges(
 ) -> ProximityGraph:
     """Replace the targets of a graph by random ones; each instance keeps its number of edges.
 
-    This is the control where candidates are too many to discard one by one. The new targets are drawn from the old
-    ones, and no edge stays within its sample. `place (n,)` is the index of each source sample in the pool, -1 for
-    none; None if the samples are the pool. `kind (N*m,)` of the pool keeps edges between instances of one kind of
-    label.
+    This is the control for sets whose candidates are not listed. The new targets are a permutation of the old ones, and
+    no edge stays within its sample.
+
+    Args:
+        graph: the graph.
+        slots: the number of slots, `m`.
+        seed: the seed of the draws.
+        place: the index of each source sample in the pool, `(n,)`, -1 for none; None if the samples are the pool.
+        kind: the kind of each instance of the pool, `(N*m,)`; edges then connect instances of one kind.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 1, 2, 3], [2, 3, 0, 1])

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _BYTE = 8
 """Bits."""
 _PROOF = "weight under random log-probabilities"
-"""What a rank tells of its candidates besides what they are made of."""
+"""Key of the fingerprint among the tensors of `_share_of`; see `_weight`."""
 _SAME = 1e-9
 """Equal up to rounding in double precision."""
 _DOUBT = 20
-"""Units of rounding by which two squared distances must differ, so that every process finds the same one larger."""
+"""Rounding errors by which two squared distances must differ, so that every process orders them in the same way."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class GatheredBatch:
 
 @dataclass(frozen=True)
 class _Header:
-    """What ranks send one another before they exchange rows.
+    """What ranks send each other before they exchange rows.
 
     Attributes:
         error: why this rank has nothing to exchange.
@@ -100,7 +100,7 @@ def gather(ranks: Ranks, candidates: CandidateSet, make_embeddings: Callable[[],
     sizes = [header.samples for header in headers]
     n, m, c = candidates.samples, candidates.slots, candidates.classes
     tables = {name: table.detach() for name, table in _tables(own).items()}
-    if not n:  # whatever its embeddings are: they look like those of the others
+    if not n:  # a rank without samples uses the form of the other ranks' embeddings
         tables = {
             name: torch.empty(0, m, *shape, dtype=t, device=candidates.device) for name, (shape, t) in known.items()
         }
@@ -269,7 +269,7 @@ def reduced_to(candidates: Set, survivors: Tensor) -> Set:
 
 
 def _share_of(candidates: CandidateSet) -> dict[str, Tensor]:
-    """What a rank adds to the candidates of all ranks: rows, or its samples' part of a shared description."""
+    """A rank's part of the candidates of all ranks: rows, or its samples' part of a shared description."""
     listed = listed_only(candidates)
     if listed is not None:
         return {"labels": listed.labels.cpu(), "counts": listed.offsets.diff().cpu()}

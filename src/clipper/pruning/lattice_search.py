@@ -24,7 +24,7 @@ from clipper.pruning.result import Pruning, Set
 MOST_BUNDLES = 12
 """Up to this many bundles of a sample, all sets of them are tried; with more, the search is greedy."""
 _CELLS = 1 << 24
-"""Entries of the tables of allowed labels that are looked at together."""
+"""Largest number of entries of the tables of allowed labels that are processed together."""
 
 
 def prune_lattice(
@@ -108,7 +108,7 @@ class Contested:
     Attributes:
         sample: its number.
         forbids: `(bundles, m*c)` bool, on the CPU: the labels that each bundle forbids, nearest bundle first.
-        edges: the places of each bundle's edges among the sample's active ones, which ascend with distance.
+        edges: the indices of each bundle's edges among the sample's active ones, which ascend with distance.
     """
 
     sample: int
@@ -126,7 +126,7 @@ class Contested:
         return cls(sample, effects[order], [members[i] for i in order])
 
     def price(self, chosen: Sequence[bool], count: int) -> tuple[int, int, int]:
-        """What to minimise: candidates left, then edges dropped, then how near these are."""
+        """The objective to minimise: candidates left, then edges dropped, then how near the dropped edges are."""
         dropped = [place for places, taken in zip(self.edges, chosen, strict=True) if not taken for place in places]
         return count, len(dropped), -sum(1 << place for place in dropped)
 
@@ -170,7 +170,7 @@ def _by_all_sets(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Ch
 
 
 def _nearest_first(lattice: CandidateSet, samples: Sequence[Contested]) -> list[Choice]:
-    """Add bundles greedily, the nearest first, while a candidate is left. Bound: what all but one would leave."""
+    """Add bundles greedily, the nearest first, while a candidate is left. The bound: what all bundles but one leave."""
     sets = [chosen[None] for chosen in _added_one_by_one(lattice, samples)]
     without = [~torch.eye(len(sample.edges), dtype=torch.bool) for sample in samples]
     trials = [torch.cat(pair) for pair in zip(sets, without, strict=True)]

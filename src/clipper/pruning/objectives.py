@@ -30,7 +30,7 @@ POOLED = ("joint", "em")
 NEIGHBOURS = 8
 """The default number of neighbours per instance for joint inference and EM."""
 _PIECE = 1 << 18
-"""Candidates pruned at a time; samples do not depend on one another, so any cut between them is right."""
+"""Candidates pruned at a time. Samples are independent, so any split into groups of samples gives the same result."""
 
 
 def prune(
@@ -95,8 +95,8 @@ def prune(
 
 def listed_only(candidates: CandidateSet) -> Candidates | None:
     """The set, if its candidates are listed; else None."""
-    # Rows have bit masks, and single ones can go; sets without rows are searched by forbidding labels. No method of
-    # both sets can hide that difference.
+    # Listed candidates have bit masks and can be discarded one by one; other sets are pruned by forbidding labels. No
+    # common method can hide this difference.
     return candidates if isinstance(candidates, Candidates) else None
 
 

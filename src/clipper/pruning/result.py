@@ -88,7 +88,11 @@ class Pruning(Generic[Set]):
 
     @property
     def keep(self) -> Tensor:
-        """`(Ω,)` bool: the listed candidates that survive."""
+        """`(Ω,)` bool: the listed candidates that are left.
+
+        Raises:
+            AttributeError: the candidates are not listed.
+        """
         if self._keep is None:
             raise AttributeError(
                 f"keep says which rows of a list survive, but {self.original!r} lists none: see allowed, or prune "

@@ -150,7 +150,7 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
         raise InputError("several workers search the whole pool, not batches of it: leave out the workers or the batch")
     try:
         with ExitStack() as stack:
-            # opened first: a name that is taken should not cost a search
+            # opened first, so that an existing file is refused before the search
             temporary = stack.enter_context(written_whole(job.output))
             split = None
             if executor is not None:
@@ -312,7 +312,17 @@ def _pruned(
 
 
 def read_embeddings(path: Path, samples: int, slots: int) -> Tensor:
-    """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance."""
+    """Embeddings `(n, m, d)` from `.npy` (memory-mapped) or from a Parquet column of lists, one row per instance.
+
+    Args:
+        path: the file, or a folder of files.
+        samples: the number of samples, `n`.
+        slots: the number of slots, `m`.
+
+    Raises:
+        FileError: the file is missing or damaged.
+        InputError: the embeddings have another shape or type.
+    """
     values = read_vectors(path)
     if values.ndim == 2 and len(values) == samples * slots:
         values = values.reshape(samples, slots, values.shape[1])

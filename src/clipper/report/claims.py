@@ -15,7 +15,7 @@ from clipper.benchmarks.tables.summary import NAMES
 CLOSE = 3.0
 """Points. A share that is kept reproduces if it is so close to the paper's; so small is "no difference" in accuracy."""
 NOTHING = "–"
-"""Stands where there is no figure."""
+"""Shown in place of a missing figure."""
 
 
 class Claim(NamedTuple):

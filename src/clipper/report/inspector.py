@@ -52,7 +52,7 @@ def plural(noun: str) -> str:
 
 
 def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any]:
-    """What the template shows of an inspection.
+    """The values that the template shows of an inspection.
 
     Args:
         inspection: a pruning.

@@ -1,4 +1,4 @@
-"""A page that shows labels: the verdict, what to ask, suspicious samples, and a contact sheet of every class."""
+"""A page that shows labels: the verdict, the questions, suspicious samples, and a contact sheet of every class."""
 
 from __future__ import annotations
 

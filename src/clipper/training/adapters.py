@@ -1,8 +1,8 @@
 """Calling the user's parts: a classifier on a batch of samples, an engine, and several classifiers as one.
 
-Inputs of different kinds travel in one tensor, and each kind has its own network. A **packing** says how: an instance's
-row holds the number of its kind, then its input, flattened, then zeros. So a batch, a memory bank, a checkpoint or a
-neighbour search need not know that there are kinds.
+If there are several kinds of label, their inputs are stored in one tensor, and each kind has its own network. In this
+**packing**, the row of an instance contains the number of its kind, then its flattened input, then zeros. So batches,
+memory banks, checkpoints and neighbour searches do not depend on kinds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clipper.errors import ClipperError, InputError, TrainingError
 
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
-    """Name the part of the user's that failed, and how; if memory ran out, torch's error stays."""
+    """Convert an exception in the user's code into an `InputError` that names `what`; out-of-memory errors pass."""
     try:
         yield
     except (ClipperError, torch.OutOfMemoryError):
@@ -39,7 +39,7 @@ def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) 
     Args:
         classifier: maps `(instances, *shape)` to log-probabilities, alone or with an embedding.
         inputs: `(n, m, *shape)`.
-        used: which slots to look at, `(n, m)` bool; the others' output is 0. All if not given.
+        used: the slots to classify, `(n, m)` bool; all if not given. The output of other slots is 0.
 
     Examples:
         >>> log_probs, embedding = classify(nn.LogSoftmax(-1), torch.rand(5, 2, 10))
@@ -57,7 +57,7 @@ def classify(classifier: nn.Module, inputs: Tensor, used: Tensor | None = None) 
 
 
 def _taken_apart(output: Any, instances: int) -> tuple[Tensor, Tensor | None]:
-    """What a classifier returned, if it is what it should be."""
+    """The log-probabilities and the embedding in a classifier's output, checked."""
     pair = (output, None) if isinstance(output, Tensor) else output
     if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(x, Tensor | None) for x in pair):
         raise InputError(
@@ -102,8 +102,8 @@ def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
     """Raise a `TrainingError` that names the first sample with a value that is no finite number.
 
     Args:
-        values: `(n, …)`; negative infinity is a fine log-probability, so only NaN stops there.
-        ids: the batch's samples, `(n,)`.
+        values: `(n, …)`; negative infinity is a valid log-probability, so only NaN counts there.
+        ids: the samples of the batch, `(n,)`.
         epoch: counted from 1.
         what: "loss" or "log-probability".
     """
@@ -115,7 +115,7 @@ def stop_if_broken(values: Tensor, ids: Tensor, epoch: int, what: str) -> None:
     worst = values.detach()[first][broken[first]].flatten()[0]
     raise TrainingError(
         f"the {what} of sample {int(ids[first])} is {float(worst)} in epoch {epoch} (so are {int(rows.sum())} of the "
-        f"batch's {len(ids)} samples); look at that sample's inputs and candidates, or lower the learning rate"
+        f"batch's {len(ids)} samples); check that sample's inputs and candidates, or lower the learning rate"
     )
 
 
@@ -220,7 +220,7 @@ class Classifiers(nn.Module):
 
     Args:
         networks: by kind; each maps `(instances, *shape)` to log-probabilities of its own labels, alone or with an
-            embedding. Embeddings of different length are filled up with zeros: kinds are never compared.
+            embedding. Embeddings of different lengths are padded with zeros; different kinds are never compared.
         packing: how the inputs are packed into one tensor.
 
     Examples:

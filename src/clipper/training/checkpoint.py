@@ -1,6 +1,6 @@
-"""Checkpoints: the whole state of a run in one file, written whole or not at all. Knows no training.
+"""Checkpoints: the whole state of a run in one file. A failed write leaves the previous file unchanged.
 
-A file ends with the SHA-256 sum of what is before it, so that not one bit of it can change unnoticed.
+A file ends with the SHA-256 sum of its content, so any change is detected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clipper.errors import FileError
 from clipper.files import checked_path, sweep, written_whole
 
 FORMAT = 2
-"""Raised when old checkpoints can no longer be read; those of format 1 have no checksum."""
+"""The version of the format; it is increased when old checkpoints can no longer be read. Format 1 has no checksum."""
 _MARK = b"clipper sha256 "
 _TAIL = len(_MARK) + 64
 """Bytes at the end of a file: the mark, then the checksum in hexadecimal digits."""
@@ -25,12 +25,15 @@ _ANEW = "remove it to start anew"
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
-    """Replace the file by the state; a process that is killed meanwhile leaves the older file as it was.
+    """Write a state to a file. If the process is killed meanwhile, the previous file stays unchanged.
 
     Args:
         path: the file.
-        state: tensors, numbers, text, and lists and dictionaries of such.
-        identity: what a run must have in common with the one that wrote the file to go on from it.
+        state: tensors, numbers, text, and lists and dictionaries of these.
+        identity: the properties that a run must have in order to continue from the file.
+
+    Raises:
+        FileError: the file cannot be written.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
@@ -47,7 +50,15 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any], identity: Mappin
 
 
 def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state in the file, or None if there is no file; nothing in it is executed."""
+    """The state in a file; None if there is no file. The file's content is not executed.
+
+    Args:
+        path: the file.
+        identity: the properties of this run, as for `save_checkpoint`.
+
+    Raises:
+        FileError: the file is damaged, is not a checkpoint, or belongs to another run.
+    """
     sweep(path)
     check_place(path)
     if not Path(path).exists():
@@ -71,27 +82,35 @@ def load_checkpoint(path: str | Path, identity: Mapping[str, Any]) -> dict[str, 
 
 
 def check_place(path: str | Path) -> None:
-    """Refuse a path that no checkpoint can be read from or written to, before the hours of training."""
+    """Check before training that a checkpoint can be read from and written to a path.
+
+    Raises:
+        FileError: it cannot.
+    """
     place = checked_path(path)
     try:
         unfit, homeless = place.exists() and not place.is_file(), not place.parent.is_dir()
     except OSError as error:
         raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
     if unfit:
-        raise FileError(f"expected the checkpoint {place} to be a file, and it is none; choose another name")
+        raise FileError(f"expected the checkpoint {place} to be a file, but it is not; choose another name")
     if homeless:
         raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
 
 
 def check_whole(path: str | Path) -> None:
-    """Refuse a checkpoint that is there but damaged, before data is read and samples are drawn."""
+    """Check that a checkpoint, if there is one, is not damaged, before data is read and samples are drawn.
+
+    Raises:
+        FileError: it is damaged.
+    """
     check_place(path)
     if Path(path).exists():
         _body(path)
 
 
 def _body(path: str | Path) -> memoryview:
-    """What torch wrote, if it has the checksum behind it."""
+    """The content of a checkpoint without its checksum, which is verified."""
     try:
         stored = Path(path).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a figure may depend on besides its configuration: the code, the libraries, and how busy the machine was."""
+"""The environment of a result: the commit, the versions of libraries, and the load of the machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 PACKAGES = ("clipper-nesy", "torch", "numpy")
-"""Packages whose version every record holds."""
+"""Packages whose version is in every record."""
 OPTIONAL = ("scipy", "scikit-learn", "PySDD", "klaycircuits", "faiss-cpu", "highspy", "ortools", "clingo")
-"""Packages whose version a record holds where they are installed."""
+"""Packages whose version is in a record if they are installed."""
 UNKNOWN = "unknown"
-"""Stands for the version of a package that is not installed, and for the commit of code outside of a checkout."""
+"""The version of a package that is not installed, and the commit of code outside of a checkout."""
 
 
 def environment() -> dict[str, Any]:
-    """What to note beside a figure: `commit`, `versions` and `load`, for JSON.
+    """The environment of a result: `commit`, `versions` and `load`, for JSON.
 
     Examples:
         >>> sorted(environment())
@@ -34,15 +34,15 @@ def environment() -> dict[str, Any]:
 def commit() -> str:
     """The commit of Clipper's own code, with "-dirty" if a file of the package differs from it.
 
-    Other files may change, or every table would make its own records dirty. Code that is no part of a checkout, an
-    installed package for example, is of an "unknown" commit; then its version says what it is.
+    Changes of other files, such as records, do not count. The commit of code outside a checkout, such as an installed
+    package, is "unknown"; it is then identified by its version.
 
     Examples:
         >>> commit() == UNKNOWN or len(commit().removesuffix("-dirty")) >= 7
         True
     """
     package = Path(__file__).parents[1]
-    try:  # a package that is installed into somebody else's checkout is not part of it
+    try:  # a package that is installed inside another project's checkout is not part of it
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         head = _git(package, "rev-parse", "--short=7", "HEAD")
         changed = _git(package, "status", "--porcelain", "--", ".")
@@ -75,9 +75,9 @@ def _version(name: str) -> str:
 
 
 def load() -> dict[str, float]:
-    """How busy the machine is: processes that compute or want to, over the last minute, and its cores.
+    """The load of the machine: the average number of running or waiting processes in the last minute, and its cores.
 
-    The average holds this process, too. Empty where the system does not say.
+    The average includes this process. The result is empty if the system does not report a load.
     """
     try:
         average = os.getloadavg()[0]

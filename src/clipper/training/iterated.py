@@ -35,9 +35,9 @@ from clipper.training.schedule import check_embeddings, check_neighbours, option
 
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
 _LOUD = ("evaluate", "callbacks", "watch")
-"""What the trainings on parts of the pool, which serve only to judge the rest, are not told."""
+"""Options that trainings on a part of the pool do not get: these trainings only label the other samples."""
 _CHUNK = 256
-"""Samples that are loaded and judged at a time."""
+"""Samples that are loaded and classified at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,8 @@ def train_iterated(
 
     A classifier repeats the labels that it was trained on, right or wrong. So there is a classifier for each fold, and
     each sample is labelled by one that was not trained on it. Every training starts from the same initial weights. The
-    passes end if a pass would change hardly any label, if the posterior finds nothing to rely on, or if it explains the
-    formulas less well than before; the result is that of the last training.
+    passes end if a pass changes almost no label, if the posterior is "unsettled" or "uninformative", or if it explains
+    the formulas less well than before. The result is that of the last training.
 
     Args:
         classifier: maps `(instances, *shape)` to `log_probs (instances, c)`, alone or with an embedding.
@@ -143,7 +143,7 @@ def train_iterated(
         parts = order.tensor_split(folds)  # the sample ids of each
         graph = clip.graph(samples.candidates, embeddings)
         posterior, changed, done = infer(samples.candidates, graph, seed=seed), 1.0, list[Pass]()
-        while True:  # of the passes that were done before an interruption, only the inference is repeated
+        while True:  # after an interruption, finished passes repeat only the inference
             pruning = posterior.prune(clip.mass)
             kept = replace(samples, candidates=pruning.candidates)
             epochs = run.learned(f"pass-{len(done) + 1}", kept)
@@ -164,7 +164,7 @@ def train_iterated(
 
 @dataclass
 class _Run:
-    """The trainings of a run, by name, and what is left of those that have ended."""
+    """The trainings of a run, by name, and the results of those that have ended."""
 
     classifier: nn.Module
     engine: nn.Module
@@ -172,9 +172,9 @@ class _Run:
     seed: int
     options: Mapping[str, Any]
     histories: dict[str, list[EpochMetrics]] = field(default_factory=dict)
-    """Of the trainings on the whole pool that have ended."""
+    """The metrics of finished trainings on the whole pool."""
     opinions: dict[str, Tensor] = field(default_factory=dict)
-    """What the classifiers trained on a part of the pool say of the rest, `(k, m, c)`."""
+    """The output of classifiers trained on a part of the pool for the other samples, `(k, m, c)`."""
     identity: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class _Run:
         self.path = None if path is None else Path(path)
 
     def learned(self, stage: str, kept: Samples) -> list[EpochMetrics]:
-        """Train on what was kept, unless that is done already."""
+        """Train on the remaining candidates, unless this training has finished already."""
         if stage not in self.histories:
             self.histories[stage] = self._train(stage, kept, self.options)
             self.weights = deepcopy(self.classifier.state_dict())
@@ -193,7 +193,7 @@ class _Run:
         return self.histories[stage]
 
     def judged(self, stage: str, kept: Samples, parts: Sequence[Tensor], own: int) -> Tensor:
-        """What a classifier that learned from the other parts says of part `own`, `(k, m, c)`."""
+        """The output for part `own` of a classifier trained on the other parts, `(k, m, c)`."""
         if stage not in self.opinions:
             rest = torch.cat([*parts[:own], *parts[own + 1 :]])
             quiet = {name: value for name, value in self.options.items() if name not in _LOUD}
@@ -204,13 +204,13 @@ class _Run:
         return self.opinions[stage]
 
     def _train(self, stage: str, samples: Samples, options: Mapping[str, Any]) -> list[EpochMetrics]:
-        """A training that begins with the first weights, or goes on where it was."""
+        """Train from the initial weights, or continue an interrupted training."""
         self.classifier.load_state_dict(self.first_weights)
         own = {**options, "optimiser": self.optimiser(), "seed": self.seed, "checkpoint": self._place(stage)}
         return list(train(self.classifier, samples, self.engine, **own))
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """A new one for the classifier."""
+        """A new optimiser for the classifier."""
         if self.make_optimiser is None:
             return torch.optim.AdamW(self.classifier.parameters(), lr=1e-3)
         with in_words("make_optimiser"):
@@ -223,7 +223,7 @@ class _Run:
         return None if self.path is None else self.path.with_name(f"{self.path.stem}.{stage}{self.path.suffix}")
 
     def _save(self) -> None:
-        """Write what is done, and then remove the checkpoints of the trainings that have ended."""
+        """Write the results of finished trainings, then remove their checkpoints."""
         if self.path is None:
             return
         state = {
@@ -242,7 +242,7 @@ class _Run:
                 place.unlink(missing_ok=True)
 
     def resume(self, candidates: CandidateSet) -> None:
-        """Go on from a checkpoint, if there is one; begin one, if not."""
+        """Continue from a checkpoint, if there is one; else write one."""
         state = None if self.path is None else load_checkpoint(self.path, self.identity)
         if state is None or self.path is None:
             self._save()
@@ -251,7 +251,7 @@ class _Run:
             if "judged" in state:
                 raise InputError("it was written by Clipper 0.1")
             self._take_up(state, (candidates.slots, candidates.classes))
-        self._remove_ended()  # a process may have been killed after it had noted a training
+        self._remove_ended()  # the process may have been killed after it had stored the result of a training
 
     def _take_up(self, state: dict[str, Any], shape: tuple[int, int]) -> None:
         self.classifier.load_state_dict(state["first"])
@@ -267,7 +267,7 @@ class _Run:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what the trainings cannot be told, before the first inference."""
+    """Check the options of the trainings before the first inference."""
     if options.get("scheduler") is not None and not callable(options["scheduler"]):
         raise InputError("expected scheduler to be a function from the optimiser to a scheduler: each training has one")
     try:
@@ -279,7 +279,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 def _inspected(
     inspector: Inspector, samples: Samples, posterior: Posterior[CandidateSet], pruning: Pruning[CandidateSet]
 ) -> Inspection:
-    """What is to be seen of the pruning of a pass."""
+    """The inspection of the pruning of a pass."""
     inspector.begin(samples)
     inspector.add(pruning, torch.arange(len(samples)), posterior=posterior)
     inspector.calibrate(None if samples.gold is None else posterior.calibration(samples.gold))

@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 MakeScheduler = Callable[[torch.optim.Optimizer], LRScheduler]
 _BY_STEP = (OneCycleLR, CyclicLR)
-"""The schedulers that PyTorch means to be stepped after every batch."""
+"""Schedulers that take a step after every batch instead of every epoch."""
 _ENCODED = 64
 """Samples loaded and encoded together."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, for its callbacks.
+    """The progress of a run, for its callbacks.
 
     Attributes:
-        epoch: counted from 1.
-        step: batches done in this epoch.
-        steps: batches in an epoch.
-        metrics: of this epoch, so far.
-        ended: whether the epoch is over; only then is there an accuracy.
+        epoch: the current epoch, counted from 1.
+        step: the number of batches done in this epoch.
+        steps: the number of batches in an epoch.
+        metrics: the metrics of this epoch so far.
+        ended: whether the epoch has ended; only then the metrics have an accuracy.
     """
 
     epoch: int
@@ -65,7 +65,7 @@ Callback = Callable[[Progress], object]
 
 @dataclass
 class Options:
-    """The options of `train`, which says what each of them means."""
+    """The options of `train`; see there for their meaning."""
 
     epochs: int = 50
     batch: int = 64
@@ -241,7 +241,7 @@ def train(
     optimiser = optimiser if optimiser is not None else torch.optim.AdamW(classifier.parameters(), lr=1e-3)
     check_optimiser(optimiser, classifier)
     rate = _scheduler(scheduler, optimiser)
-    # a caller who is in inference mode, or without gradients, wants the classifier trained all the same
+    # train also if the caller is in inference mode or has disabled gradients
     with torch.inference_mode(False), torch.enable_grad():
         loader = BatchLoader(samples, options.workers)
         if clip is not None and clip.encoder is not None and embeddings is None:
@@ -258,7 +258,11 @@ def train(
 
 
 def check_parts(classifier: Any, engine: Any) -> None:
-    """Refuse a classifier or an engine that nothing can be learned with."""
+    """Check the types of classifier and engine, and that the classifier has weights to train.
+
+    Raises:
+        InputError: a type is wrong, or there is nothing to train.
+    """
     if not isinstance(classifier, nn.Module):
         raise InputError(f"expected the classifier to be a torch.nn.Module, got a {type(classifier).__name__}")
     if not isinstance(engine, nn.Module):
@@ -267,7 +271,7 @@ def check_parts(classifier: Any, engine: Any) -> None:
         )
     weights = list(classifier.parameters())
     if any(isinstance(weight, nn.UninitializedParameter) for weight in weights):
-        return  # the first batch shapes them
+        return  # the first batch determines the shapes of the weights
     if not any(weight.requires_grad for weight in weights):
         raise InputError(
             "expected a classifier with weights to learn, got one without weights, or with frozen weights only"
@@ -291,14 +295,22 @@ def _ranks_of(group: Any, classifier: nn.Module) -> Ranks:
 
 
 def check_pruning(clip: Any, once: Any) -> None:
-    """Refuse what is no way to prune."""
+    """Check the options of pruning.
+
+    Raises:
+        InputError: `clip` is not a `Clipper`, or `once` is not True or False.
+    """
     if clip is not None and not isinstance(clip, Clipper):
         raise InputError(f"expected clip=Clipper(...) or None, got a {type(clip).__name__}")
     yes_or_no(once, "once")
 
 
 def check_optimiser(optimiser: Any, classifier: nn.Module) -> None:
-    """Refuse an optimiser that does not update the classifier, or that cannot do so step by step."""
+    """Check that an optimiser updates the classifier's weights with one step per batch.
+
+    Raises:
+        InputError: it does not.
+    """
     if not isinstance(optimiser, torch.optim.Optimizer):
         raise InputError(f"expected a torch.optim.Optimizer, got a {type(optimiser).__name__}")
     if isinstance(optimiser, torch.optim.LBFGS):
@@ -326,15 +338,15 @@ def _scheduler(scheduler: Any, optimiser: torch.optim.Optimizer) -> LRScheduler 
 
 
 def inspector_of(inspect: Any) -> Inspector | None:
-    """Whoever collects what the inspector shows, for a number of samples or as the caller made it."""
+    """The inspector, from a number of samples to show or as the caller made it; None for 0 samples."""
     if isinstance(inspect, Inspector):
-        return replace(inspect)  # which may serve several runs
+        return replace(inspect)  # a copy, because the caller may use it for several runs
     wanted = whole_number(inspect, "inspect", least=0, most=MOST)
     return Inspector(wanted) if wanted else None
 
 
 def _embedded(encoder: Any, loader: BatchLoader) -> Tensor:
-    """What a frozen encoder makes of all samples, `(n, m, d)`; they need not be in memory at once."""
+    """The embeddings of all samples by a frozen encoder, `(n, m, d)`; samples need not fit into memory."""
     samples: Samples = loader.samples
     if samples.in_memory:
         return embed(encoder, samples.inputs)
@@ -344,7 +356,7 @@ def _embedded(encoder: Any, loader: BatchLoader) -> Tensor:
 
 @dataclass
 class Trainer:
-    """A run under way: its parts, and how far it is."""
+    """The state of a run: its parts and its progress."""
 
     classifier: nn.Module
     samples: Samples
@@ -357,7 +369,7 @@ class Trainer:
     ranks: Ranks = field(default_factory=Ranks)
     history: list[EpochMetrics] = field(default_factory=list)
     step: int = 0
-    """Batches done in the epoch under way."""
+    """The number of batches done in the current epoch."""
     tally: RunningMetrics = field(default_factory=RunningMetrics)
 
     def __post_init__(self) -> None:
@@ -376,7 +388,7 @@ class Trainer:
         return self.classifier.module if isinstance(self.classifier, DistributedDataParallel) else self.classifier
 
     def run(self) -> None:
-        """Do what is left of the run."""
+        """Train until the last epoch."""
         options = self.options
         if options.checkpoint is not None:
             self.resume(options.checkpoint)
@@ -395,12 +407,12 @@ class Trainer:
                 callback(progress)
 
     def steps(self) -> Iterator[Progress]:
-        """Do what is left of the epoch, a batch at a time."""
+        """Train the remaining batches of the current epoch; yield after each."""
         self.classifier.train()
         epoch = len(self.history) + 1
         batches = self.samples.batches(self.options.batch, self.options.seed, epoch)
         self.schedule.begin(batches, mixed(self.options.seed, epoch))
-        rank = [self.ranks.rank] if self.ranks.rank else []  # each augments its images in ways of its own
+        rank = [self.ranks.rank] if self.ranks.rank else []  # each rank augments its images differently
         seeds = [mixed(self.options.seed, epoch, step, *rank) for step in range(self.step, len(batches))]
         left = [self.shown(ids) for ids in batches[self.step :]]
         start = time.perf_counter()
@@ -413,14 +425,14 @@ class Trainer:
             start = time.perf_counter()
 
     def shown(self, batch: Tensor) -> Tensor:
-        """The samples of a batch that this rank's classifier sees: its share, or one, as it must take every step."""
+        """This rank's share of a batch; one sample if the share is empty, because every rank must take every step."""
         share = self.ranks.share(batch)
         return share if len(share) else batch[:1]
 
     def learn(self, ids: Tensor, inputs: Tensor, epoch: int, batch: int) -> None:
         """One step of Algorithm 1 on the samples `ids (n,)` with `inputs (n, m, *shape)`; `batch`: of all ranks."""
         used = self.samples.used
-        own = self.ranks.sizes(batch)[self.ranks.rank]  # 0 if the sample is another rank's, and teaches nothing here
+        own = self.ranks.sizes(batch)[self.ranks.rank]  # 0 if the sample is another rank's; its loss then has weight 0
         with self._autocast:
             log_probs, embedding = classify(self.classifier, inputs, None if used is None else used[ids])
         _check_classes(log_probs, self.samples.candidates.classes)
@@ -434,7 +446,7 @@ class Trainer:
             before = kept = self.samples.candidates.batch(ids)
         targets = None if self.samples.targets is None else self.samples.targets[ids]
         if embedding is None and self.schedule.embeddings is not None:
-            embedding = self.schedule.embeddings[ids]  # a frozen encoder's serve the engine, too
+            embedding = self.schedule.embeddings[ids]  # the engine also uses those of a frozen encoder
         context = Context(targets, None if embedding is None else embedding.detach(), before)
         losses = losses_of(self.engine, log_probs, kept, context)
         stop_if_broken(losses, ids, epoch, "loss")
@@ -476,7 +488,7 @@ class Trainer:
         return Progress(epoch, steps, steps, metrics, ended=True)
 
     def save(self, path: str | Path) -> None:
-        """Write all that the rest of the run depends on; the first rank does so for all."""
+        """Write the whole state of the run to a checkpoint; only the first rank writes."""
         random = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, _gpus(self.classifier))]
         own, *others = self.ranks.all_of({"engine": self.engine.state_dict(), "random": random})
         if self.ranks.rank:
@@ -497,7 +509,7 @@ class Trainer:
         save_checkpoint(path, state, self.identity())
 
     def resume(self, path: str | Path) -> None:
-        """Go on from a checkpoint, if there is one; one that does not fit changes nothing."""
+        """Continue from a checkpoint, if there is one. A checkpoint that does not fit changes nothing."""
         state = self.ranks.from_first(lambda: load_checkpoint(path, self.identity()))
         if state is None:
             return
@@ -533,7 +545,7 @@ class Trainer:
         if [metrics.epoch for metrics in self.history] != list(range(1, whole + 1)):
             raise InputError("expected the metrics of every epoch in their order")
         if whole > epochs or (whole == epochs and self.step):
-            raise InputError(f"it is past epoch {epochs}, with {whole} whole epochs; ask for more, if that is right")
+            raise InputError(f"it is past epoch {epochs}, with {whole} finished epochs; raise epochs= to continue")
         if own is not None:
             cpu, *gpus = own["random"]
             torch.set_rng_state(cpu)
@@ -541,7 +553,7 @@ class Trainer:
                 torch.cuda.set_rng_state(generator, gpu)
 
     def identity(self) -> dict[str, Any]:
-        """What the rest of the run must agree on with its beginning; None and what is missing are the same."""
+        """The properties that a run and its checkpoint must have in common; a missing one is the same as None."""
         return {
             **parts_of(self.network, self.engine, self.optimiser),
             "batch": self.options.batch,
@@ -555,7 +567,7 @@ class Trainer:
 
 
 def parts_of(classifier: nn.Module, engine: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
-    """The parts of a run in words that a checkpoint can compare."""
+    """The parts of a run as text that a checkpoint can compare."""
     return {
         "classifier": type(classifier).__name__,
         "engine": type(engine).__name__,
@@ -567,7 +579,7 @@ def parts_of(classifier: nn.Module, engine: nn.Module, optimiser: torch.optim.Op
 
 @contextmanager
 def refused_unless_it_fits(path: str | Path, classifier: nn.Module, weights: dict[str, Any]) -> Iterator[None]:
-    """Turn what goes wrong with a checkpoint's state into a `FileError`; the classifier gets its `weights` back."""
+    """Convert an exception in restoring a checkpoint into a `FileError`, and restore the classifier's `weights`."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
@@ -578,7 +590,11 @@ def refused_unless_it_fits(path: str | Path, classifier: nn.Module, weights: dic
 
 @contextmanager
 def own_randomness(module: nn.Module, seed: int) -> Iterator[None]:
-    """Seed the generators that the module's layers draw from; afterwards they are as they were.
+    """Seed the generators that the module's layers draw from, and restore their states after the block.
+
+    Args:
+        module: the module, whose devices determine the generators.
+        seed: the seed.
 
     Examples:
         >>> with own_randomness(nn.Dropout(), seed=0):
@@ -606,7 +622,7 @@ def _check_classes(log_probs: Tensor, classes: int) -> None:
 
 
 def _check_moments(optimiser: torch.optim.Optimizer) -> None:
-    """Refuse running means of other weights, which torch would take and then fail with."""
+    """Refuse running means of other shapes, which torch would accept and then fail on."""
     for weight, state in optimiser.state.items():
         for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"):
             mean = state.get(name)
@@ -615,6 +631,6 @@ def _check_moments(optimiser: torch.optim.Optimizer) -> None:
 
 
 def _plain_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that are numbers or text, and no business of a module's own."""
+    """The options that are numbers or text and are not stored elsewhere."""
     ours = {name: value for name, value in options.items() if not name.startswith("_") and name != "training"}
     return {name: value for name, value in ours.items() if value is None or isinstance(value, int | float | str)}

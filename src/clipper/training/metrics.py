@@ -1,4 +1,4 @@
-"""What is measured while training: loss, accuracy, what pruning keeps and what it costs."""
+"""Metrics of training: loss, accuracy, the share of candidates that pruning keeps, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clipper.pruning.objectives import listed_only
 from clipper.training.adapters import in_words, predict
 
 Evaluator = Callable[[nn.Module], Mapping[str, float]]
-"""From a classifier to its scores by name: `accuracy`, and what else a task measures."""
+"""A function from a classifier to its scores by name: `accuracy`, and other measurements of the task."""
 HeldOut = tuple[Tensor, Tensor] | Evaluator
 """Inputs `(instances, *shape)` and labels `(instances,)` that no run learns from, or an evaluator."""
 
@@ -52,7 +52,7 @@ class EpochMetrics:
         return self.pruning_seconds / self.seconds if self.seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For records: the fields and the share of pruning."""
+        """The fields and the pruning share as a dictionary, for records."""
         return asdict(self) | {"pruning_share": self.pruning_share}
 
     @classmethod
@@ -60,7 +60,7 @@ class EpochMetrics:
         """Read what `as_dict` returns.
 
         Raises:
-            InputError: a number is missing, or one that no epoch can have.
+            InputError: a number is missing or out of range.
         """
         names = {entry.name for entry in fields(cls)}
         if not isinstance(values, dict) or not names - {"scores"} <= values.keys() <= names | {"pruning_share"}:
@@ -70,7 +70,7 @@ class EpochMetrics:
         return metrics
 
     def check(self) -> None:
-        """Refuse what no epoch can have.
+        """Check that all numbers are in range.
 
         Raises:
             InputError: the message names the number.
@@ -89,15 +89,16 @@ class EpochMetrics:
 
 
 DRAWN = "drawn"
-"""A score of an epoch that is no evaluator's: the share of the samples whose gold labels are among the draws."""
+"""The name of a score that does not come from an evaluator: the share of samples whose gold labels are among the draws.
+"""
 NEAR = "near"
-"""Another one: the share of instances whose nearest neighbour, by a frozen encoder, is of the same class."""
+"""Likewise: the share of instances whose nearest neighbour, by a frozen encoder, is of the same class."""
 _SUMS = ("samples", "loss", "candidates", "kept", "gold", "drawn")
 
 
 @dataclass
 class RunningMetrics:
-    """The sums behind the metrics of the epoch under way."""
+    """The sums from which the metrics of the current epoch are computed."""
 
     samples: int = 0
     loss: float = 0.0
@@ -111,7 +112,7 @@ class RunningMetrics:
 
     def count(self, losses: Tensor, before: CandidateSet, kept: CandidateSet, gold: Tensor | None) -> None:
         """Add a batch: its `losses (n,)`, its candidates before and after pruning, its `gold (n, m)`."""
-        numbers = {"loss": losses.detach().sum()}  # read at once in the end: a GPU makes whoever reads wait
+        numbers = {"loss": losses.detach().sum()}  # read together at the end: each read from a GPU blocks
         rows, rows_left = listed_only(before), listed_only(kept)
         if rows is not None and rows_left is not None:
             whole, left = len(rows), len(rows_left)
@@ -131,7 +132,7 @@ class RunningMetrics:
 
     @property
     def sums(self) -> dict[str, float]:
-        """What was counted, by name; times are no such sums."""
+        """The sums by name, without times."""
         counted = {name: getattr(self, name) for name in _SUMS}
         return {name: value for name, value in counted.items() if value is not None}
 
@@ -158,7 +159,15 @@ class RunningMetrics:
 
 
 def measured(classifier: nn.Module, held_out: HeldOut, kinds: Sequence[Kind] = ()) -> Mapping[str, float]:
-    """The scores of a classifier on the held-out set, by name; if there are several kinds of label, each is a name.
+    """The scores of a classifier on the held-out set, by name.
+
+    Args:
+        classifier: the classifier.
+        held_out: inputs and labels, or an evaluator.
+        kinds: the kinds of label; if there are several, there is also an accuracy for each.
+
+    Raises:
+        InputError: the evaluator returns anything but numbers by name.
 
     Examples:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Record: a JSON document about a run, with everything that is needed to repeat and to compare it."""
+"""Record: a JSON document about a run, with everything that is needed to repeat and compare it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Record:
             object with `as_dict()` is stored as that mapping.
         epochs: the metrics of every epoch.
         versions: of Python and the packages that a result may depend on.
-        settings: what the run really did, if that says more than the configuration.
+        settings: the options that the run actually used, where the configuration leaves them open.
         commit: of Clipper's code, with "-dirty" if files were changed; "unknown" outside a checkout.
-        load: how busy the machine was when the run ended, as `clipper.training.environment.load` gives it; `before` if
-            it was measured before the run, too.
+        load: the load of the machine when the run ended, from `clipper.training.environment.load`; with `before` if it
+            was also measured before the run.
         probe: digests of the parts of the method that the run used, by their names (`clipper.benchmarks.probe`).
 
     Examples:
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def pruning_share(self) -> float:
-        """The same as a share of the time of all steps."""
+        """The time of neighbour search and pruning as a share of the time of all steps."""
         seconds = statistics.mean(metrics.seconds for metrics in self.epochs)
         return self.pruning_seconds / seconds if seconds else 0.0
 
@@ -102,11 +102,14 @@ class Record:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the record to a file. An older record of the same run is replaced; the file is never half-written.
+        """Write the record to a file. An older record of the same run is replaced. A failed write changes nothing.
+
+        Args:
+            path: the file.
 
         Raises:
-            FileError: the file cannot be written, or holds another run.
-            InputError: the configuration holds what JSON cannot.
+            FileError: the file cannot be written, or contains another run.
+            InputError: the configuration contains values that JSON cannot represent.
         """
         check_record(path, self.config)
         try:
@@ -118,10 +121,13 @@ class Record:
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
-        """Read what `write` wrote.
+        """Read a file that `write` wrote.
+
+        Args:
+            path: the file.
 
         Raises:
-            FileError: if the file is no record, or a damaged one.
+            FileError: if the file is not a record, or is damaged.
         """
         document = _read(checked_path(path))
         try:
@@ -132,7 +138,7 @@ class Record:
 
 
 def noted(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a written record says beyond its versions; the first records have none of it."""
+    """The fields of a written record besides its versions; the first records do not have them."""
     return {
         "settings": document.get("settings", {}),
         "commit": document.get("commit", UNKNOWN),
@@ -142,7 +148,11 @@ def noted(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_record(path: str | Path, config: Any) -> None:
-    """Refuse to write over anything but an earlier record of the same run."""
+    """Check that a file does not exist, or contains an earlier record of the same run.
+
+    Raises:
+        FileError: it contains anything else.
+    """
     place = checked_path(path)
     try:
         there = place.exists()

@@ -111,7 +111,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
 
     @cached_property
     def _lengths(self) -> list[int]:
-        """How many slots each sample uses, where these come first; else all."""
+        """The number of inputs of each sample: its used slots if they come first, else all slots."""
         used = self.candidates.kind >= 0
         first = (used.long().diff(dim=1) <= 0).all(1)
         lengths: list[int] = torch.where(first, used.sum(1), self.candidates.slots).tolist()
@@ -134,7 +134,13 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return None if bool(used.all()) else used
 
     def batches(self, size: int, seed: int, epoch: int) -> list[Tensor]:
-        """The sample ids of each batch of an epoch; the order is a function of seed and epoch alone."""
+        """The sample ids of each batch of an epoch. The order depends only on seed and epoch.
+
+        Args:
+            size: the number of samples in a batch.
+            seed: the seed of the run.
+            epoch: the epoch.
+        """
         generator = torch.Generator().manual_seed(mixed(seed, epoch))
         order = torch.randperm(len(self), generator=generator).to(self.candidates.device)
         return list(torch.split(order, size))
@@ -203,14 +209,14 @@ def _chosen(samples: Samples, ids: list[int], number: int) -> Tensor:
 
 
 class BatchLoader:
-    """Gives the inputs of one batch after the other; worker processes load items ahead of need.
+    """Yields the inputs of batches; worker processes load items in advance.
 
-    A data set that draws random numbers from torch, to augment images say, gives the same inputs with any number of
-    workers and after an interruption: each batch has a seed of its own.
+    Each batch has its own seed. So a data set that uses torch's random numbers, for example to augment images, gives
+    the same inputs with any number of workers and after an interruption.
 
     Args:
-        samples: what to load.
-        workers: processes that load; 0 to load in this one. A tensor needs none, and gets none.
+        samples: the samples to load.
+        workers: the number of processes that load items; 0 to load in this process. Inputs in memory use none.
     """
 
     def __init__(self, samples: Samples, workers: int) -> None:
@@ -224,7 +230,7 @@ class BatchLoader:
                 num_workers=workers,
                 persistent_workers=True,
                 pin_memory=samples.candidates.device.type == "cuda",
-                generator=torch.Generator(),  # the global one belongs to the run
+                generator=torch.Generator(),  # leaves the global generator to the run
             )
 
     def epoch(self, batches: Sequence[Tensor], seeds: Sequence[int]) -> Iterator[Tensor]:
@@ -239,7 +245,7 @@ class BatchLoader:
 
 
 class _Seeded(Dataset[Tensor]):
-    """From a seed and the numbers of a batch to its inputs."""
+    """A data set that maps a seed and the sample numbers of a batch to the inputs of the batch."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
@@ -252,7 +258,7 @@ class _Seeded(Dataset[Tensor]):
 
 
 def samples_of(data: Any) -> Samples:
-    """Samples from inputs and candidates, and maybe gold labels and targets."""
+    """`Samples`, or a tuple of inputs, candidates and optionally gold labels and targets, as `Samples`."""
     if isinstance(data, Samples):
         return data
     if not isinstance(data, tuple | list) or not 2 <= len(data) <= 4:
@@ -274,7 +280,7 @@ def mixed(*numbers: int) -> int:
 
 
 def fingerprint(*tensors: Tensor) -> str:
-    """A few letters that differ where the tensors do."""
+    """A short hash of the tensors."""
     digest = blake2b(digest_size=8)
     for each in tensors:
         digest.update(each.detach().cpu().contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""When a run prunes: never, once for the whole pool, or each batch as it comes, alone or with a memory bank."""
+"""PruningSchedule: when a run prunes (never, once for the whole pool, or each batch), with or without a memory bank."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from clipper.training.inspection import Inspector
 from clipper.training.samples import Samples, fingerprint, mixed
 
 GROUP = 16
-"""Batches pruned together where the encoder is frozen: samples do not interact, so the result is the same."""
+"""Batches pruned together if the encoder is frozen. The result is the same as for one batch at a time."""
 MOST_INSTANCES = 4096
 """The largest pool whose distances are kept in a table; a larger table would leave the processor's caches."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Some candidates of each sample, drawn anew for every batch, where all are too many to learn from.
+    """Draws some candidates of each sample for every batch, if a sample has too many candidates to use all.
 
     Attributes:
-        per_sample: how many are drawn.
-        own: draw from the classifier's own distribution over the candidates, and keep each one once; else uniformly.
+        per_sample: how many candidates to draw.
+        own: whether to draw from the classifier's distribution over the candidates (and keep each candidate once)
+            instead of uniformly.
 
     Raises:
         InputError: the number is not positive.
@@ -53,7 +54,13 @@ class Draws:
         yes_or_no(self.own, "own")
 
     def __call__(self, candidates: CandidateSet, log_probs: Tensor, seed: int) -> Candidates:
-        """Those of a batch whose classifier says `log_probs (n, m, c)`."""
+        """The drawn candidates of a batch.
+
+        Args:
+            candidates: the candidates of the batch.
+            log_probs: the classifier's output for the batch, `(n, m, c)`.
+            seed: the seed of the draws.
+        """
         return candidates.draw(self.per_sample, seed, log_probs.detach() if self.own else None)
 
 
@@ -67,9 +74,9 @@ class PruningSchedule:
         once: prune the pool as a whole before training, instead of each batch.
         bank: look for neighbours also among the most recent embeddings of this many samples; 0 for none.
         seed: seed of the random control.
-        inspector: collects what the first epoch's pruning did, if that is wanted.
-        ranks: the processes that share each batch, each with all of `samples`.
-        draws: what is drawn of each batch's candidates before they are pruned; None for all of them.
+        inspector: collects data about the pruning in the first epoch; None for nothing.
+        ranks: the processes that share each batch; each has all of `samples`.
+        draws: draws some candidates of each batch before pruning; None to use all candidates.
 
     Raises:
         InputError: if these options do not fit together.
@@ -103,13 +110,13 @@ class PruningSchedule:
             inspector.begin(samples)
         self.seconds, start = 0.0, time.perf_counter()
         if self.clip is not None:
-            _ = self._all.support, self._all.kind, self._all.plain  # each batch then takes its share of them
+            _ = self._all.support, self._all.kind, self._all.plain  # computed once; batches take their rows
             if embeddings is not None and not bank and draws is None:
                 self._prepare(self.clip, embeddings, once)
             self.seconds += time.perf_counter() - start
 
     def _prepare(self, clip: Clipper, embeddings: Tensor, once: bool) -> None:
-        """What a frozen encoder lets one do before the first batch."""
+        """Preparations that are possible with a frozen encoder: prune the pool, or compute its distances."""
         if once and self.ranks.size == 1:
             self._once = self._pruned_once(clip, embeddings).candidates
         elif once:
@@ -151,7 +158,7 @@ class PruningSchedule:
         Args:
             step: which batch, counted from 0.
             embedding: the classifier's own, `(n, m, d)`; not used if the encoder is frozen.
-            log_probs: what the classifier says, `(n, m, c)`; used if candidates are drawn.
+            log_probs: the classifier's output, `(n, m, c)`; used if candidates are drawn.
 
         Returns:
             Two sets of the share's samples: the candidates, or those drawn of them, before and after pruning.
@@ -185,7 +192,7 @@ class PruningSchedule:
         vectors = self._vectors_of(ids, embedding)
         if self.clip is None:
             if vectors is not None and self.inspector is not None:
-                self.inspector.add(Clipper().prune(whole, vectors), ids)  # what a pruning would do, to look at
+                self.inspector.add(Clipper().prune(whole, vectors), ids)  # for the inspector only
             return before
         if vectors is None:
             raise InputError("expected the classifier to return (log_probs, embedding), got only log_probs")
@@ -193,7 +200,7 @@ class PruningSchedule:
         if self.bank:
             members, pool, pool_candidates = self.bank.pool(ids, vectors, self._all)
             self.bank.remember(ids, vectors)
-        with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
+        with torch.inference_mode():  # makes the many small steps of pruning a fifth faster
             pruning = self.clip.prune(whole, vectors, pool=pool, pool_candidates=pool_candidates, seed=seed)
             self._show(pruning, ids, members)
         return self._share_of(pruning.outside_inference())
@@ -205,11 +212,11 @@ class PruningSchedule:
         return None if embedding is None else self.ranks.rows(embedding, self.ranks.sizes(len(ids)))
 
     def _share_of(self, kept: CandidateSet) -> CandidateSet:
-        """What this rank learns from of the survivors of a whole batch."""
+        """This rank's share of the remaining candidates of a whole batch."""
         return kept if self.ranks.size == 1 else kept.span(*self.ranks.span(kept.samples))
 
     def _of_group(self, clip: Clipper, embeddings: Tensor, step: int) -> CandidateSet:
-        """From the survivors of the batches pruned together; which are, depends on the step alone."""
+        """The remaining candidates of a batch, from a group of batches that are pruned together."""
         group = step // GROUP
         if self._group is None or self._group[0] != group:
             batches = self._batches[group * GROUP : (group + 1) * GROUP]
@@ -221,11 +228,11 @@ class PruningSchedule:
     def _show(
         self, pruning: Pruning[Any], ids: Tensor, members: Tensor | None = None, posterior: Posterior[Any] | None = None
     ) -> None:
-        """Let the inspector see a pruning; `members (N,)` are the samples that its edges may lead to."""
+        """Pass a pruning to the inspector; `members (N,)` are the samples that its edges may lead to."""
         if self.inspector is not None and self.inspector.wants(ids):
             start = time.perf_counter()
             self.inspector.add(pruning, ids, members, posterior)
-            self.seconds -= time.perf_counter() - start  # looking is no pruning
+            self.seconds -= time.perf_counter() - start  # inspection does not count as pruning
 
     def spent(self) -> float:
         """Seconds that pruning took since the last call."""
@@ -233,7 +240,7 @@ class PruningSchedule:
         return seconds
 
     def identity(self) -> dict[str, Any]:
-        """How this prunes, as text that a checkpoint can compare."""
+        """The options of pruning as text that a checkpoint can compare."""
         drawn = {} if self.draws is None else {"draws": str(self.draws)}
         if self.clip is None:
             return {"pruning": "none", **drawn}
@@ -246,7 +253,7 @@ class PruningSchedule:
         return {**how, "pruning": when, "bank": bank, "encoder": encoder, **drawn}
 
     def notes(self, batch: int) -> list[str]:
-        """Sentences about what the inspector shows."""
+        """Notes for the pruning inspector: where and by which encoder neighbours were found."""
         where, encoder = f"within the first epoch's batches of {batch}", "a frozen encoder"
         if self._once is not None:
             where = "among all samples, once, before training"
@@ -261,7 +268,7 @@ class PruningSchedule:
 
 
 def options_of(clip: Clipper) -> dict[str, str]:
-    """How a graph is built and how much mass is kept, as text that a checkpoint can compare."""
+    """The options of the graph and the kept mass, as text that a checkpoint can compare."""
     names = ("radius", "mutual", "share", "metric", "mass")
     how = {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
     return {"k": str(clip.neighbours), **how}
@@ -354,7 +361,7 @@ class MemoryBank:
         self.embeddings = (torch.cat([remembered, kept]) if len(others) else kept)[-self.size :]
 
     def _without(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """What the bank holds of samples outside the batch."""
+        """The ids and embeddings in the bank of samples outside the batch."""
         if not len(self.ids):
             return self.ids.to(ids.device), self.embeddings
         other = (self.ids[:, None] != ids).all(1).nonzero()[:, 0]
@@ -368,11 +375,11 @@ class MemoryBank:
         """Continue from a checkpoint.
 
         Args:
-            state: what `state_dict` gave.
-            device: where to hold it.
+            state: what `state_dict` returned.
+            device: the device of the embeddings.
 
         Raises:
-            InputError: the state is no memory bank, or one of another size.
+            InputError: the state is not that of a memory bank of this size.
         """
         ids, embeddings = state["ids"], state["embeddings"]
         if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
@@ -381,15 +388,15 @@ class MemoryBank:
 
 
 class KnownDistances:
-    """A metric that looks Euclidean distances up; the "vectors" it is given are row numbers of its table.
+    """A metric that reads Euclidean distances from a table; its "vectors" are row numbers of the table.
 
-    A frozen encoder's distances never change, so they are measured once for the pool.
+    The distances of a frozen encoder never change, so they are computed once for the pool.
 
     Args:
-        embeddings: those of all samples, `(n, m, d)`.
+        embeddings: the embeddings of all samples, `(n, m, d)`.
 
     Attributes:
-        rows: `(n, m, 1)`: what stands for the embeddings in a search.
+        rows: `(n, m, 1)`: the row numbers, to use in place of the embeddings in a search.
 
     Examples:
         >>> known = KnownDistances(torch.tensor([[[0.0], [9.0]], [[0.5], [5.0]]]))
@@ -416,11 +423,11 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
     if once and embeddings is None:
         raise InputError(
             "pruning once, before training, needs a frozen encoder: pass clip=Clipper(encoder=...) or embeddings=; "
-            "the classifier's own embedding means something only while it is trained"
+            "the classifier's own embedding is not yet meaningful before training"
         )
     if clip is not None and clip.objective in POOLED and not once:
         raise InputError(
-            "joint inference looks at the whole pool, not at a batch: pass once=True and a frozen encoder's embeddings"
+            "joint inference needs the whole pool, not a batch: pass once=True and a frozen encoder's embeddings"
         )
     if bank and (once or (clip is not None and clip.mutual)):
         raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")
@@ -429,7 +436,11 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
 
 
 def check_embeddings(embeddings: Tensor, samples: Samples) -> None:
-    """Refuse embeddings that are not a vector of finite numbers for each slot."""
+    """Check that embeddings have a vector of finite numbers for each slot.
+
+    Raises:
+        InputError: they have not.
+    """
     n, m = len(samples), samples.candidates.slots
     if embeddings.ndim != 3 or tuple(embeddings.shape[:2]) != (n, m) or not embeddings.is_floating_point():
         raise InputError(
@@ -441,14 +452,17 @@ def check_embeddings(embeddings: Tensor, samples: Samples) -> None:
 
 
 def check_neighbours(clip: Clipper, samples: Samples, among: int) -> None:
-    """Refuse more neighbours than there can be: the instances of the other samples that a batch looks among.
+    """Check that there are at least k neighbours: instances of other samples in a full batch or pool.
 
-    The last batch of an epoch may be smaller, and takes as many neighbours as it has.
+    The last batch of an epoch may be smaller; it uses as many neighbours as there are.
 
     Args:
         clip: how to prune.
         samples: the samples to learn from.
-        among: samples that are looked among: a full batch and the memory bank, or the whole pool.
+        among: the number of samples to search: a full batch and the memory bank, or the whole pool.
+
+    Raises:
+        InputError: k is larger.
     """
     most = (among - 1) * samples.candidates.slots
     if clip.k is not None and clip.k > max(1, most):

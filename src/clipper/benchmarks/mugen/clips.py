@@ -1,4 +1,4 @@
-"""Clips in memory, drawing them, and a look at them."""
+"""Clips in memory: drawing them, and previews of them."""
 
 from __future__ import annotations
 

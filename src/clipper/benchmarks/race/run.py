@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides how the run ends, besides the names and the seed."""
+        """The settings that determine the result, apart from the names and the seed."""
         return {**self.task.settings, **self.contestant.settings}
 
 

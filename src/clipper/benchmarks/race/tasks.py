@@ -45,7 +45,7 @@ class Task:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides how a run ends, besides the contestant and the seed."""
+        """The settings that determine the result of a run, apart from the contestant and the seed."""
         return {"data": self.data, "slots": self.slots, "samples": self.samples, "network": NETWORKS[self.data]}
 
 

@@ -69,6 +69,6 @@ def _network(config: Mapping[str, Any]) -> str:
     """The network that is trained, whether it was asked for by name or not."""
     try:
         fitting = benchmark_named(config["rule"]).data.get(config["data"], ())
-    except InputError:  # a benchmark of somebody's own, which is not here
+    except InputError:  # a user's own benchmark that is not on this machine
         fitting = ()
     return fitting[0] if config["network"] == AUTO and fitting else str(config["network"])

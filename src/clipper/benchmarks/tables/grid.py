@@ -61,7 +61,7 @@ def run_cells(
         while grid.waiting or grid.running:
             grid.begin_what_can_be()
             grid.collect()
-    finally:  # a run takes minutes: whoever stops a table does not want to wait for it
+    finally:  # stop at once: a run takes minutes
         if executor is None:
             runner.close()
         for begun in grid.running.values():

@@ -1,4 +1,4 @@
-"""Joint inference: the whole pool decides which candidates are probable, by belief propagation."""
+"""Joint inference: belief propagation over the whole pool finds which candidates are probable."""
 
 from clipper.pruning.joint.inference import infer
 from clipper.pruning.joint.posterior import Calibration, Posterior, Verdict

@@ -1,4 +1,4 @@
-"""infer: the whole pool decides together which candidates are probable."""
+"""infer: joint inference of the labels of a whole pool."""
 
 from __future__ import annotations
 
@@ -59,42 +59,43 @@ def infer(
     previous: Posterior[Set] | None = None,
     group: ProcessGroup | None = None,
 ) -> Posterior[Set]:
-    """Which candidates are probable if near instances tend to share a label, anywhere in the pool.
+    """Infer which candidates are probable, given that near instances tend to share a label.
 
-    The pool becomes one graphical model: a variable per sample (which candidate) and a soft equality per edge.
-    Belief propagation explains it from many starts, each time with some formulas hidden, and the hidden formulas judge
-    what was found without them. No gold label is needed for anything.
+    The pool is one graphical model: a variable for each sample (its candidate) and a soft equality for each edge.
+    Belief propagation starts from many initial states, each time with some formulas hidden. The hidden formulas then
+    test the result, so no gold label is needed.
 
-    With a process group of `torch.distributed`, each rank passes samples of its own: their candidates, and their
-    embeddings or the edges that leave them. The pool is that of all ranks, one after the other, and neighbours are
-    found among all. Each rank gets the posterior of its own samples, as one process finds it for the whole pool. All
-    ranks must call it, with the same options. `clipper.pruning.partition` divides a pool so that little travels.
+    With a process group of `torch.distributed`, each rank passes its own samples: their candidates, and their
+    embeddings or the edges that leave them. The pool consists of the samples of all ranks, and neighbours are found
+    among all of them. Each rank gets the posterior of its own samples, the same as in one process. All ranks must call
+    this function with the same options. `clipper.pruning.partition` divides a pool so that ranks exchange little data.
 
     Args:
-        candidates: what the labels could be; a lattice may have any number of candidates.
-        graph: which instances may share a label, five to ten neighbours each; neither the direction of an edge nor its
-            repetition matters. Or embeddings `(n, m, d)`, of which eight neighbours each are taken.
-        known: labels that are known, `(n, m)`, -1 elsewhere; they are obeyed.
+        candidates: the possible labels of each sample; a lattice may have any number of candidates.
+        graph: which instances may share a label, with five to ten neighbours each; the direction and the repetition of
+            edges do not matter. Or embeddings `(n, m, d)`, in which eight neighbours of each instance are found.
+        known: labels that you know, `(n, m)`, -1 elsewhere; the result contains them.
         wrong: the probability that a sample's target is wrong; fitted to the pool if None, or 0 if `trust` is given.
-        deadline: seconds after which the search ends; a posterior that it ended is "unsettled".
+        deadline: seconds after which the search ends; the verdict is then "unsettled".
         method: "joint", or "em" for the baseline: expectation-maximisation over neighbours' averages.
-        log_probs: what a classifier says, `(n, m, c)`, as evidence beside the graph. Use a classifier that has not
-            learned from these samples, or it repeats what it was told. The formulas decide how far to believe it.
-        trust: how often pairs disagree: a `Trust`, or a number for all pairs alike, used as given. Fitted to the pool
-            if not given; if it is given, the posterior is the model's own, exact on pools without cycles and on small
-            ones.
-        starts: states in a generation of the search; by the size of the pool if not given.
-        seed: of the noise.
-        progress: called with the share of the search that is done, from time to time.
+        log_probs: the output of a classifier, `(n, m, c)`, as additional evidence. Use a classifier that was not
+            trained on these samples, because it would repeat its training labels. Its weight is chosen by how well it
+            predicts the formulas.
+        trust: how often pairs disagree: a `Trust`, or one probability for all pairs; fitted to the pool if not given.
+            If it is given, the posterior is that of the model with this value, exact on pools without cycles and on
+            small pools.
+        starts: the number of states in a generation of the search; by default it depends on the size of the pool.
+        seed: the seed of the noise.
+        progress: called with the share of the search that is done.
         settings: the constants, for experiments.
-        previous: a posterior of the same samples to go on from, when more is known now: faster than to begin anew. One
-            that was not settled is of no use and is passed over.
-        group: the processes that infer together, such as `torch.distributed.group.WORLD`; None for this one alone. A
-            graph then has edges from own instances, counted from 0, to those of all ranks, counted over all of them.
+        previous: an earlier posterior of the same samples. If more labels are known now, the search continues from it,
+            which takes less time. An "unsettled" one is ignored.
+        group: the processes that infer together, such as `torch.distributed.group.WORLD`; None for this process only.
+            In a graph, sources then count this rank's instances from 0, and targets count those of all ranks.
 
     Returns:
-        A `Posterior`: the most probable labels, the marginals, and a verdict on whether to believe them.
-        `posterior.prune(mass)` prunes to the candidates that hold this share of the probability.
+        A `Posterior`: the most probable labels, the marginals, and a verdict on whether to rely on them.
+        `posterior.prune(mass)` keeps the most probable candidates of each sample up to this total probability.
 
     Raises:
         InputError: graph, log_probs, known labels or options do not fit the candidates, or those of other ranks.
@@ -139,7 +140,7 @@ def _checked_options(
     candidates: CandidateSet, trust: Trust | float | None, seed: int, starts: int | None, wrong: float | None,
     settings: InferenceSettings | None, deadline: object, progress: object, method: object, previous: object,
 ) -> tuple[Trust | None, int, int | None, float | None, InferenceSettings, float | None]:  # fmt: skip
-    """Trust, seed, starts, share of wrong targets, settings and seconds, if all options are what they should be."""
+    """Trust, seed, starts, share of wrong targets, settings and seconds, checked."""
     settings = InferenceSettings() if settings is None else settings
     if not isinstance(settings, InferenceSettings):
         raise InputError(f"expected settings to be InferenceSettings(...), got {shown(settings)}")
@@ -164,7 +165,7 @@ def _checked_options(
 
 @dataclass(frozen=True, eq=False)
 class _Run(Generic[Set]):
-    """One inference: what is given, and the steps from there to a posterior."""
+    """One inference: its arguments, and the steps to the posterior."""
 
     candidates: Set
     graph: ProximityGraph
@@ -182,7 +183,7 @@ class _Run(Generic[Set]):
     support: Tensor | None = None
 
     def posterior(self) -> Posterior[Set]:
-        """Search, fit, verify, name, weigh."""
+        """Search states, fit ψ, verify, find the namings, and weigh states and namings."""
         settings, pool = self.settings, self.pool
         given = self.trust is not None
         first = Potential(
@@ -205,7 +206,7 @@ class _Run(Generic[Set]):
         if verdict == "joint":
             held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
             verification = self._verified(pool, held, prior)
-            if not given:  # names come before doubt: under wrong names, the samples that refute them look wrong
+            if not given:  # namings come before wrong targets: under a wrong naming, right targets look wrong
                 before = messages
                 potential, messages, namings = self._named(pool, potential, messages, held, verification, prior)
                 if messages is not before:
@@ -224,7 +225,7 @@ class _Run(Generic[Set]):
             elif not torch.equal(namings.orbit, torch.arange(pool.classes)):
                 verdict = "ambiguous"
         elif not given and (verdict == "uninformative" or alone.leak > settings.leak):
-            sharpness = 0.0  # nothing that neighbours say is believed
+            sharpness = 0.0  # ignore the neighbours' messages
         if verdict in ("unsettled", "uninformative"):
             verification = replace(verification, wrong=0.0, suspicion=self.impossible.to(held))
         verification = replace(alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion)
@@ -232,11 +233,11 @@ class _Run(Generic[Set]):
         return replace(concluded, found=found)
 
     def _labels(self, pool: Pool, messages: Tensor) -> Tensor:
-        """Of the best state, `(n*m,)`."""
+        """The labels of the best state, `(n*m,)`."""
         return pool.best(pool.heard(messages[:, :, :1]).add_(pool.unary))[:, 0]
 
     def _renamed(self, pool: Pool, messages: Tensor, found: Found, parts: list[Tensor]) -> list[Tensor]:
-        """What is heard in each fold's state, `(n*m, c)` each, under the names of the best state."""
+        """The messages in the state of each fold, `(n*m, c)` each, renamed to fit the best state."""
         names = self._labels(pool, messages)
         orders = [matched(states.labels[:, 0], names, pool.classes, pool.ranks) for states in found.states]
         return [part[:, order] for part, order in zip(parts, orders, strict=True)]
@@ -245,10 +246,10 @@ class _Run(Generic[Set]):
         self, pool: Pool, potential: Potential, messages: Tensor, held: Tensor, verification: Verification,
         prior: Tensor,
     ) -> tuple[Potential, Tensor, Namings]:  # fmt: skip
-        """The names that the formulas allow, by what instances hear without their own, `held (n*m, c, 1)`.
+        """The namings that the formulas allow, by the messages `held (n*m, c, 1)` without each sample's own formula.
 
-        If other names are better, the best state comes to rest under them. If it is more probable so, it takes the
-        first place in `messages (2P, c, states)`, and the names are given in its terms.
+        If another naming is better, the best state is renamed and its messages are passed until they converge. If it is
+        then more probable, it becomes the first in `messages (2P, c, states)`, and the namings refer to it.
         """
         heard = self.pool.tempered(held, verification.sharpness, self.settings.least_error) - self.pool.unary
         known = (self.known != 0).view(len(prior), -1).any(1)
@@ -270,15 +271,15 @@ class _Run(Generic[Set]):
         return other, messages, namings
 
     def out_of_time(self) -> bool:
-        """Whether the deadline has passed, on some rank."""
+        """Whether the deadline has passed on any rank."""
         if self.deadline is None:
             return False
         return self.pool.ranks.any(torch.tensor(monotonic() > self.deadline, device=self.pool.unary.device))
 
     def _found_again(self, pool: Pool, messages: Tensor, namings: Namings) -> bool:
-        """Whether most folds lead to the best state, or to another naming of it.
+        """Whether most folds lead to the best state or to another naming of it.
 
-        By the messages of the best state and of each fold's, `(2P, c, 1 + folds)`.
+        `messages (2P, c, 1 + folds)` are those of the best state and of the state of each fold.
         """
         labels = pool.best(pool.heard(messages).add_(pool.unary))
         used = labels[:, 0] >= 0
@@ -300,7 +301,7 @@ class _Run(Generic[Set]):
         return labels[:, : self.pool.states_within(self.settings.memory)]
 
     def _fitted(self, pool: Pool, potential: Potential, labels: Tensor) -> tuple[Potential, Tensor]:
-        """ψ fitted to the best of some labellings, and messages as of `_polished`."""
+        """ψ fitted to the best of some labellings, and messages as from `_polished`."""
         if self.trust is not None:
             return potential, self._polished(pool, potential, labels, None)
         messages = self._polished(pool, potential, labels[:, :1], None)
@@ -309,9 +310,13 @@ class _Run(Generic[Set]):
         return potential, self._polished(pool, potential, labels, messages)
 
     def _polished(self, pool: Pool, potential: Potential, labels: Tensor, first: Tensor | None) -> Tensor:
-        """Messages at rest, `(2P, c, 1 + states)`: of the most probable state, and of each labelling `(n*m, states)`.
+        """Converged messages, `(2P, c, 1 + states)`: of the most probable state, then from each labelling.
 
-        `first (2P, c, 1)` are messages to go on from, beside those.
+        Args:
+            pool: the pool.
+            potential: ψ.
+            labels: the labellings, `(n*m, states)`.
+            first: additional messages to continue from, `(2P, c, 1)`, if any.
         """
         settings, states = self.settings, labels.shape[1]
         rest = Schedule(2 * settings.rounds, still=settings.still)
@@ -326,15 +331,15 @@ class _Run(Generic[Set]):
         return side_by_side(*(messages[:, :, state : state + 1] for state in chosen))
 
     def _hints(self, pool: Pool, labels: Tensor) -> Tensor:
-        """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: as they are, and with their islands open."""
+        """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: unchanged, and without the labels of islands."""
         hint = one_hot(labels, pool.classes) * self.settings.hint
         closed = torch.stack([islands(pool.edges, state) < 0 for state in labels.T], 1)
         return torch.cat([hint, hint * closed[:, None]], 2)
 
     def _refitted(self, pool: Pool, potential: Potential, messages: Tensor) -> tuple[Potential, Tensor]:
-        """ψ fitted to one state by expectation-maximisation, and its messages then."""
+        """ψ fitted to one state by expectation-maximisation, and the messages of the state after that."""
         settings = self.settings
-        enough = pool.edges.count > settings.prior_pairs * pool.classes**2  # or q would be the prior's
+        enough = pool.edges.count > settings.prior_pairs * pool.classes**2  # else the prior would determine q
         for _ in range(settings.fits):
             belief = pool.beliefs(pool.heard(messages).add_(pool.unary))
             potential = potential.refitted(
@@ -344,7 +349,7 @@ class _Run(Generic[Set]):
         return potential, messages
 
     def _held_out(self, pool: Pool, potential: Potential, found: Found, fold: int) -> Tensor:
-        """What instances hear in the state that the search found without the formulas of a fold, `(n*m, c)`."""
+        """The messages to instances in the state that was found without the formulas of a fold, `(n*m, c)`."""
         hint, hidden = self._hints(pool, found.states[fold].labels[:, :1]), (found.fold == fold)[:, None]
         schedule = Schedule(self.settings.rounds // 2, still=self.settings.still)
         sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
@@ -355,7 +360,7 @@ class _Run(Generic[Set]):
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
 
     def _leak(self) -> float:
-        """How much more often pairs join samples of one formula than their labels explain; 1 if nobody can tell."""
+        """`formula_leak` of the pool; 1 if it cannot be computed."""
         listed = listed_only(self.candidates)
         return 1.0 if listed is None else formula_leak(self.pool, formulas_of(listed, self.pool.ranks)[0])
 
@@ -377,7 +382,7 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         heard, sharpness = pool.heard(messages), verification.sharpness
         states = pool.best(heard + pool.unary)
-        # Where names are weighed by themselves, states are compared under the names of the first one.
+        # If namings have weights of their own, states are compared under the naming of the first state.
         for state in range(1, states.shape[1] if self.trust is None else 1):
             order = matched(states[:, state], states[:, 0], c, pool.ranks)
             heard[:, :, state] = heard[:, order, state]
@@ -402,7 +407,7 @@ class _Run(Generic[Set]):
             labels[here] = rows[int(exact.argmax())]
         doubt = verification.suspicion.repeat_interleave(m)[:, None]
         marginals = inside.nan_to_num(0) * (1 - doubt) + free * doubt
-        if not namings.exhaustive:  # any of an orbit's names may be the right one
+        if not namings.exhaustive:  # every name in an orbit may be the right one
             orbit = namings.orbit.to(field.device)
             together = torch.zeros_like(marginals).index_add_(1, orbit, marginals)
             marginals = (together / torch.bincount(orbit, minlength=c).clamp(min=1))[:, orbit]
@@ -449,7 +454,7 @@ class _Run(Generic[Set]):
     def _worked_out(
         self, pool: Pool, candidates: CandidateSet, potential: Potential, sharpness: float, part: Tensor
     ) -> dict[int, Tensor]:
-        """The same, of components `part (n,)` whose combinations are few; -1 for samples of others."""
+        """As `_solved`, for components `part (n,)` with few combinations; -1 for samples of other components."""
         counts, solved = candidates.counts, dict[int, Tensor]()
         for name in torch.unique(part[part >= 0]).tolist():
             samples = (part == name).nonzero()[:, 0].tolist()
@@ -462,9 +467,10 @@ class _Run(Generic[Set]):
         return solved
 
     def _gathered(self, pool: Pool, part: Tensor) -> tuple[Tensor, Pool, CandidateSet]:
-        """The samples of all ranks that lie in components `part (n,)`, as a pool of one process.
+        """The samples of all ranks in components `part (n,)`, except components with too many combinations.
 
-        Their ids over all ranks, the pool, and the candidates. Without components of too many combinations.
+        Returns:
+            Their ids over all ranks, their pool in one process, and their candidates.
         """
         (n, m, c), ranks, edges = pool.factor.shape, pool.ranks, pool.edges
         ways = torch.tensor([log(max(count, 1)) for count in self.candidates.counts], device=part.device).double()
@@ -492,9 +498,9 @@ class _Run(Generic[Set]):
         return ids, Pool(factor, few, unary[:, :, None], possible, pool.kinds, everybody(doubted[own])), candidates
 
     def told(self, log_probs: Tensor) -> Pool:
-        """The pool with what a classifier says, as far as the formulas believe it."""
+        """The pool with the output of a classifier as evidence, weighted by how well it predicts the formulas."""
         values = self.pool.ranks.agreed(lambda: _checked_log_probs(log_probs, self.candidates))
-        # A classifier's certainty counts as much as a hint's square at most, so that the pool can outvote it.
+        # A classifier's log-odds are limited to twice those of a hint, so that the pool can outweigh them.
         said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
         fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
         prior = prior_surprise(self.pool, fold, said[:, :, 0].argmax(1, keepdim=True), self.settings)
@@ -502,7 +508,7 @@ class _Run(Generic[Set]):
         return replace(self.pool, unary=self.pool.unary + said * sharpness)
 
     def baseline(self) -> Posterior[Set]:
-        """Expectation-maximisation over neighbours' averages: what everything else must beat."""
+        """The baseline: expectation-maximisation over neighbours' averages."""
         pool, settings = self.pool, self.settings
         starts = 2 * settings.folds
         belief = (
@@ -533,7 +539,7 @@ class _Run(Generic[Set]):
 
 
 def _of_folds(pool: Pool, found: Found, parts: list[Tensor]) -> Tensor:
-    """Of each sample, the part `(n*m, c)` of its own fold, `(n*m, c, 1)`."""
+    """For each sample, the rows of the part `(n*m, c)` of its own fold, `(n*m, c, 1)`."""
     fold = found.fold.repeat_interleave(pool.factor.shape[1])[:, None, None].expand(-1, pool.classes, 1)
     return torch.stack(parts, 2).gather(2, fold)
 
@@ -541,7 +547,7 @@ def _of_folds(pool: Pool, found: Found, parts: list[Tensor]) -> Tensor:
 def _pool_of(
     candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None, ranks: Ranks = ALONE
 ) -> tuple[Pool, Tensor]:
-    """The pool as a graphical model, and the samples whose formula nothing satisfies, `(n,)` bool."""
+    """The pool as a graphical model, and the samples whose formula no labels satisfy, `(n,)` bool."""
     instances = candidates.samples * candidates.slots
     unary = torch.zeros(instances, candidates.classes, 1, device=candidates.device)
     kinds = [range(kind.start, kind.stop) for kind in candidates.kinds]
@@ -555,7 +561,7 @@ def _pool_of(
 
 
 def _with_known(pool: Pool, candidates: CandidateSet, known: Tensor | None, wrong: float | None) -> tuple[Pool, Tensor]:
-    """The pool with what is known, and the samples whose formula nothing satisfies then, `(n,)` bool."""
+    """The pool with known labels, and the samples whose formula no labels satisfy then, `(n,)` bool."""
     if known is not None:
         pool = replace(pool, unary=_known_labels(known, pool, candidates))
     floor = torch.tensor(finfo(pool.unary.dtype).tiny).log() / 2  # a sample with a candidate left is above it
@@ -572,7 +578,7 @@ def _with_known(pool: Pool, candidates: CandidateSet, known: Tensor | None, wron
 
 
 def _known_labels(known: Tensor, pool: Pool, candidates: CandidateSet) -> Tensor:
-    """Log-odds `(n*m, c, 1)` that leave known labels no choice."""
+    """Log-odds `(n*m, c, 1)` that fix the known labels."""
     labels = as_tensor(known, "known", candidates.device)
     shape = (candidates.samples, candidates.slots)
     if tuple(labels.shape) != shape or labels.is_floating_point() or labels.dtype == torch.bool:
@@ -598,9 +604,9 @@ def _checked_log_probs(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
     """`(n, m, c)`, zero in unused slots."""
     values = as_tensor(log_probs, "log_probs", candidates.device).detach()
     check_log_probs(values, candidates)
-    values = values.masked_fill(candidates.kind[..., None] < 0, 0)  # whatever unused slots hold
+    values = values.masked_fill(candidates.kind[..., None] < 0, 0)  # unused slots may hold anything
     if bool((values.isnan() | (values == torch.inf)).any()):
-        raise InputError("expected log_probs without NaN and infinity, got some; look at the classifier that gave them")
+        raise InputError("expected log_probs without NaN and infinity, got some; check the classifier's output")
     return values
 
 

@@ -1,7 +1,7 @@
-"""Naming: who is near whom does not say what a group of instances is called; the formulas do, if anything does.
+"""Naming: which label each group of instances has. Pairs do not determine it, only formulas do.
 
-A permutation of all labels changes no pair. Reversals and shifts of the label axis are products of many exchanges, each
-of which the formulas refute by itself, so names are sought from many random orders, by annealing.
+A permutation of all labels changes no pair. A reversal or shift of the label axis is a product of many exchanges, each
+of which contradicts formulas by itself. So namings are found by simulated annealing from many random orders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Naming:
     """One way to name the groups of instances.
 
     Attributes:
-        order: `(c,)`: what each label of `posterior.labels` is called under this naming.
+        order: `(c,)`: the name of each label of `posterior.labels` in this naming.
         weight: its probability among the namings that were found.
     """
 
@@ -37,10 +37,11 @@ class Namings:
     """The ways to name the labels that the formulas allow.
 
     Attributes:
-        orders: `(ways, c)`: label y is now called what was heard as `orders[:, y]`; the most probable first.
+        orders: `(ways, c)`: in each naming, label y takes the messages for label `orders[:, y]`; the most probable
+            first.
         evidence: `(ways,)`: the log-odds of each against the first.
-        exhaustive: whether these are all of them, as far as the search can tell.
-        orbit: `(c,)`: the smallest label that each label may change names with.
+        exhaustive: whether the search found all namings, as far as it can tell.
+        orbit: `(c,)`: the smallest label that each label may exchange names with.
     """
 
     orders: Tensor
@@ -50,17 +51,17 @@ class Namings:
 
     @property
     def weight(self) -> Tensor:
-        """`(ways,)`: how probable each is."""
+        """`(ways,)`: the probability of each naming."""
         return self.evidence.softmax(0)
 
     @classmethod
     def given(cls, classes: int) -> Namings:
-        """The labels as they are called, and nothing else."""
+        """The identity as the only naming."""
         return cls(torch.arange(classes)[None], torch.zeros(1), True, torch.arange(classes))
 
 
 class NamingEvidence:
-    """How probable the formulas are if the labels that instances hear are named otherwise."""
+    """The log-probability of the formulas if the labels of the messages are renamed."""
 
     def __init__(
         self,
@@ -74,17 +75,17 @@ class NamingEvidence:
         most: int | None = None,
         known: Tensor | None = None,
     ) -> None:
-        """Note what instances hear, `heard (n*m, c)`, under names that may be wrong.
+        """Prepare the evidence for messages under names that may be wrong.
 
         Args:
             pool: the pool.
-            heard: log-odds; logarithms of probabilities if targets may be wrong.
+            heard: the messages to instances, `(n*m, c)`: log-odds, or log-probabilities if targets may be wrong.
             settings: the constants.
-            hidden: `(n,)` bool: samples whose formulas have no say.
+            hidden: `(n,)` bool: samples whose formulas are not used.
             wrong: the share of wrong targets.
-            prior: how surprising each formula is where the target is wrong, `(n,)`.
-            most: a part of the formulas judges, about so many; None for all.
-            known: `(n,)` bool: samples of which a label is known.
+            prior: the surprise of each formula if its target is wrong, `(n,)`.
+            most: about how many formulas to use; None for all.
+            known: `(n,)` bool: samples with a known label.
         """
         judges = torch.arange(pool.factor.shape[0], device=heard.device)
         for left_out in (hidden, pool.disbelieved):
@@ -117,9 +118,9 @@ class NamingEvidence:
         return self.ranks.total(own)
 
     def against_first(self, orders: Tensor) -> Tensor:
-        """The log-odds of each of the `orders (ways, c)` against the first, without the sample that says most.
+        """The log-odds of each of the `orders (ways, c)` against the first, without the most decisive sample.
 
-        So one misread instance cannot decide what the labels are called. A sample with a known label always counts.
+        So a single wrongly labelled instance cannot decide the naming. A sample with a known label always counts.
         """
         first = self._evidence(orders[:1].T.to(self.heard.device))
         total = first.new_zeros(len(orders))
@@ -134,7 +135,7 @@ class NamingEvidence:
         return torch.where(total < 0, (total - least).clamp(max=0), (total - most).clamp(min=0)).to(orders.device)
 
     def _evidence(self, orders: Tensor) -> Tensor:
-        """Of each sample, `(judges, ways)`, for `orders (c, ways)`."""
+        """The evidence of each sample that is used, `(judges, ways)`, for `orders (c, ways)`."""
         field = self.unary[:, :, None] + self.heard[:, orders]
         right = widened(self.factor.evidence(field))
         if not self.wrong or self.prior is None:
@@ -146,17 +147,17 @@ class NamingEvidence:
 
 
 def enough_judges(pool: Pool, settings: InferenceSettings) -> int:
-    """How many formulas judge the names that walkers try."""
+    """The number of formulas that score the namings that walkers try."""
     _, m, c = pool.factor.shape
     each = pool.size // max(pool.samples, 1) + m * c
     return max(settings.walkers, settings.memory // (2 * 2 * settings.walkers * each))
 
 
 class NamingSearch:
-    """Looks for all ways to name the labels that the formulas allow, given what instances hear.
+    """Searches all namings that the formulas allow, given the messages to instances.
 
-    Of a large pool, a part of the formulas judges what is tried. All of them judge what is left, since a single one
-    may decide.
+    In a large pool, a part of the formulas scores the namings that are tried. All formulas score the remaining ones,
+    because a single formula may decide.
     """
 
     def __init__(
@@ -171,9 +172,9 @@ class NamingSearch:
         prior: Tensor | None = None,
         known: Tensor | None = None,
     ) -> None:
-        """Note what instances hear, `heard (n*m, c)`, logarithms of probabilities, and their `labels (n*m,)`.
+        """Prepare a search, given the messages `heard (n*m, c)` as log-probabilities, and the `labels (n*m,)`.
 
-        The `generator` is of the walkers; the rest as in `NamingEvidence`.
+        The walkers use `generator`; the other arguments are those of `NamingEvidence`.
         """
         self.kinds, self.settings, self.generator = pool.kinds, settings, generator
         judges = partial(NamingEvidence, pool, heard, settings, wrong=wrong, prior=prior, known=known)
@@ -185,10 +186,10 @@ class NamingSearch:
             self.merged = judges(mistaken.view(pool.factor.shape[0], -1).any(1), most=most)
 
     def everywhere(self) -> Namings:
-        """The best names of all, and all others that are about as good.
+        """The best naming, and all others that are about equally probable.
 
-        Walkers look for namings from random orders, until enough of them have arrived somewhere as good as the best.
-        Shifts, reversals and multiplications of the label axis are tried besides.
+        Walkers start from random orders until enough of them have ended at namings as probable as the best one. Shifts,
+        reversals and multiplications of the label axis are also tried.
         """
         settings = self.settings
         orders = _affine(self.kinds, settings.walkers)
@@ -205,7 +206,7 @@ class NamingSearch:
         found = torch.unique(orders[level >= level.max() - settings.improbable], dim=0)
         best = self.everybody(found)
         found, leader = found[best >= best.max() - settings.improbable], found[best.argmax()]
-        while True:  # the part that judged so far may have missed what an exchange mends
+        while True:  # with all formulas, an exchange may improve the result of a part of them
             tried = _exchanges(leader, self.kinds)
             tried = torch.cat([leader[None], tried[self.part(tried) >= self.part(leader[None]) - settings.improbable]])
             level = self.everybody(tried)
@@ -214,21 +215,21 @@ class NamingSearch:
             leader = tried[level.argmax()]
 
     def around(self, leader: Tensor, found: Tensor | None = None, exhaustive: bool = False) -> Namings:
-        """A naming `(c,)`, and all others that are about as good.
+        """A naming `(c,)`, and all others that are about equally probable.
 
-        Permutations that lead from one good naming to another, and exchanges of two labels, are tried on all of them:
-        namings that are equally good form a group.
+        Permutations that map one good naming to another, and exchanges of two labels, are tried on all of them, because
+        equally probable namings form a group.
 
         Args:
             leader: the best naming.
             found: others, `(ways, c)`.
-            exhaustive: whether no others are to be expected far away.
+            exhaustive: whether a global search has found no others.
         """
         improbable, most = self.settings.improbable, 2 * self.settings.walkers
         least, level = self.part(leader[None]) - improbable, self.everybody(leader[None])
 
         def good(tried: Tensor) -> Tensor:
-            """Those that neither a part of the formulas nor all of them rule out."""
+            """The namings that neither a part of the formulas nor all formulas rule out."""
             tried = tried[self.part(tried) >= least]
             return tried[(self.everybody(tried) - level).abs() <= improbable]
 
@@ -249,7 +250,7 @@ class NamingSearch:
             new = torch.tensor(tried[: most**2], dtype=torch.long).view(-1, len(leader))
         orders = torch.tensor(list(group))
         evidence = self.everybody(orders)
-        # The leader stays first: it may be more probable for other reasons.
+        # The leader stays first: it may be more probable for reasons besides the formulas.
         rank = torch.cat([torch.zeros(1, dtype=torch.long), 1 + evidence[1:].argsort(descending=True, stable=True)])
         listed = orders[rank[:most]]
         merged = self._merged(leader)
@@ -259,10 +260,11 @@ class NamingSearch:
         )  # fmt: skip
 
     def _merged(self, leader: Tensor) -> Tensor:
-        """The labels whose names are open if the state has merged two classes, `(c,)` bool; `leader (c,)` names it.
+        """The labels whose names are not settled if the state has merged two classes, `(c,)` bool.
 
-        A label without instances may be a second name of any group. So walkers look for names again, with each such
-        label as an additional name of some group. If they can rename other groups, all names of the kind are open.
+        A label without instances may belong to a part of any group. So walkers search again, with each such label as an
+        additional name of some group. If other groups can then be renamed, no name of the kind is settled. `leader
+        (c,)` is the naming of the state.
         """
         found = torch.zeros_like(self.unused)
         if not bool(self.unused.any()):
@@ -285,9 +287,9 @@ class NamingSearch:
 
 
 def unused_labels(pool: Pool, labels: Tensor, settings: InferenceSettings) -> Tensor:
-    """The labels that next to no instance has in `labels (n*m, 1)`, `(c,)` bool: two classes may share a name there.
+    """The labels that almost no instance has in `labels (n*m, 1)`, `(c,)` bool: two classes may share one name.
 
-    Of a kind with many labels none counts: that a pool lacks some of them says nothing.
+    Kinds with many labels are skipped, because a pool may well lack some of them.
     """
     size = pool.ranks.total(one_hot(labels, pool.classes).sum(0))
     few = torch.tensor([len(kind) <= settings.walkers for kind in pool.kinds for _ in kind], device=size.device)
@@ -295,7 +297,7 @@ def unused_labels(pool: Pool, labels: Tensor, settings: InferenceSettings) -> Te
 
 
 def _exchanges(order: Tensor, kinds: list[range]) -> Tensor:
-    """`order (c,)` with every two labels of a kind exchanged, `(ways, c)`."""
+    """All exchanges of two labels of a kind, applied to `order (c,)`, `(ways, c)`."""
     pairs = [(a, b) for kind in kinds for a in kind for b in range(a + 1, kind.stop)]
     orders = order.repeat(len(pairs), 1)
     for exchanged, (a, b) in zip(orders, pairs, strict=True):
@@ -320,14 +322,15 @@ def _affine(kinds: list[range], most: int) -> Tensor:
 
 
 def _orbits(orders: Tensor, kinds: list[range], merged: Tensor) -> Tensor:
-    """The smallest label that each label may change names with, `(c,)`.
+    """The smallest label that each label may exchange names with, `(c,)`.
 
-    All labels of a kind that any way renames are one orbit: the ways that are not listed may lead anywhere among them.
+    All labels of a kind that some naming changes are one orbit, because namings that are not listed may map any of them
+    to any other.
 
     Args:
-        orders: some ways to name them, `(ways, c)`.
+        orders: some namings, `(ways, c)`.
         kinds: the labels of each kind.
-        merged: `(c,)` bool: labels whose names are open besides.
+        merged: `(c,)` bool: other labels whose names are not settled.
 
     Examples:
         >>> _orbits(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3]]), [range(4)], torch.zeros(4, dtype=torch.bool)).tolist()
@@ -349,11 +352,18 @@ def anneal_names(
     steps: int,
     groups: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Where walkers end, `(walkers, c)`, and how probable the formulas are there, `(walkers,)`.
+    """Simulated annealing: the final naming of each walker, `(walkers, c)`, and its log-probability, `(walkers,)`.
 
-    Each begins with a random order of its `groups (walkers, c)`, the first one with the present one. A step exchanges
-    two labels of a kind and is taken by Metropolis' rule, at a temperature that falls. There are `steps` of them for
-    each label. All labels are groups of their own if none are given.
+    Each walker starts from a random order of its groups, the first one from the present order. A step exchanges two
+    labels of a kind and is accepted by Metropolis' rule, at a decreasing temperature.
+
+    Args:
+        evidence: the log-probability of the formulas under a naming.
+        kinds: the labels of each kind.
+        walkers: the number of walkers.
+        generator: the random generator.
+        steps: the number of steps for each label.
+        groups: the group of each label for each walker, `(walkers, c)`; if None, each label is a group.
     """
     orders = torch.arange(kinds[-1].stop).repeat(walkers, 1) if groups is None else groups.clone()
     for kind in kinds:
@@ -365,7 +375,7 @@ def anneal_names(
         return orders, evidence(orders)
     device, last = evidence.heard.device, steps * max(map(len, kinds))
     pairs = torch.tensor([(a, b) for kind in wide for a in kind for b in range(a + 1, kind.stop)])
-    # All that is random comes first, so that a device is not kept waiting.
+    # All random numbers are drawn first, so that the device need not wait for them.
     drawn = [
         (torch.randint(len(pairs), (walkers,), generator=generator), torch.rand(walkers, generator=generator).log())
         for _ in range(last)
@@ -386,9 +396,10 @@ def anneal_names(
 
 
 def matched(labels: Tensor, others: Tensor, classes: int, ranks: Ranks = ALONE) -> Tensor:
-    """The label of `labels (n*m,)` that most instances of each label of `others (n*m,)` have, each once, `(c,)`.
+    """For each label in `others (n*m,)`, the label that most of its instances have in `labels (n*m,)`, `(c,)`.
 
-    Greedily, the largest overlap first; labels without instances keep their order. `ranks`: those who share the pool.
+    Each label is used once. The matching is greedy, the largest overlap first; labels without instances keep their
+    order. `ranks`: the processes that share the pool.
 
     Examples:
         >>> matched(torch.tensor([1, 1, 0, 2]), torch.tensor([0, 0, 1, 1]), classes=3).tolist()

@@ -1,4 +1,4 @@
-"""Posterior: how probable each candidate is once the whole pool has had its say, and what follows from it."""
+"""Posterior: the probability of each candidate given the whole pool, and what follows from it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Verdict = Literal["joint", "ambiguous", "unsettled", "uninformative"]
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """What instances hear, in every state and under every naming that is believed.
+    """The messages to instances in every state, with the weights of states and namings.
 
     Attributes:
-        pool: the formulas, and what is known beforehand.
-        heard: `(n*m, c, states)`: log-odds from all other samples.
-        weight: `(n, states)`: how probable each state is around each sample.
-        namings: the ways to name the labels.
-        solved: the probability of each candidate of samples in small components, worked out exactly, by sample.
+        pool: the formulas and the prior evidence.
+        heard: `(n*m, c, states)`: the log-odds of the messages from all other samples.
+        weight: `(n, states)`: the local probability of each state at each sample.
+        namings: the namings.
+        solved: the exact probability of each candidate, by sample, for samples in small components.
     """
 
     pool: Pool
@@ -46,14 +46,14 @@ class Mixture:
     solved: dict[int, Tensor]
 
     def readings(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each field `(n*m, c, 1)` and how probable it is around each sample, `(n,)`; one after the other."""
+        """The field (messages in one state under one naming), `(n*m, c, 1)`, and its weight at each sample, `(n,)`."""
         for order, share in zip(self.namings.orders.to(self.heard.device), self.namings.weight.tolist(), strict=True):
             for state in range(self.heard.shape[2]):
                 field = self.pool.unary + self.heard[:, order, state : state + 1]
                 yield field, self.weight[:, state] * share
 
     def averaged(self, conclude: Callable[[Tensor], Tensor], each: Tensor) -> Tensor:
-        """What follows from each field, `(rows, …)`, averaged; `each (rows,)` is the sample that a row belongs to."""
+        """The weighted average of `conclude(field)`, `(rows, …)`; `each (rows,)` is the sample of each row."""
         total: Tensor | None = None
         for field, weight in self.readings():
             part = conclude(field)
@@ -72,15 +72,15 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A posterior held against gold labels; shares lie in 0 … 1.
+    """A posterior compared with gold labels; shares are numbers from 0 to 1.
 
     Attributes:
-        right: slots whose most probable label is the gold one.
-        error: expected calibration error: the mean gap between confidence and being right.
-        confidence: the mean confidence of each bin that is not empty, rising.
-        accuracy: how many of the bin are right.
-        count: how many there are.
-        retained: for some masses, the share of samples whose gold labels are among the candidates that hold it.
+        right: the share of slots whose most probable label is the gold label.
+        error: the expected calibration error: the mean difference between confidence and accuracy.
+        confidence: the mean confidence of each bin that is not empty, ascending.
+        accuracy: the share of right labels in each bin.
+        count: the number of labels in each bin.
+        retained: for some masses, the share of samples whose gold labels are among the candidates that hold this mass.
     """
 
     right: float
@@ -93,9 +93,9 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Posterior(Generic[Set]):
-    """What the pool as a whole says about each sample; plain tensors on the candidates' device.
+    """The result of joint inference: the labels of all samples with their probabilities. `infer` returns it.
 
-    `infer` returns it.
+    All tensors are on the device of the candidates.
 
     Attributes:
         candidates: what the labels could be, as given.
@@ -106,23 +106,23 @@ class Posterior(Generic[Set]):
         probability: `(Ω,)`: the probability of each candidate if the target is right; a sample's sum to one. Candidates
             that are not listed are listed for it, if they are few enough.
         verdict: "joint": you can use the labels. "ambiguous": the groups are found, but several ways to name them are
-            possible, see `namings`. "unsettled": something was found, but not enough to rely on: the search did not
-            end, most folds did not find it again, it explains too little of the hidden formulas, or neighbours have
-            equal targets for another reason than their labels (a leak). "uninformative": neighbours predict hidden
-            formulas no better than a class prior does.
+            possible, see `namings`. "unsettled": the labels are not reliable: the search did not end, most folds found
+            other labels, the labels explain too little of the hidden formulas, or neighbours have equal targets for
+            another reason than equal labels (a leak). "uninformative": neighbours predict hidden formulas no better
+            than a class prior does.
         converged: whether the verdict is "joint".
-        expected_accuracy: the share of `labels` that it expects to be right.
+        expected_accuracy: the expected share of right labels.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
         namings: the ways to name the labels that the formulas allow, the most probable first; each has an `order (c,)`,
-            what each label of `labels` would be called, and a `weight`. One, if the formulas settle the names.
+            the name of each label of `labels`, and a `weight`. There is one if the formulas determine the names.
         energy: the share of the pairs to which `labels` gives different labels, weighted by how much they should agree.
         trust: how often pairs disagree, by length, as fitted or as given.
         confusion: `(c, c)`: how many times likelier than by chance two labels meet in a pair that disagrees, as fitted.
-        verification: how well hidden formulas bear out what the others say of their samples.
+        verification: how well the messages of the other samples predict hidden formulas.
         wrong: the share of wrong targets, as fitted or as given.
-        found: where the search ended, for `infer(…, previous=posterior)`; None for "em".
+        found: the result of the search, for `infer(…, previous=posterior)`; None for "em".
         support: `(N*m, c)` bool: the labels that the instances of all ranks may have; None without a group.
-        traffic: what this rank sent to others along pairs; None for "em".
+        traffic: the number of bytes and messages that this rank sent to others; None for "em".
     """
 
     candidates: Set
@@ -142,7 +142,7 @@ class Posterior(Generic[Set]):
 
     @property
     def converged(self) -> bool:
-        """Whether the posterior is to be believed."""
+        """Whether the verdict is "joint"."""
         return self.verdict == "joint"
 
     @property
@@ -157,7 +157,7 @@ class Posterior(Generic[Set]):
 
     @property
     def expected_accuracy(self) -> float:
-        """The share of `labels` that it expects to be right."""
+        """The expected share of right labels."""
         used = self.labels >= 0
         sure = self.marginals.gather(2, self.labels.clamp(min=0)[..., None])[..., 0][used]
         return float(widened(sure).mean()) if len(sure) else 1.0
@@ -183,7 +183,7 @@ class Posterior(Generic[Set]):
         return probability
 
     def prune(self, mass: float = InferenceSettings.mass, fallback: Literal["all", "exact"] = "all") -> Pruning[Set]:
-        """Keep the fewest candidates of each sample that hold `mass` of the probability, at least one.
+        """Keep the fewest candidates of each sample whose total probability is at least `mass`; at least one.
 
         Equally probable candidates stay or go together. If candidates are not listed, improbable labels go instead,
         such that the candidates without them hold the mass. A sample whose target is probably wrong keeps all of its
@@ -193,14 +193,14 @@ class Posterior(Generic[Set]):
 
         Args:
             mass: the share of the probability that the survivors hold, above 0 and at most 1.
-            fallback: what an unsettled posterior does: "all" keeps everything; "exact" prunes each sample by its
-                nearest neighbours alone, which can lose gold labels where the embeddings say little.
+            fallback: what to do if the posterior is "unsettled": "all" keeps all candidates; "exact" prunes each sample
+                by its nearest neighbours only, which can discard gold labels if the embeddings are poor.
 
         Returns:
             A `Pruning`: `candidates` holds the survivors.
 
         Raises:
-            InputError: the mass or the fallback is none of these.
+            InputError: the mass or the fallback has an invalid value.
         """
         mass = real_number(mass, "mass", above=0, most=1)
         one_of(fallback, "fallback", ("all", "exact"))
@@ -233,7 +233,7 @@ class Posterior(Generic[Set]):
         return torch.cat(keep) if keep else torch.ones_like(listed.sample, dtype=torch.bool)
 
     def _whatever_the_names(self, listed: Candidates, keep: Tensor) -> Tensor:
-        """`keep (Ω,)`, and whatever differs from a survivor only in labels whose names nobody knows."""
+        """`keep (Ω,)`, and all candidates that differ from a kept one only in labels whose names are not settled."""
         namings = self.mixture.namings
         if namings.exhaustive:
             return keep
@@ -257,8 +257,8 @@ class Posterior(Generic[Set]):
         certain = one_hot(self.labels.view(-1, 1), c)[:, :, 0].bool().view(n, m, c)
         readings = [(widened(f[:, :, 0].view(n, m, c)), widened(w)) for f, w in self.mixture.readings()]
         total = [self.candidates.log_probability(f) for f, _ in readings]
-        low = torch.full_like(total[0], finfo(torch.float).eps).log()  # leaves enough, or as good as
-        high = torch.zeros_like(low)  # may not
+        low = torch.full_like(total[0], finfo(torch.float).eps).log()  # a threshold that keeps enough, up to rounding
+        high = torch.zeros_like(low)  # a threshold that may not
         while float((high - low).max()) > self.settings.still:
             middle = (low + high) / 2
             kept = certain | (self.marginals >= middle.exp()[:, None, None])
@@ -274,10 +274,10 @@ class Posterior(Generic[Set]):
         return support & (kept | whole[:, None, None]).flatten(0, 1)
 
     def ask(self, k: int = 1) -> Tensor:
-        """The instances whose labels would tell most, namings included: `k` ids (sample · m + slot), the best first.
+        """The instances whose labels would be most informative: `k` ids (sample · m + slot), the best first.
 
-        An answer settles the instance itself, part of what its neighbours and its sample are unsure of, and, where
-        labels have several names, which of them is right.
+        An answer fixes the label of the instance, reduces the uncertainty of its neighbours and its sample, and, if
+        there are several namings, helps to decide between them.
 
         Args:
             k: how many.
@@ -286,13 +286,13 @@ class Posterior(Generic[Set]):
             `(k,)` instance ids, at most as many as there are used slots.
 
         Raises:
-            InputError: `k` is no whole number above 0.
+            InputError: `k` is not a whole number above 0.
         """
         k = whole_number(k, "k")
         labels, edges = self.labels.flatten(), self.mixture.pool.edges
         used, group = labels >= 0, labels.clamp(min=0)
         unsure = _entropy(self.marginals.flatten(0, 1)) * used
-        # The label of an instance whose neighbours agree with it says more about its group.
+        # The label of an instance whose neighbours agree with it is more informative about its group.
         typical = 1 - disagreeing_share(edges, labels[:, None])[:, 0]
         asked = torch.zeros(self.candidates.classes, device=labels.device)
         source, target = edges.source, edges.target
@@ -312,7 +312,7 @@ class Posterior(Generic[Set]):
         return torch.tensor(chosen, dtype=torch.long, device=labels.device)
 
     def calibration(self, gold: Tensor) -> Calibration:
-        """How well the probabilities fit gold labels `(n, m)`, for measuring only.
+        """Compare the probabilities with gold labels. This is for evaluation only.
 
         Args:
             gold: `(n, m)` labels; a tensor, an array or lists.
@@ -346,7 +346,7 @@ class Posterior(Generic[Set]):
         )
 
     def to_arrow(self) -> Any:
-        """One row per instance: sample, slot, label, probability, second label, suspicion, and why to doubt it.
+        """A table with a row for each instance: sample, slot, label, probability, second label, suspicion and status.
 
         Returns:
             A `pyarrow.Table`. `status` is "ok", or the first of these that holds: "wrong target" (suspicion above one
@@ -372,7 +372,7 @@ class Posterior(Generic[Set]):
         return pyarrow.table({name: column.numpy() for name, column in columns.items()} | {"status": status})
 
     def _by_nearest(self) -> Pruning[Set]:
-        """The pruning by each instance's shortest edge alone, among all edges."""
+        """The "exact" pruning along the shortest edge of each instance."""
         nearest = self._nearest
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
         pruning = prune_along(self.candidates, graph, self._reached, "exact")
@@ -401,12 +401,12 @@ class Posterior(Generic[Set]):
 
 
 def _entropy(belief: Tensor) -> Tensor:
-    """In nats, of each row."""
+    """The entropy of each row, in nats."""
     return -torch.xlogy(belief, belief).sum(1)
 
 
 def smallest_credible_set(candidates: Candidates, probability: Tensor, mass: float, equal: float) -> Tensor:
-    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all that equal the last of them.
+    """The fewest candidates of each sample that hold `mass`, `(Ω,)` bool, and all as probable as the last of them.
 
     All that are equally probable stay together, because choosing among them by their order would be arbitrary: if two
     names are equally probable, the more frequent group would get the smaller label. Probabilities that differ by a

@@ -1,4 +1,4 @@
-"""Potential: how near instances share a label. ψ, its messages, and its fit in one step of expectation-maximisation.
+"""Potential: the pair potential ψ of near instances, its messages, and its fit by expectation-maximisation.
 
     ψ(y, y') = (1 − ε(d)) · r(y)  if y = y',      ε(d) / (c − 1) · q(y, y')  otherwise
 
@@ -20,11 +20,11 @@ from clipper.pruning.ranks import ALONE, Ranks
 
 @dataclass(frozen=True)
 class Trust:
-    """The probability that a pair of a given length disagrees: a logistic curve that never falls.
+    """The probability that a pair of a given length disagrees: a logistic curve that never decreases.
 
     Attributes:
         level: the log-odds of disagreement at length 1, the typical distance around both ends.
-        slope: how much they grow with the length.
+        slope: the increase of the log-odds with the length.
 
     Examples:
         >>> Trust(level=0.0, slope=2.0).error(torch.tensor([0.5, 1.0, 1.5]))
@@ -38,7 +38,7 @@ class Trust:
 
     @classmethod
     def constant(cls, error: float) -> Trust:
-        """The same for all pairs."""
+        """A trust with the same probability of disagreement, `error`, for all pairs."""
         return cls(float(torch.tensor(error, dtype=torch.float64).logit()), 0.0)
 
     @classmethod
@@ -46,16 +46,16 @@ class Trust:
         """The curve that fits the probability that each pair disagrees best, both `(P,)`, by Newton's method.
 
         Args:
-            length: of each pair that counts on this rank.
-            disagreement: the probability that it disagrees.
-            ranks: those who share the pool.
+            length: the length of each pair that counts on this rank.
+            disagreement: the probability that each pair disagrees.
+            ranks: the processes that share the pool.
 
         Examples:
             >>> length = torch.linspace(0.5, 1.5, 100_000)
             >>> Trust.fitted(length, torch.sigmoid(-1 + 3 * (length - 1)))
             Trust(level=-1.0, slope=3.0)
         """
-        # Two more pairs, which agree with probability one half, so that a fit to few pairs does not become extreme.
+        # Two additional pairs that agree with probability one half, so that a fit to few pairs is not extreme.
         unknown = 0 if ranks.rank else 2
         x = torch.cat([length - 1, length.new_tensor([-1 / 2, 1 / 2])[:unknown]]).cpu().double()
         x = torch.stack([torch.ones_like(x), x], dim=1)  # (P + 2, 2)
@@ -79,13 +79,13 @@ class Trust:
 
 @dataclass(frozen=True, eq=False)
 class PairWeights:
-    """What ψ is made of in one round of messages.
+    """The factors of ψ in one round of messages.
 
     Attributes:
         miss: `(P,)`: ε / (c − 1).
         agreed: `(P,)`: 1 − ε.
-        rarity: `(c, states)`: r; None where no label is weighed down.
-        confusion: `(c, c)`: q; None where all labels are confused alike.
+        rarity: `(c, states)`: r; None if all labels have the same weight.
+        confusion: `(c, c)`: q; None if all labels are equally confused.
     """
 
     miss: Tensor
@@ -94,12 +94,12 @@ class PairWeights:
     confusion: Tensor | None
 
     def messages(self, senders: Tensor, pairs: slice) -> Tensor:
-        """What each sender says to its receiver, Σ_y ψ(y, ·) b(y), `(2k, c, states)`. Overwrites `senders`.
+        """The messages Σ_y ψ(y, ·) b(y), `(2k, c, states)`. Overwrites `senders`.
 
         Args:
-            senders: what each message's sender believes apart from what its receiver said, `(2k, c, states)`; one way
-                and then the other. Or `(k, c, states)`, one way only.
-            pairs: whose messages these are: `k` of them.
+            senders: the cavity belief b of each message's sender, `(2k, c, states)`: first in one direction, then in
+                the other; or `(k, c, states)`, in one direction only.
+            pairs: the `k` pairs.
         """
         ways = len(senders) // max(1, len(self.miss[pairs]))
         miss, agreed = (part[pairs].repeat(ways)[:, None, None] for part in (self.miss, self.agreed))
@@ -117,9 +117,9 @@ class Potential:
 
     Attributes:
         trust: ε by length.
-        least_error: no pair disagrees less often than this.
-        rarest: how much r may be at most; its inverse at least. 1 where no label is weighed down.
-        confusion: `(c, c)`: q; None where all labels are confused alike.
+        least_error: the lowest probability that a pair disagrees.
+        rarest: the largest value of r; its inverse is the smallest. 1 if all labels have the same weight.
+        confusion: `(c, c)`: q; None if all labels are equally confused.
     """
 
     trust: Trust
@@ -128,25 +128,26 @@ class Potential:
     confusion: Tensor | None = None
 
     def errors(self, pool: Pool) -> Tensor:
-        """ε of each pair, `(P,)`, kept between near certainty and chance."""
+        """ε of each pair, `(P,)`, limited to the range from `least_error` to chance level."""
         chance = pool.others / (pool.others + 1)
         return torch.minimum(self.trust.error(pool.edges.length).clamp(min=self.least_error), chance)
 
     def rarity(self, pool: Pool, belief: Tensor) -> Tensor:
-        """r of each label, `(c, states)`, given what instances are believed to be, `(n*m, c, states)`.
+        """r of each label, `(c, states)`, given the beliefs of instances, `(n*m, c, states)`.
 
-        A neighbour of the same class is one of its members, each with the same chance: half as probable a one where the
-        class is twice as large. Without this, nothing would keep two classes from sharing a name.
+        A neighbour of the same class is one of the members of the class, all with equal probability. So in a class
+        twice as large, each of them is half as probable. Without this factor, two classes could get one name at no
+        cost.
         """
         return ((pool.typical + 1) / (pool.ranks.total(belief.sum(0)) + 1)).clamp(1 / self.rarest, self.rarest)
 
     def weights(self, pool: Pool, belief: Tensor, coupling: float = 1.0) -> PairWeights:
-        """How much each pair says.
+        """The factors of ψ for all pairs.
 
         Args:
             pool: the pool.
-            belief: what instances are believed to be, `(n*m, c, states)`.
-            coupling: a share of the log-odds by which agreement is favoured.
+            belief: the beliefs of instances, `(n*m, c, states)`.
+            coupling: the share of the log-odds of agreement to use.
         """
         error = self.errors(pool)
         if coupling < 1:
@@ -155,7 +156,7 @@ class Potential:
         return PairWeights(error / pool.others, 1 - error, rarity, self.confusion)
 
     def tables(self, pool: Pool, pairs: Tensor, belief: Tensor | None = None) -> Tensor:
-        """ψ of some `pairs (k,)`, written out, `(k, c, c)`."""
+        """ψ of some `pairs (k,)` as tables, `(k, c, c)`."""
         error = self.errors(pool)[pairs]
         like = equal_confusion(pool.classes).to(error) if self.confusion is None else self.confusion
         agreed = torch.eye(pool.classes, device=error.device)
@@ -164,20 +165,20 @@ class Potential:
         return (1 - error)[:, None, None] * agreed + (error / pool.others[pairs])[:, None, None] * like
 
     def renamed(self, order: Tensor) -> Potential:
-        """ψ if label y is now called what was `order[y]`, `(c,)`."""
+        """ψ after renaming: label y now has the role of the former label `order[y]`, `(c,)`."""
         return self if self.confusion is None else replace(self, confusion=self.confusion[order][:, order])
 
     def refitted(
         self, pool: Pool, parts: Iterable[tuple[slice, Tensor]], belief: Tensor, prior_pairs: float
     ) -> Potential:
-        """ψ fitted to what the ends of pairs believe without each other: one step of expectation-maximisation.
+        """ψ fitted to the cavity beliefs of pairs: one step of expectation-maximisation.
 
         Args:
             pool: the pool.
-            parts: some pairs `k` at a time, and what the senders of their messages believe, as in
-                `PairWeights.messages`, `(2k, c, 1)`.
-            belief: what instances are believed to be, `(n*m, c)`.
-            prior_pairs: pairs for each two labels that say nothing about their confusion; infinite: q stays 1.
+            parts: some pairs `k` at a time, with the cavity beliefs of their senders, as in `PairWeights.messages`,
+                `(2k, c, 1)`.
+            belief: the beliefs of instances, `(n*m, c)`.
+            prior_pairs: the number of pseudo-pairs for each two labels, confused at chance level; if infinite, q is 1.
         """
         error = self.errors(pool)
         rate = error / pool.others
@@ -201,20 +202,20 @@ class Potential:
 
 
 def equal_confusion(classes: int) -> Tensor:
-    """q before anything is known of it, `(c, c)`: a label does not disagree with itself."""
+    """The initial q, `(c, c)`: 0 for a label and itself, 1 for all others."""
     return 1 - torch.eye(classes)
 
 
 def confusion(met: Tensor, many: Tensor, same_kind: Tensor, prior_pairs: float) -> Tensor:
-    """q: how many times likelier than by chance each two labels are to meet in a pair that disagrees, `(c, c)`.
+    """q: how often two labels occur in a pair that disagrees, relative to chance, `(c, c)`.
 
-    One on average; zero for a label and itself, one for labels of different kinds, which never meet.
+    It is 1 on average, 0 for a label and itself, and 1 for labels of different kinds, which are never in one pair.
 
     Args:
-        met: how often two labels met, `(c, c)`.
-        many: how many instances have each label, `(c,)`; more than none.
+        met: the number of disagreeing pairs with each two labels, `(c, c)`.
+        many: the number of instances with each label, `(c,)`, above 0.
         same_kind: which labels are of the same kind, `(c, c)` bool.
-        prior_pairs: pairs for each two labels that say nothing.
+        prior_pairs: the number of pseudo-pairs for each two labels, confused at chance level.
 
     Examples:
         >>> met = torch.tensor([[0.0, 60.0, 10.0], [60.0, 0.0, 20.0], [10.0, 20.0, 0.0]])

@@ -1,4 +1,4 @@
-"""Propagate: damped sum-product over the pool, for many states at once, and how probable a state is."""
+"""Propagate: damped sum-product over the pool for many states at once, and the score of a state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Schedule:
     """How messages are passed.
 
     Attributes:
-        rounds: rounds of messages, at most.
-        noise: log-odds of the noise in the first round; it fades until half of the rounds are over, as a hint does.
-        coupling: the share of the coupling in the first round; it grows as the noise fades.
-        still: the rounds end when no more than this share of the messages moves by more than this; 0: never.
+        rounds: the largest number of rounds.
+        noise: log-odds of the noise in the first round. Noise and hints decrease to 0 in the first half of the rounds.
+        coupling: the share of the coupling in the first round; it increases to 1 while the noise decreases.
+        still: the tolerance: rounds end when at most this share of the messages changes by more than this; 0 for never.
     """
 
     rounds: int
@@ -42,22 +42,22 @@ def propagate(
     hidden: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, bool]:
-    """Pass messages, and say whether they came to rest.
+    """Pass messages until they converge or the rounds end.
 
     Args:
         pool: the pool.
         potential: ψ.
-        messages: to begin with, `(2P, c, states)`; they are overwritten.
-        schedule: how long, with how much noise.
-        hint: log-odds that fade as the noise does, `(n*m, c, states)`.
+        messages: the initial messages, `(2P, c, states)`; they are overwritten.
+        schedule: the number of rounds, the noise and the tolerance.
+        hint: log-odds that decrease to 0 with the noise, `(n*m, c, states)`.
         hidden: samples whose formula is left out, `(n, states)` bool.
-        generator: of the noise.
+        generator: the random generator of the noise.
 
     Returns:
-        The last messages, and whether they were still.
+        The last messages, and whether they converged.
     """
     fading = schedule.rounds // 2 if hint is not None or schedule.noise else 0
-    # What came to rest stays as it is, so that a device need not be asked in every round.
+    # Converged messages do not change any more, so the device need not be read in every round.
     rests = torch.tensor(not pool.edges.count, device=messages.device)
     many = 2 * pool.edges.count * messages.shape[1] * messages.shape[2]  # on all ranks together
     pause = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
@@ -71,7 +71,7 @@ def propagate(
             field.add_(hint, alpha=left)
         belief = pool.beliefs(field, hidden)
         weights = potential.weights(pool, belief, 1 - left * (1 - schedule.coupling))
-        # Heavier damping calms what oscillates.
+        # Heavier damping stops oscillations.
         kept = 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2
         looks = bool(schedule.still) and not left and bool(pool.edges.count)
         moved = torch.zeros_like(rests, dtype=torch.long)
@@ -94,23 +94,23 @@ def propagate(
 
 
 def silence(pool: Pool, states: int) -> Tensor:
-    """Messages that say nothing, `(2P, c, states)`."""
+    """Uniform messages, `(2P, c, states)`: they carry no information."""
     shape = (pool.edges.inner + len(pool.edges), pool.classes, states)
     return _message_memory(pool.unary, shape).fill_(1 / pool.classes)
 
 
 def side_by_side(*messages: Tensor) -> Tensor:
-    """The states of some messages `(2P, c, …)` one after the other, as new messages."""
+    """The states of several messages `(2P, c, …)`, concatenated into new messages."""
     shape = (*messages[0].shape[:2], sum(some.shape[2] for some in messages))
     return torch.cat(messages, 2, out=_message_memory(messages[0], shape))
 
 
 def _message_memory(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Room for messages, which the system gets back as soon as they are gone.
+    """Memory for messages that is returned to the system as soon as it is freed.
 
-    Messages take most of the memory. A block that is larger than `InferenceSettings.kept_when_freed` is the system's
-    at once when it is freed; smaller ones stay with the process, and soon as much lies idle as is used. So a smaller
-    block is the beginning of a larger one, the rest of which is never touched and takes no memory.
+    Messages take most of the memory. When a block larger than `InferenceSettings.kept_when_freed` is freed, it returns
+    to the system at once. The allocator keeps smaller blocks, and soon keeps as much unused memory as is in use. So a
+    small block is allocated as the first part of a larger one, whose other pages are never touched and take no memory.
     """
     numbers = prod(shape)
     large = like.device.type == "cpu" and numbers > InferenceSettings.block
@@ -119,10 +119,10 @@ def _message_memory(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Some pairs, and what the sender of each of their messages believes apart from what the receiver told it.
+    """For some pairs at a time, the cavity beliefs: the sender's belief without the message from the receiver.
 
-    Block by block: `k` pairs, and `(2k, c, states)`, one way and then the other. Of pairs with another rank's
-    instances, `(k, c, states)`: what the own ends believe.
+    Yields blocks of `k` pairs with their cavity beliefs, `(2k, c, states)`: first in one direction, then in the other.
+    For pairs with instances of another rank, `(k, c, states)`: the beliefs of this rank's ends.
     """
     edges = pool.edges
     for pairs in edges.parts(messages.shape[1] * messages.shape[2]):
@@ -136,13 +136,13 @@ def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[sli
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """How probable states are: Bethe's approximation of log Z, term by term.
+    """The score of states: the Bethe approximation of log Z, term by term.
 
     Attributes:
-        samples: `(n, states)`: of each sample.
-        pairs: `(P, states)`: of each pair; the total is what samples have, less what pairs count twice. Pairs that
-            count on another rank have nothing here.
-        ranks: those who share the pool.
+        samples: `(n, states)`: the term of each sample.
+        pairs: `(P, states)`: the term of each pair, which is subtracted, because the samples count pairs twice. It is 0
+            for pairs that count on another rank.
+        ranks: the processes that share the pool.
     """
 
     samples: Tensor
@@ -151,12 +151,12 @@ class Score:
 
     @property
     def total(self) -> Tensor:
-        """`(states,)`"""
+        """The score of each state, `(states,)`, over all ranks."""
         return self.ranks.total(widened(self.samples).sum(0) + widened(self.pairs).sum(0))
 
 
 def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | None = None) -> Score:
-    """Bethe's log Z of the states whose messages `(2P, c, states)` came to rest."""
+    """The Bethe log Z of the states with these converged messages `(2P, c, states)`."""
     field = pool.heard(messages).add_(pool.unary)
     belief = pool.beliefs(field, hidden)
     weights = potential.weights(pool, belief)
@@ -179,7 +179,7 @@ def exact_probabilities(
         pool: the pool; no pair may lead out of these samples.
         potential: ψ.
         sharpness: the power that ψ is raised to.
-        rows: by sample, its candidates' labels, `(Ω_i, m)`.
+        rows: for each of these samples, the labels of its candidates, `(Ω_i, m)`.
     """
     slots, axis = pool.factor.shape[1], {sample: place for place, sample in enumerate(rows)}
     labels = list(rows.values())

@@ -1,10 +1,11 @@
-"""Search: states that explain the pool, found anew for each fold of hidden formulas.
+"""Search: states that explain the pool, found separately for each fold of hidden formulas.
 
-Belief propagation from a single start gets stuck where samples are few and candidates many. So many states cool down
-side by side, each with the formulas of one fold hidden. The first ones begin with groups that were found without any
-formula and named by the formulas, and with noise. Later ones begin with two good states crossed, with the best one but
-for islands of a label that are opened again, or with its groups renamed. States of one fold never learn from those of
-another, so that a fold's formulas can judge what was found without them.
+Belief propagation from a single start ends in a poor local optimum if there are few samples with many candidates. So
+many states are propagated in parallel with decreasing noise, each with the formulas of one fold hidden. The first
+states start from noise and from clusters that were found without formulas and named by the formulas. Later states start
+from a crossover of two good states, from the best state without the labels of islands, or from the best state with its
+groups renamed. States of one fold never use those of another, so the formulas of a fold can test the states that were
+found without them.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from clipper.pruning.ranks import ALONE, Ranks
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Labellings of the pool, and how probable each is.
+    """Labellings of the pool with their scores.
 
     Attributes:
-        labels: `(n*m, states)`.
-        score: `(states,)`.
+        labels: the labellings, `(n*m, states)`.
+        score: the score (log Z) of each, `(states,)`.
     """
 
     labels: Tensor
     score: Tensor
 
     def best(self, count: int, apart: float, ranks: Ranks = ALONE) -> States:
-        """The `count` most probable that differ from all better ones in more than a share of the instances.
+        """The `count` most probable states that differ from all better ones in more instances than the share `apart`.
 
-        `ranks`: those who share the pool.
+        `ranks`: the processes that share the pool.
         """
         chosen: list[int] = []
         for state in self.score.argsort(descending=True, stable=True).tolist():
@@ -51,18 +52,18 @@ class States:
         return States(self.labels[:, chosen], self.score[chosen])
 
     def joined(self, other: States) -> States:
-        """Both."""
+        """The states of both."""
         return States(torch.cat([self.labels, other.labels], 1), torch.cat([self.score, other.score]))
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         fold: `(n,)`: the fold of each sample.
-        states: of each fold, the best states first; the fold's formulas had no part in them.
-        complete: whether the search ended by itself, not by a deadline.
+        states: the states of each fold, the best first, found without the formulas of the fold.
+        complete: whether the search ended before the deadline.
     """
 
     fold: Tensor
@@ -80,10 +81,21 @@ def search(
     progress: Callable[[float], None] = lambda _: None,
     previous: Found | None = None,
 ) -> Found:
-    """The best states of each fold; from where a `previous` search of the same samples stood, if there was one."""
+    """The best states of each fold.
+
+    Args:
+        pool: the pool.
+        potential: ψ.
+        settings: the constants.
+        generator: the random generator.
+        out_of_time: whether the deadline has passed.
+        starts: the number of states in a generation; by default it depends on the size of the pool.
+        progress: called with the share of the search that is done.
+        previous: an earlier search of the same samples to continue from.
+    """
     samples, near = pool.samples, pool.nearest(settings.searched)
     together = near.states_within(settings.memory)
-    folds = min(samples, settings.folds, max(2, together))  # a large pool has few states to get stuck in
+    folds = min(samples, settings.folds, max(2, together))  # a large pool has few poor local optima
     fold = pool.own_samples(torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
     if previous is not None:
         folds, fold = len(previous.states), previous.fold
@@ -129,7 +141,7 @@ class _Search:
     together: int
 
     def clusters(self, schedule: Schedule) -> States:
-        """Groups of instances by the pairs alone, without any formula, under names that mean nothing."""
+        """Groups of instances found from the pairs only, without any formula, under arbitrary names."""
         samples, states = self.pool.factor.shape[0], max(2, min(self.folds, self.together))
         hidden = torch.ones(samples, states, dtype=torch.bool, device=self.fold.device)
         apart = replace(self.pool, disbelieved=hidden[:, 0])
@@ -164,11 +176,11 @@ class _Search:
         return states.best(count, self.settings.negligible, self.pool.ranks)
 
     def unused(self, elite: dict[int, States]) -> bool:
-        """Whether the most probable state has a label that nobody has."""
+        """Whether the most probable state uses some label for no instance."""
         return bool(unused_labels(self.pool, elite[_leading(elite)].labels[:, :1], self.settings).any())
 
     def behind(self, elite: dict[int, States]) -> list[int]:
-        """The folds that have not found the groups of the most probable state, whatever their names."""
+        """The folds that have not found the groups of the most probable state, under any naming."""
         lead = _leading(elite)
         groups = {f: one_hot(states.labels[:, :1], self.pool.classes)[:, :, 0] for f, states in elite.items()}
         least = (1 - self.settings.negligible) * float(self.pool.ranks.total(groups[lead].sum()))
@@ -176,7 +188,7 @@ class _Search:
         return [f for f, both in shared.items() if min(float(both.amax(d).sum()) for d in (0, 1)) < least]
 
     def moves(self, states: States, fold: int, count: int) -> list[Tensor | None]:
-        """Hints for new states, by turns: labels renamed, islands opened again, two states crossed."""
+        """Hints for new states, in turn: groups renamed, islands without labels, crossovers of two states."""
         edges, settings = self.near.edges, self.settings
         calm = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
         hints = one_hot(states.labels, self.pool.classes) * (settings.hint * calm.square()[:, None])
@@ -213,8 +225,8 @@ def _leading(elite: dict[int, States]) -> int:
 def islands(edges: Edges, labels: Tensor) -> Tensor:
     """The connected part of its label that each instance lies in, `(n*m,)`, by its first instance; -1 in the largest.
 
-    A group that agrees on a wrong label disagrees with others at its border alone, and no single instance can leave it.
-    Opened as a whole, it takes on what lies around it.
+    A group with a common wrong label disagrees with others only at its border, so no single instance can change its
+    label. If the labels of the whole group are removed, it takes the label of its surroundings.
 
     Examples:
         >>> from clipper import ProximityGraph
@@ -232,16 +244,16 @@ def islands(edges: Edges, labels: Tensor) -> Tensor:
 
 
 def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) -> Tensor:
-    """How probable each state is around each sample, `(n, states)`.
+    """The local probability of each state at each sample, `(n, states)`.
 
-    Where a state differs from the first one, the samples that are connected form a region. States that differ from the
-    first one in overlapping regions compete there, by what the samples and pairs of the regions add to their score;
-    elsewhere the first one stands for all.
+    The connected samples in which a state differs from the first one form a region. States that differ from the first
+    one in overlapping regions are weighed there by the terms of their score in these regions. In all other samples, the
+    first state has the whole weight.
 
     Args:
         pool: the pool.
-        labels: `(n*m, states)`.
-        scores: of these states.
+        labels: the labellings, `(n*m, states)`.
+        scores: the scores of these states.
         sharpness: the power that probabilities are raised to.
     """
     samples, slots, _ = pool.factor.shape
@@ -253,13 +265,13 @@ def region_weights(pool: Pool, labels: Tensor, scores: Score, sharpness: float) 
         return weight
     some = differs.any(1)  # (n,)
     region = edges.components(slots, some)  # (n,), counted over all ranks
-    # A pair belongs to the region of either end; one between two samples that never differ belongs to none.
+    # A pair belongs to the region of either end. A pair between two samples in which no state differs belongs to none.
     first, second = edges.first[edges.counted], edges.second[edges.counted]
     around = edges.shard.bordered(region.repeat_interleave(slots))  # of own and borrowed instances
     home = torch.where(some[first // slots], around[first], around[second])
     value = weight.new_zeros(pool.samples, states).index_add_(0, region, scores.samples.to(weight))
     value = ranks.total(value.index_add_(0, home, scores.pairs[edges.counted].to(weight)))
-    # A state that is elsewhere in a region what the first one is competes with its differences only.
+    # A state that equals the first one in a part of a region is weighed by its differences only.
     fresh = torch.zeros(pool.samples, states, dtype=torch.bool, device=labels.device)
     fresh = ranks.most(fresh.scatter_reduce(0, region[:, None].expand(-1, states), differs, "amax"))  # of each region
     fresh[:, 0] = True

@@ -1,4 +1,4 @@
-"""InferenceSettings: every number of joint inference that changes an answer, with its reason."""
+"""InferenceSettings: all constants of joint inference that affect the result, with reasons."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ class InferenceSettings:
     """The constants of joint inference; docs/joint.md says where each of them is used.
 
     Attributes:
-        folds: parts of the pool. The formulas of each part are hidden in turn, to test what the others say.
-        starts: states that one generation of the search propagates side by side, over all folds.
-        rounds: rounds of messages in which a state cools down.
-        generations: most generations of the search; it ends earlier if all folds have found the same groups.
-        noise: log-odds of the noise that a state begins with.
-        hint: log-odds of a label that a state begins with.
-        searched: neighbours of each instance during the search; afterwards all of them count.
-        first_trust: level and slope of the trust before it is fitted: a pair of typical length disagrees once in five
-            or six times.
-        least_error: the lowest probability that a pair disagrees. If it were zero, nothing could outvote a message.
+        folds: the number of parts of the pool. The formulas of each part are hidden in turn, to test the messages of
+            the others.
+        starts: the number of states that one generation of the search propagates in parallel, over all folds.
+        rounds: the number of rounds of messages in which the noise of a new state decreases.
+        generations: the largest number of generations of the search; it ends earlier if all folds have found the same
+            groups.
+        noise: log-odds of the noise at the start of a state.
+        hint: log-odds of the labels that a state starts from.
+        searched: the number of neighbours of each instance during the search; later, all neighbours are used.
+        first_trust: level and slope of the trust before it is fitted: a pair of typical length disagrees with a
+            probability of a fifth to a sixth.
+        least_error: the lowest probability that a pair disagrees. With zero, no evidence could outweigh a message.
         rarest: agreement on a rare label counts at most this many times as much as agreement on a typical label.
-        prior_pairs: imagined pairs for each two labels, which are confused by chance; they keep the fitted confusion
-            steady where real pairs are few.
-        still: changes below this count as none: of a message, of the share of messages that move, of a probability.
-        negligible: shares below this count as none: of the instances in which two states differ, and of the instances
-            that a label would have if all labels were as frequent.
-        walkers: searches for other names of the labels, side by side.
-        improbable: nats. A naming is ruled out if the formulas are this much less probable under it than under the best
-            one. What neighbours say counts at all if it makes the hidden formulas this much more probable in total.
-        explained: the share of the hidden formulas' surprise that neighbours must explain. Small pools of noise explain
-            a little by chance.
-        leak: an edge may join samples of one formula with at most this many times the odds of chance.
-        memory: numbers held at a time.
+        prior_pairs: the number of pseudo-pairs for each two labels, confused at chance level; they regularise the
+            fitted confusion if there are few real pairs.
+        still: the tolerance for convergence: of a message, of the share of messages that change, of a probability.
+        negligible: shares below this count as zero: of the instances in which two states differ, and of the instances
+            that a label would have if all labels were equally frequent.
+        walkers: the number of parallel searches for other namings.
+        improbable: in nats. A naming is ruled out if the formulas are less probable under it than under the best naming
+            by this much. The neighbours' messages are used only if they make the hidden formulas more probable in total
+            by this much.
+        explained: the share of the hidden formulas' surprise that the neighbours' messages must explain. In small pools
+            of pure noise, they explain a little by chance.
+        leak: the largest allowed ratio of the odds that an edge joins samples with the same formula to the odds
+            expected by chance.
+        memory: the largest number of tensor elements held at a time.
     """
 
     folds: int = 5
@@ -56,32 +60,32 @@ class InferenceSettings:
     memory: int = 1 << 22
 
     block: ClassVar[int] = 1 << 18
-    """Numbers that are worked on at a time, so that they stay in a processor's cache; no answer depends on it."""
+    """Tensor elements processed at a time, so that they fit into the processor's cache; no result depends on it."""
     kept_when_freed: ClassVar[int] = 1 << 25
-    """Bytes of the largest block that glibc's allocator may keep when it is freed; no answer depends on it."""
+    """Bytes of the largest block that glibc's allocator may keep when it is freed; no result depends on it."""
     mass: ClassVar[float] = 0.95
-    """What `Posterior.prune` keeps if it is not told."""
+    """The default `mass` of `Posterior.prune`."""
     sure: ClassVar[float] = 0.9
     """A label below this probability is reported as unsure."""
     measured_masses: ClassVar[tuple[float, ...]] = (0.5, 0.8, 0.9, 0.95, 0.99)
-    """The masses, and half as many as the bins, that a calibration looks at."""
+    """The number of masses in a calibration, which is half the number of its bins."""
 
     @property
     def hurried(self) -> int:
-        """Rounds of a first try, and of a state that is polished: a quarter."""
+        """The number of rounds for a first estimate and for the refinement of a state: a quarter of `rounds`."""
         return self.rounds // 4
 
     @property
     def fits(self) -> int:
-        """Steps of expectation-maximisation in which ψ is fitted."""
+        """The number of steps of expectation-maximisation that fit ψ."""
         return self.rounds // 20
 
     @property
     def sharpness(self) -> list[float]:
-        """The factors on what was heard that the hidden formulas choose from."""
+        """The factors on the messages' log-odds among which `verified` chooses."""
         return [0.0, *(2 ** (step / 4 - 6) for step in range(33))]
 
     @property
     def exchanges(self) -> int:
-        """Exchanges that a walker tries, for each label."""
+        """The number of exchanges that a walker tries, for each label."""
         return 16

@@ -1,4 +1,4 @@
-"""Verification: whether hidden formulas bear out what the rest of the pool says about their samples."""
+"""Verification: how well the messages of the rest of the pool predict hidden formulas."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from clipper.pruning.joint.settings import InferenceSettings
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """How well hidden formulas bear out what was heard about their samples.
+    """How well the neighbours' messages to samples with hidden formulas predict these formulas.
 
     Attributes:
-        sharpness: the factor on what was heard under which the formulas are most probable.
-        wrong: the share of wrong targets under which they are.
+        sharpness: the factor on the messages' log-odds under which the formulas are most probable.
+        wrong: the share of wrong targets under which the formulas are most probable.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
-        gain: how much more probable the formulas are than by the best class prior: nats a sample.
-        explained: the same as a share of the prior's surprise: 1 if every formula was predicted with certainty.
+        gain: the gain in log-probability of the formulas over the best class prior, in nats per sample.
+        explained: the gain as a share of the surprise under the prior: 1 if every formula is predicted with certainty.
         significance: the gain in standard errors.
-        leak: how many times the odds of chance are the odds that an edge joins samples of one formula.
+        leak: the odds that an edge joins samples with the same formula, divided by the odds expected by chance.
     """
 
     sharpness: float
@@ -38,16 +38,16 @@ class Verification:
 def verified(
     pool: Pool, heard: Tensor, prior: Tensor, wrong: float | None, settings: InferenceSettings
 ) -> Verification:
-    """Hold what was heard about samples, `(n*m, c, 1)`, whose formula had no part in it, against these formulas.
+    """Compare the messages to samples whose formula was hidden with these formulas.
 
-    If the target is right, a formula is as probable as its sample's slots make it, labelled independently by what was
-    heard; if it is wrong, as probable as by the class prior. How sharp what was heard should be, and how many targets
-    are wrong, is what makes all formulas together most probable.
+    If the target is right, the probability of a formula is that of independent labels drawn by the messages to the
+    sample's slots. If the target is wrong, it is that under the class prior. The sharpness of the messages and the
+    share of wrong targets are chosen by maximum likelihood of all formulas.
 
     Args:
         pool: the pool.
-        heard: log-odds.
-        prior: how surprising each formula is by the best class prior, in nats, `(n,)`.
+        heard: the log-odds of the messages to each instance, `(n*m, c, 1)`.
+        prior: the surprise of each formula under the best class prior, in nats, `(n,)`.
         wrong: the share of wrong targets; None to fit it.
         settings: the constants.
     """
@@ -84,9 +84,10 @@ def verified(
 
 
 def prior_surprise(pool: Pool, fold: Tensor, labels: Tensor, settings: InferenceSettings) -> Tensor:
-    """How surprising each formula is by the class prior that fits the formulas of all other folds best, `(n,)`.
+    """The surprise of each formula under the class prior that fits the formulas of all other folds best, `(n,)`.
 
-    Expectation-maximisation, for each fold from two starts: all classes alike, and as often as `labels (n*m, folds)`.
+    The prior is fitted by expectation-maximisation, for each fold from two starts: the uniform distribution, and the
+    frequencies in `labels (n*m, folds)`.
     """
     folds = labels.shape[1]
     hidden = fold[:, None] == torch.arange(folds, device=fold.device)
@@ -107,19 +108,19 @@ def prior_surprise(pool: Pool, fold: Tensor, labels: Tensor, settings: Inference
 
 
 def by_kind(many: Tensor, pool: Pool) -> Tensor:
-    """`many (c, states)` as shares of their kinds."""
+    """`many (c, states)` divided by the total of each label's kind."""
     return many / (pool.same_kind.to(many) @ many)
 
 
 def formula_leak(pool: Pool, template: Tensor) -> float:
-    """How many times the odds of chance are the odds that a pair joins samples of one formula.
+    """The odds that a pair joins samples with the same formula, divided by the odds expected by chance.
 
-    Instances that share a label have similar formulas anyway. So chance means: two instances of different samples that
-    share a label, drawn by what each sample's formula alone says of its labels.
+    Instances with the same label tend to have similar formulas. So the chance level is that of two instances of
+    different samples with the same label, where labels are drawn from the marginals of each sample's formula alone.
 
     Args:
         pool: the pool.
-        template: `(n,)`: equal for samples of one formula, on all ranks.
+        template: `(n,)`: equal for samples with the same formula, on all ranks.
     """
     samples, slots, classes = pool.factor.shape
     edges, ranks = pool.edges, pool.ranks
@@ -136,7 +137,7 @@ def formula_leak(pool: Pool, template: Tensor) -> float:
     within = ranks.total(by_sample.square().sum())  # pairs that one sample makes with itself do not count
     all_pairs = ranks.total(by_sample.sum(0)).square().sum() - within
     chance = (by_formula.square().sum() - within) / all_pairs.clamp(min=finfo(all_pairs.dtype).tiny)
-    # One pair of each sort besides, so that few pairs raise no alarm.
+    # One additional pair of each sort, so that the ratio is not extreme if there are few pairs.
     share = (ranks.total(equal.sum()) + chance) / (ranks.count(len(equal)) + 1)
     odds = [
         p / (1 - p)
