@@ -269,9 +269,12 @@ def _tasks(name: str) -> Callable[[Sources], str]:
         table, entries = sources.tables[name]
         by_column = {c.name: [e for e in entries if e.place.column == c] for c in table.columns}
         run = {column: own for column, own in by_column.items() if any(entry.records for entry in own)}
-        parts = [f"**{column}**\n\n{numbers(table, own)}" for column, own in run.items()]
-        note = footnote([entry for own in run.values() for entry in own])
-        return "\n".join([*parts, f"{note} [Intervals, and every seed](results/{name}.md)."])
+        shown = {column: [e for e in own if e.records or e.published] for column, own in run.items()}
+        parts = [f"**{column}**\n\n{numbers(table, own)}" for column, own in shown.items()]
+        missing = sum(len(own) for own in by_column.values()) - sum(len(own) for own in shown.values())
+        also = f", and {missing} cells that are not run" if missing else ""
+        note = footnote([entry for own in shown.values() for entry in own])
+        return "\n".join([*parts, f"{note} [Intervals, every seed{also}](results/{name}.md)."])
 
     return made
 
