@@ -29,7 +29,7 @@ def results(
 
     Only blocks from <!-- clipper results: NAME --> to <!-- end of NAME --> are changed. A page that does not exist, or
     has no block, becomes a document of all tables. Without --to, a page for each table is also written to docs/results,
-    and the figure of the race to docs/images.
+    and figures to docs/images.
     """
     if not (records / RECORDS).exists():
         raise FileError(f"there are no records in {records}; `clipper table NAME --out {records}` makes them")
@@ -43,7 +43,7 @@ def results(
     with writable(*pages):
         for page, text in pages.items():
             write_text(page, refreshed(text, sources))
-        if to is None and sources.race:
+        if to is None:
             require("matplotlib", extra="report")
             for name, picture in pictures(sources).items():
                 write_text(Path("docs/images") / name, picture)

@@ -27,10 +27,20 @@ from clipper.benchmarks.zoo import LINES
 from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired
-from clipper.report.figures import on_paper
+from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
 from clipper.report.run_page import percent
-from clipper.report.table_text import figure, markdown_table, numbers, overview, papers, results_text, section
+from clipper.report.table_text import (
+    drawn_rows,
+    figure,
+    markdown_table,
+    numbers,
+    overview,
+    papers,
+    picture_of,
+    results_text,
+    section,
+)
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts
 
 _BLOCK = re.compile(
@@ -111,7 +121,7 @@ def refreshed(page: str, sources: Sources) -> str:
     def made(found: re.Match[str]) -> str:
         name, table = found["name"], found["name"].removeprefix(OF_TABLE)
         if name != table and table in sources.tables:
-            return block(name, section(*sources.tables[table]))
+            return block(name, section(*sources.tables[table], images="../images/"))
         if name not in BLOCKS:
             known = ", ".join([*BLOCKS, *(f"{OF_TABLE}{each}" for each in sources.tables)])
             raise InputError(f"expected one of the blocks {known}, got {name!r}")
@@ -141,9 +151,24 @@ def pages_of_tables(sources: Sources) -> dict[str, str]:
 
 
 def pictures(sources: Sources) -> dict[str, str]:
-    """The figures of pages, as SVG by file name."""
+    """The figures of pages, as SVG by the path in docs/images."""
     found = standings(sources.race)
-    return {"race.svg": on_paper(race_figure(found))} if any(standing.entries for standing in found) else {}
+    drawn = {"race.svg": race_figure(found)} if any(standing.entries for standing in found) else {}
+    for table, entries in sources.tables.values():
+        for column in table.columns:
+            if shown := drawn_rows(entries, column):
+                published = {entry.place.row.name: entry.published["accuracy"] for entry in shown if entry.published}
+                runs = {entry.place.row.name: entry.records for entry in shown}
+                drawn[picture_of(table, column)] = forest_figure(runs, published)
+    points: dict[str, dict[str, tuple[float, float]]] = {}
+    for entry in sources.entries("encoders"):
+        if near := entry.values("near"):
+            objective, encoder = entry.place.config.objective, entry.place.config.encoder
+            right = statistics.mean(entry.values("accuracy")) / 100
+            points.setdefault(objective, {})[encoder] = statistics.mean(near) / 100, right
+    if points:
+        drawn["encoders.svg"] = encoder_figure(points)
+    return {name: on_paper(svg) for name, svg in drawn.items()}
 
 
 def has_blocks(page: str) -> bool:

@@ -221,6 +221,33 @@ def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]
         return as_svg(axes)
 
 
+def encoder_figure(points: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
+    """The accuracy after training against the share of nearest neighbours of the same class, both in per cent.
+
+    Args:
+        points: by objective, the two shares of each encoder.
+
+    Examples:
+        >>> encoder_figure({"joint": {"outlines": (0.8, 0.9)}})[:4]
+        '<svg'
+    """
+    with plotting(7.2, 4.6) as axes:
+        near = {encoder: share for of_encoder in points.values() for encoder, (share, _) in of_encoder.items()}
+        for objective, of_encoder in points.items():
+            pairs = sorted(of_encoder.values())
+            x, y = ([100 * pair[i] for pair in pairs] for i in (0, 1))
+            axes.plot(x, y, "o-", color=COLOURS.get(objective, MUTED), linewidth=1, markersize=5, label=objective)
+        for encoder, share in near.items():
+            axes.axvline(100 * share, color=PALE, linewidth=0.8, zorder=0)
+            place = {"xytext": (0, 4), "textcoords": "offset points", "rotation": 55, "annotation_clip": False}
+            axes.annotate(encoder, (100 * share, 100), fontsize=8, color=INK, **place)
+        axes.set_ylim(0, 100)
+        axes.set_xlabel("nearest neighbour of the same class, %")
+        axes.set_ylabel("accuracy after training, %")
+        axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return as_svg(axes)
+
+
 def reliability_figure(calibration: Mapping[str, Any]) -> str:
     """How often labels are right, by the probability that the posterior gives them; both in per cent.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from clipper.benchmarks.statistics import interval, spread
 from clipper.benchmarks.tables import Entry, Table, counts, peculiarity
-from clipper.benchmarks.tables.layout import FRESH, MEANING, Measure
+from clipper.benchmarks.tables.layout import FRESH, MEANING, Column, Measure
 from clipper.benchmarks.tables.summary import MARKS, NAMES, bounded
 from clipper.report.claims import CLAIM_COLUMNS, CLOSE, NOTHING, Claim, claims_of, in_short
 
@@ -208,13 +208,25 @@ def total(entries: Sequence[Entry]) -> float | None:
     return sum(known) if known else None
 
 
-def section(table: Table, entries: Sequence[Entry], level: int = 2) -> str:
+def drawn_rows(entries: Sequence[Entry], column: Column) -> list[Entry]:
+    """The rows of a task that a figure shows: those with results, if there are at least three."""
+    shown = [entry for entry in entries if entry.place.column == column and counts(entry) and entry.values("accuracy")]
+    return shown if len(shown) > 2 else []
+
+
+def picture_of(table: Table, column: Column) -> str:
+    """The path of a task's figure in the folder of images."""
+    return f"results/{table.name}-{table.columns.index(column) + 1}.svg"
+
+
+def section(table: Table, entries: Sequence[Entry], level: int = 2, images: str = "") -> str:
     """One table: for each task what was run, here or by others; what is missing; and the claims.
 
     Args:
         table: the table.
         entries: the results in its cells.
         level: of the headings.
+        images: the address of the folder with figures; without one, none is shown.
     """
     parts = ["".join(f"- **{variant}** here: {text}\n" for variant, text in table.notes.items()), f"{table.remark}\n"]
     missing = []
@@ -222,6 +234,8 @@ def section(table: Table, entries: Sequence[Entry], level: int = 2) -> str:
         own = [entry for entry in entries if entry.place.column == column]
         if any(entry.records or entry.published for entry in own):
             parts.append(f"{'#' * level} {column.name}\n\n{task(table, own)}")
+            if images and drawn_rows(own, column):
+                parts.append(f"![Accuracy of each row and seed]({images}{picture_of(table, column)})\n")
         else:
             missing.append(f"{column.name}{cost(total([entry for entry in own if not entry.place.row.source]))}")
     if missing:
