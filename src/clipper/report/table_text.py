@@ -27,7 +27,7 @@ How to read the tables:
 - *{stale}*: {stale_means}.
 - *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
 - *Gold labels* is the ceiling of a task. All rows are means over few seeds, so a row that finds nearly all labels may
-  lie above it by chance. In the claims, and below each table, differences are paired by seed.
+  lie above it by chance. In the claims, differences are paired by seed.
 - The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
   not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
   gain. It is *smaller* or *larger* if the interval contains neither, but has the same sign, and *the opposite* if it
