@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clipper.benchmarks.config import RunConfig
+from clipper.benchmarks.config import OWN_NETWORKS, RunConfig
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.settings import run_key
 from clipper.benchmarks.tables import (
@@ -105,7 +105,7 @@ def test_quick_tables_need_no_data_and_few_images(table):
         assert place.config.data in ("digits", "clips", "primitives", "biopsies")  # all come with Clipper
         reused = place.config.rule == "long-sum"  # whose sums show images again and again
         assert place.config.data == "clips" or reused or place.config.samples * place.config.slots <= 1_198
-        assert place.config.encoder in ("trainable", "pixels", "outlines", "middle")
+        assert place.config.encoder in ("trainable", *OWN_NETWORKS, "pixels", "outlines", "middle")
         assert place.config.augment != "flip-shift"  # a mirrored digit is none
 
 
