@@ -67,7 +67,7 @@ def test_a_run_records_how_often_the_nearest_neighbour_has_the_same_label(encode
 
 
 def test_an_untrained_encoder_has_the_first_weights_and_a_trained_one_has_learned_from_other_samples():
-    config = RunConfig(samples=60, slots=2, epochs=1, objective="exact", encoder="untrained", when="once")
+    config = RunConfig(samples=50, slots=2, epochs=1, objective="exact", encoder="untrained", when="once")
     benchmark = benchmark_named("sum")(config)
     before = [weights.clone() for weights in benchmark.network.parameters()]
     shares = {

@@ -62,7 +62,8 @@ class Selection:
         ]
         if self.quick:
             columns = _distinct(columns)
-            rows = [row for row in rows if row.changes.get("encoder") not in PRETRAINED and not row.source]
+            too_much = (*PRETRAINED, "trained")  # which need weights, or more samples than there are small images
+            rows = [row for row in rows if row.changes.get("encoder") not in too_much and not row.source]
             rows = [row for row in rows if row.changes.get("augment") != "flip-shift"]  # a mirrored digit is none
             rows = [row for row in rows if "warm_up" not in row.changes]  # so few sums say nothing of single images
             rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
