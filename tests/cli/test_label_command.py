@@ -22,10 +22,11 @@ import torch
 from PIL import Image
 
 from clipper import Candidates, label
+from clipper.cli.app import app
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.labelling.files import LabelJob, LabelPool, label_files
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import read_labels
+from clipper.labelling.label import meaning_of, read_labels
 from clipper.proximity import Outlines, embed
 from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits, write_receipts
@@ -255,9 +256,47 @@ def test_an_impossible_target_is_refused_where_targets_are_right(
     text = job.samples.read_text().splitlines()
     text[3] = "002a.png,002b.png,002c.png,99,r2"
     job.samples.write_text("\n".join(text))
-    with pytest.raises(InputError, match=r"sample 2.*99"):
+    with pytest.raises(InputError, match=r"99 in line 4 of .*receipts\.csv.*leave out --wrong 0$"):
         LabelPool.read(replace(job, wrong=0.0))
     assert not bool(LabelPool.read(job).candidates.possible()[2])
+
+
+@pytest.mark.parametrize("change", [{"classes": 5}, {"classes": None, "label_names": "a,b,c,d,e"}])
+def test_too_few_classes_for_the_targets_are_an_error_and_no_wrong_targets(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], change: dict[str, Any]
+) -> None:
+    job, _, gold = receipts
+    totals = gold.sum(1)
+    first = int((totals > 12).nonzero()[0])
+    said = (
+        rf"{int((totals > 12).sum())} of 40 targets cannot come from 5 labels by the rule sum, the first is "
+        rf"{int(totals[first])} in line {first + 2} of .*receipts\.csv; check --rule and --(classes|label-names)\. .*"
+        "--wrong"
+    )
+    with pytest.raises(InputError, match=said):
+        LabelPool.read(replace(job, **change))
+    assert LabelPool.read(replace(job, **change, wrong=0.9)).impossible  # who says so may have that many wrong targets
+
+
+def test_a_few_targets_that_no_labels_give_are_a_warning_and_the_first_thing_to_check(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, *_ = receipts
+    text = job.samples.read_text().splitlines()
+    text[3] = "002a.png,002b.png,002c.png,99,r2"
+    job.samples.write_text("\n".join(text))
+    warning = LabelPool.read(job).impossible
+    assert warning == (
+        "1 of 40 targets cannot come from 10 labels by the rule sum, the first is 99 in line 4 of "
+        f"{job.samples}; check --rule and --classes"
+    )
+    assert meaning_of("unsettled", warning) == f"Do not rely on the labels: {warning}."
+    assert "More time, more samples" in meaning_of("unsettled")
+    arguments = ["--rule", "sum", "--classes", "10", "--images", str(job.images), "-o", str(job.output), "--json"]
+    app(["label", str(job.samples), *arguments], standalone_mode=False)
+    out, err = capsys.readouterr()
+    assert f"warning: {warning}" in err
+    assert json.loads(out)["labels"] == 120
 
 
 def test_a_job_survives_its_way_through_a_file(

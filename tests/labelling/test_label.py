@@ -79,6 +79,21 @@ def test_a_row_for_each_instance_and_no_label_is_missing(labels: Labels) -> None
     assert table["label"].to_pylist() == labels.posterior.labels.flatten().tolist()
 
 
+def test_labels_that_no_target_confirms_are_not_expected_to_be_right_for_certain(
+    pool: tuple[torch.Tensor, torch.Tensor, Candidates],
+) -> None:
+    images, gold, _ = pool
+    too_few = Candidates.from_rule(sum, gold.sum(1), 3, 7, impossible="keep")
+    posterior = label(images, too_few).posterior
+    sure = posterior.marginals.amax(2)
+    assert too_few.impossible is not None
+    assert posterior.expected_accuracy < float(sure.mean())
+    typing_errors = gold.sum(1).index_fill(0, torch.tensor([3, 30]), 99)
+    mistyped = label(images, Candidates.from_rule(sum, typing_errors, 3, 10, impossible="keep")).posterior
+    right = float((mistyped.labels == gold).double().mean())
+    assert mistyped.expected_accuracy == pytest.approx(right, abs=0.02)
+
+
 def test_unused_slots_have_no_row() -> None:
     candidates = Candidates.from_rule(sum, [3, 1], slots=[2, 1], classes=3)
     table = label(torch.rand(2, 2, 4), candidates).to_arrow()

@@ -38,6 +38,23 @@ VERDICTS = {
 """What each verdict means for the user of the labels."""
 
 
+def meaning_of(verdict: str, impossible: str = "") -> str:
+    """What a verdict means for the user of the labels, and what to do.
+
+    Args:
+        verdict: the verdict.
+        impossible: a warning about targets that no labels give, if there are any: then these are the first thing to
+            check, and not the time or the encoder.
+
+    Examples:
+        >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
+        'Do not rely on the labels: 3 of 9 targets cannot come from 5 labels; check --classes.'
+    """
+    if impossible and verdict in ("unsettled", "uninformative"):
+        return f"{VERDICTS[verdict].partition(':')[0]}: {impossible}."
+    return VERDICTS[verdict]
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """A label for each instance, its probability, and a verdict: whether to rely on the labels. `label` returns it.
