@@ -387,6 +387,8 @@ def test_the_page_names_suspicious_samples_and_what_would_satisfy_them(tmp_path:
     assert "1 · 1, or 0 · 2" in text
     assert "2&lt;b&gt;" in text
     assert "ways to name the labels" in text
+    assert 'title="sample 0, slot 0: 1 with 80.0 %' in text  # slots count from 0, as in the table
+    assert "slot 2" not in text
 
 
 def test_a_target_that_nothing_satisfies_and_one_that_an_answer_calls_wrong_are_both_wrong_targets(

@@ -106,7 +106,7 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
     """An instance as the page shows it."""
     name = row.get("name", row["label"])
     second = row.get("second_name", row["second"])
-    place = f"sample {row.get('id', row['sample'])}, slot {row['slot'] + 1}"
+    place = f"sample {row.get('id', row['sample'])}, slot {row['slot']}"
     about = f"{place}: {name} with {percent(row['probability'])}; then {second}"
     if row["suspicion"] > 1 / 2:
         about += "; the target looks wrong"
