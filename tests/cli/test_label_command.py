@@ -176,6 +176,12 @@ def test_answers_of_a_review_are_known_labels(
     [
         ({"samples": "nothing.csv"}, "there is no file"),
         ({"rule": "summ"}, "rules are sum"),
+        ({"rule": "count"}, "count needs a label: count:LABEL, got 'count'"),
+        ({"rule": "count:x"}, "count needs a label: count:LABEL, got 'count:x'"),
+        ({"rule": "sum:3"}, "sum takes no numbers, got 'sum:3'"),
+        ({"rule": "checksum:a"}, r"checksum needs weights.*: checksum:WEIGHT,…\[%MODULUS\]"),
+        ({"rule": "mine.py"}, "mine.py needs a function: mine.py:FUNCTION"),
+        ({"rule": "mine.py:"}, "mine.py needs a function: mine.py:FUNCTION"),
         ({"rule": None}, "expected either --rule"),
         ({"rule": "none.py:f"}, "cannot be read"),
         ({"classes": None}, "--classes"),

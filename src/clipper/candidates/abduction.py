@@ -103,7 +103,13 @@ def check_not_text(target: Hashable, sample: int, rule: Value, labels: tuple[int
     Raises:
         InputError: the target is text and the rule gives a number.
     """
-    if isinstance(target, str) and isinstance(run_on_row(rule, labels), int | float):
+    if not isinstance(target, str):
+        return
+    try:
+        value = run_on_row(rule, labels)
+    except InputError:  # these labels have no value, which says nothing about the target
+        return
+    if isinstance(value, int | float):
         raise InputError(
             f"sample {sample}: the target {shown(target)} is text, and the rule gives numbers; convert the targets, for "
             "example by [int(target) for target in targets]"

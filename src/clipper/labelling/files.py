@@ -403,6 +403,9 @@ def rule_named(text: str) -> Rule:
         0
     """
     path, colon, name = text.rpartition(":")
+    file = text.removesuffix(":")
+    if file.endswith(".py"):
+        raise InputError(f"{file} needs a function: {file}:FUNCTION, got {shown(text)}")
     if not (colon and path.endswith(".py")):
         return rules.named(text)
     found = read_from_file(text, "a function from a tuple of labels to the target, or a Rule")
