@@ -150,6 +150,28 @@ def test_a_function_in_a_file_is_a_rule(receipts: tuple[LabelJob, torch.Tensor, 
     assert pool.candidates.counts == expected.counts
 
 
+def test_a_rule_in_a_file_that_is_no_python_is_refused_with_its_line(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    (tmp_path / "syntax.py").write_text("# my rule\ndef f(labels)\n    return sum(labels)\n")
+    with pytest.raises(InputError, match=r"line 2 of .*syntax\.py is no valid Python"):
+        LabelPool.read(replace(receipts[0], rule=f"{tmp_path / 'syntax.py'}:f"))
+
+
+def test_a_rule_in_a_file_takes_one_tuple(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def two(a, b):\n    return a + b\n")
+    with pytest.raises(InputError, match=r"write def rule\(labels\)"):
+        LabelPool.read(replace(receipts[0], rule=f"{tmp_path / 'mine.py'}:two"))
+
+
+def test_a_table_that_is_not_utf_8_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "receipts.csv").write_bytes("größe,target\ni.png,3\n".encode("latin-1"))
+    with pytest.raises(FileError, match=r"receipts\.csv is no text in UTF-8.*; save it as UTF-8"):
+        LabelPool.read(LabelJob(tmp_path / "receipts.csv", tmp_path / "o.csv", rule="sum", classes=10))
+
+
 def test_a_logic_program_is_a_rule(tmp_path: Path) -> None:
     pytest.importorskip("clingo")
     np.save(tmp_path / "e.npy", np.zeros((4, 3), np.float32))
@@ -188,7 +210,10 @@ def test_answers_of_a_review_are_known_labels(
         ({"classes": 0}, "--classes"),
         ({"classes": 1}, "no target"),
         ({"slots": "a,z"}, "column 'z'"),
-        ({"images": "elsewhere"}, "120 of 120 images.*--images"),
+        ({"slots": "target"}, "'target', which holds no slot"),
+        ({"slots": "a,id"}, "'id', which holds no slot"),
+        ({"images": "elsewhere"}, r"there is no folder .*elsewhere; check --images"),
+        ({"images": "."}, "120 of 120 images.*--images"),
         ({"encoder": "alexnet"}, "pixels, blurred, outlines"),
         ({"wrong": 1.5}, "--wrong"),
         ({"deadline": -1.0}, "--deadline"),
@@ -216,6 +241,8 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,target\n", "no rows"),
         ("target\n3\n", "a column for each slot"),
         ("a,b\ni.png,3\n", "column 'target'"),
+        ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target'$"),
+        ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target'$"),
         ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
         ("a,target\ni.png,2.5\n", "whole number"),
         ("a,target\ni.png,\n", "line 2 of .*no target"),
@@ -226,6 +253,8 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,target,known_z\ni.png,3,1\n", "'known_z'.*names no slot"),
         ("a,target,known_a\ni.png,3,11\n", r"line 2 of .*0 … 9.*'11'"),
         ("a,target\nnot-there.png,3\n", r"no .*not-there\.png"),
+        ("a,day,target\ni.png,May 3,3\n", "no cell of the column day is a file.*'May 3'.*--slots a$"),
+        ("a,b,target\n0,1,3\n2,3,4\n", "expected names of image files.*got numbers such as 0;.*--embeddings"),
         ("a,target\nreceipts.csv,3\n", r"cannot read the image .*receipts\.csv"),
         ("a,target\ni.png,77\n", "no target"),
     ],

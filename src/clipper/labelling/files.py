@@ -344,6 +344,7 @@ def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     if job.embeddings is None:
         folder = job.images if job.images is not None else job.samples.parent
         paths = [[folder / cell for cell in row] for row in table.cells]
+        _check_files(job, table, folder)
         images = ImageFiles.open(path for row in paths for path in row)
         number = {path: i for i, path in enumerate(images.paths)}
         rows = [[number[path] for path in row] for row in paths]
@@ -445,6 +446,34 @@ def _by_program(job: LabelJob, table: SampleTable, classes: int, names: Sequence
         for text, length in zip(table.targets, table.lengths, strict=True)
     ]
     return Candidates.from_program(job.program, sentences, {PREDICATE: list(names or range(classes))})
+
+
+def _check_files(job: LabelJob, table: SampleTable, folder: Path) -> None:
+    """Refuse a folder that is not there, numbers in place of images, and columns that hold no image.
+
+    Raises:
+        FileError: there is no such folder, or no cell of a column is a file in it.
+        InputError: the slots hold numbers.
+    """
+    if not folder.is_dir():
+        raise FileError(f"there is no folder {folder}; check --images, the folder of the image files")
+    columns = {name: [row[j] for row in table.cells if j < len(row)] for j, name in enumerate(table.slots)}
+    missing = [
+        name for name, cells in columns.items() if cells and not any((folder / cell).is_file() for cell in cells)
+    ]
+    first = columns[missing[0]][0] if missing else ""
+    if len(missing) == len(table.slots) and all(cell.isdigit() for name in missing for cell in columns[name]):
+        raise InputError(
+            f"expected names of image files in the slots of {job.samples}, got numbers such as {first}; if they are "
+            "rows of a file of embeddings, pass this file as --embeddings"
+        )
+    if missing and len(missing) < len(table.slots):
+        rest = ",".join(name for name in table.slots if name not in missing)
+        raise FileError(
+            f"expected names of image files in each slot of {job.samples}, but no cell of the column "
+            f"{', '.join(missing)} is a file in {folder}, such as {shown(first)}; if it is no slot, name the slots: "
+            f"--slots {rest}"
+        )
 
 
 def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[list[int]]:
