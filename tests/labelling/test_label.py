@@ -127,7 +127,7 @@ def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> No
         table, metadata = read_labels(path)
         assert table.equals(expected)
         assert metadata["verdict"] == labels.verdict
-    with pytest.raises(FileError, match="not written over"):
+    with pytest.raises(FileError, match=r"is not overwritten; .*replace=True"):
         labels.write(path)
     labels.write(path, replace=True)
 
@@ -135,6 +135,24 @@ def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> No
 def test_csv_may_have_any_name(labels: Labels, tmp_path: Path) -> None:
     labels.to_csv(tmp_path / "labels.txt")
     assert (tmp_path / "labels.txt").read_text().startswith(",".join(COLUMNS) + "\n0,0,")
+
+
+@pytest.mark.parametrize(
+    ("ending", "writer"), [(".xlsx", "to_excel"), (".parquet", r"Labels\.write"), (".ARROW", r"Labels\.write")]
+)
+def test_csv_is_not_written_under_the_name_of_another_format(
+    labels: Labels, tmp_path: Path, ending: str, writer: str
+) -> None:
+    with pytest.raises(InputError, match=rf"such as labels\.csv, got 'labels{ending}'; .*{writer}"):
+        labels.to_csv(tmp_path / f"labels{ending}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_a_file_of_labels_is_created(labels: Labels, tmp_path: Path) -> None:
+    labels.to_csv(tmp_path / "new" / "folder" / "labels.csv")
+    labels.write(tmp_path / "other" / "labels.parquet")
+    assert (tmp_path / "new" / "folder" / "labels.csv").is_file()
+    assert (tmp_path / "other" / "labels.parquet").is_file()
 
 
 def test_labels_become_a_data_frame(labels: Labels) -> None:
