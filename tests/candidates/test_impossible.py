@@ -263,7 +263,9 @@ def test_a_machine_that_refuses_every_label_may_be_kept() -> None:
 
 @pytest.mark.parametrize("rule", [sum, rules.total(), rules.count(1)])
 def test_targets_that_are_text_where_the_rule_gives_numbers_are_refused_in_words(rule) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InputError, match=r"sample 0: the target '3' is text, and the rule gives numbers.*int\(target\)"):
+    with pytest.raises(
+        InputError, match=r"sample 0: the target '3' is text, and the rule gives numbers.*int\(target\)"
+    ):
         Candidates.from_rule(rule, ["3", "2"], 2, 10)
     with pytest.raises(InputError, match=r"sample 1: the target 'four' is text"):
         Candidates.from_rule(rule, [2, "four"], 2, 10)

@@ -23,6 +23,8 @@ from PIL import Image
 
 from clipper import Candidates, label
 from clipper.cli.app import app
+from clipper.cli.console import output
+from clipper.cli.console import table as console_table
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.labelling.files import LabelJob, LabelPool, label_files
 from clipper.labelling.images import ImageFiles
@@ -294,6 +296,13 @@ def test_an_impossible_target_is_refused_where_targets_are_right(
     with pytest.raises(InputError, match=r"99 in line 4 of .*receipts\.csv.*leave out --wrong 0$"):
         LabelPool.read(replace(job, wrong=0.0))
     assert not bool(LabelPool.read(job).candidates.possible()[2])
+
+
+def test_a_table_without_heads_has_no_empty_first_row(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print(console_table("labels", ["", ""], [["verdict", "joint"]]))
+    lines = capsys.readouterr().out.splitlines()
+    assert "verdict" in lines[2]
+    assert len(lines) == 4  # the title, two lines of the frame, and the row
 
 
 @pytest.mark.parametrize("change", [{"classes": 5}, {"classes": None, "label_names": "a,b,c,d,e"}])

@@ -111,8 +111,8 @@ def check_not_text(target: Hashable, sample: int, rule: Value, labels: tuple[int
         return
     if isinstance(value, int | float):
         raise InputError(
-            f"sample {sample}: the target {shown(target)} is text, and the rule gives numbers; convert the targets, for "
-            "example by [int(target) for target in targets]"
+            f"sample {sample}: the target {shown(target)} is text, and the rule gives numbers; convert the targets, "
+            "for example by [int(target) for target in targets]"
         )
 
 
