@@ -290,7 +290,9 @@ def read_text(path: Path, what: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(f"{what} {path} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise FileError(
+            f"{what} {path} is no text in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
     except OSError as error:
         raise FileError(f"cannot read {what} {path} ({error.strerror})") from error
 
@@ -330,6 +332,9 @@ def _module(path: str, changed: int) -> ModuleType:
         spec.loader.exec_module(module)
     except OSError:
         raise
+    except SyntaxError as error:
+        place = f"line {error.lineno} of {error.filename}" if error.lineno else path
+        raise InputError(f"{place} is no valid Python ({error.msg}); correct it") from error
     except Exception as error:  # the user's file fails in any way it likes
         raise InputError(f"{path} cannot be run ({type(error).__name__}: {error})") from error
     return module

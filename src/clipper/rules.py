@@ -674,6 +674,15 @@ _BY_NAME: dict[str, tuple[str, Callable[..., Rule]]] = {
     "transcript": ("", transcript),
 }
 """For each name: the syntax of its numbers, and the function that makes the rule from these numbers."""
+_NEEDS = {
+    "": "{rule} takes no numbers",
+    ":LABEL": "{rule} needs a label",
+    ":WEIGHT,…": "{rule} needs weights, whole numbers with commas between them",
+    ":WEIGHT,…[%MODULUS]": "{rule} needs weights, whole numbers with commas between them",
+    ":DIGITS": "{rule} needs a number of digits",
+    "[:10]": "{rule} takes no number but 10",
+}
+"""What is said of a rule with other numbers than its syntax has."""
 _SYNTAX = re.compile(r"([a-z-]+)(?::(-?\d+(?:,-?\d+)*)(?:%(\d+))?)?")
 
 
@@ -697,7 +706,7 @@ def named(text: str) -> Rule:
         The rule.
 
     Raises:
-        InputError: if there is no such rule; the message lists all names.
+        InputError: if there is no such rule, with all names in the message; or if it has other numbers.
 
     Examples:
         >>> named("checksum:1,4%5").value((2, 3))
@@ -713,6 +722,11 @@ def named(text: str) -> Rule:
             return _BY_NAME[found[1]][1](*numbers, **modulus)
         except TypeError:  # more or fewer numbers than the rule has
             pass
+    known = text.strip().partition(":")[0] if isinstance(text, str) else ""
+    if known in _BY_NAME:
+        following = _BY_NAME[known][0]
+        needs = _NEEDS[following].format(rule=known)
+        raise InputError(f"{needs}{': ' + known + following if following else ''}, got {shown(text)}")
     every = ", ".join(name + following for name, (following, _) in _BY_NAME.items())
     raise InputError(
         f"expected the name of a rule, with its numbers if it has any, got {shown(text)}; rules are {every}"

@@ -259,3 +259,18 @@ def test_a_machine_that_refuses_every_label_may_be_kept() -> None:
     kept = Lattice.from_rule(0, lambda *_: None, lambda state: state, [0, 1], [3, 1], 2, impossible="keep")
     assert kept.counts == [0, 0]
     assert kept.log_probability(log_probs_for(kept, 0)).isneginf().all()
+
+
+@pytest.mark.parametrize("rule", [sum, rules.total(), rules.count(1)])
+def test_targets_that_are_text_where_the_rule_gives_numbers_are_refused_in_words(rule) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(
+        InputError, match=r"sample 0: the target '3' is text, and the rule gives numbers.*int\(target\)"
+    ):
+        Candidates.from_rule(rule, ["3", "2"], 2, 10)
+    with pytest.raises(InputError, match=r"sample 1: the target 'four' is text"):
+        Candidates.from_rule(rule, [2, "four"], 2, 10)
+
+
+def test_text_is_a_target_like_any_other_where_the_rule_gives_text() -> None:
+    with pytest.raises(InputError, match="no labels of 2 slots give the target 'odd'"):
+        Candidates.from_rule(lambda labels: "even" if sum(labels) >= 0 else "none", ["odd"], 2, 10)

@@ -404,20 +404,28 @@ def test_rules_have_names_for_the_command_line(text: str, row: Row, value: Hasha
     [
         "",
         "total",
-        "count",
-        "count:",
-        "count:x",
-        "count:1,2",
-        "sum:3",
-        "checksum:1,2%",
         "sum%5",
         7,
-        "luhn:1",
-        "count:1%2",
     ],
 )
 def test_a_name_that_is_none_is_refused_with_all_names(text: Any) -> None:
     with pytest.raises(InputError, match=r"rules are sum, weighted-sum:WEIGHT,….*addition:DIGITS, transcript"):
+        rules.named(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, "count needs a label: count:LABEL, got") for text in ("count", "count:", "count:x", "count:1,2")),
+        ("count:1%2", "count needs a label: count:LABEL, got"),
+        ("sum:3", "sum takes no numbers, got 'sum:3'"),
+        ("luhn:1", "luhn takes no numbers, got"),
+        ("checksum:1,2%", r"checksum needs weights.*: checksum:WEIGHT,…\[%MODULUS\], got"),
+        ("addition", "addition needs a number of digits: addition:DIGITS, got"),
+    ],
+)
+def test_a_rule_with_other_numbers_than_it_has_is_refused_with_its_own_syntax(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         rules.named(text)
 
 

@@ -173,3 +173,15 @@ def test_bad_input_says_what_was_expected(case: str) -> None:
     call, message = BAD[case]
     with pytest.raises(ClipperError, match=message):
         call()
+
+
+@pytest.mark.parametrize("rule", [lambda a, b: a + b, lambda a, b, *, c=0: a + b + c])
+def test_a_rule_with_a_parameter_for_each_slot_is_refused_in_words(rule: Callable[..., int]) -> None:
+    with pytest.raises(ClipperError, match=r"called with one tuple of labels; write def rule\(labels\).*a, b = labels"):
+        Candidates.from_rule(rule, [3], slots=2, classes=10)
+    assert Candidates.from_rule(lambda labels, more=0: sum(labels) + more, [3], slots=2, classes=10).counts == [4]
+
+
+def test_names_of_labels_are_not_their_number() -> None:
+    with pytest.raises(ClipperError, match=r"classes=2.*label_names="):
+        Candidates.from_rule(sum, [1], slots=2, classes=["a", "b"])  # type: ignore[arg-type]

@@ -22,10 +22,13 @@ import torch
 from PIL import Image
 
 from clipper import Candidates, label
+from clipper.cli.app import app
+from clipper.cli.console import output
+from clipper.cli.console import table as console_table
 from clipper.errors import ClipperError, FileError, InputError
 from clipper.labelling.files import LabelJob, LabelPool, label_files
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import read_labels
+from clipper.labelling.label import meaning_of, read_labels
 from clipper.proximity import Outlines, embed
 from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits, write_receipts
@@ -149,6 +152,28 @@ def test_a_function_in_a_file_is_a_rule(receipts: tuple[LabelJob, torch.Tensor, 
     assert pool.candidates.counts == expected.counts
 
 
+def test_a_rule_in_a_file_that_is_no_python_is_refused_with_its_line(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    (tmp_path / "syntax.py").write_text("# my rule\ndef f(labels)\n    return sum(labels)\n")
+    with pytest.raises(InputError, match=r"line 2 of .*syntax\.py is no valid Python"):
+        LabelPool.read(replace(receipts[0], rule=f"{tmp_path / 'syntax.py'}:f"))
+
+
+def test_a_rule_in_a_file_takes_one_tuple(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def two(a, b):\n    return a + b\n")
+    with pytest.raises(InputError, match=r"write def rule\(labels\)"):
+        LabelPool.read(replace(receipts[0], rule=f"{tmp_path / 'mine.py'}:two"))
+
+
+def test_a_table_that_is_not_utf_8_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "receipts.csv").write_bytes("größe,target\ni.png,3\n".encode("latin-1"))
+    with pytest.raises(FileError, match=r"receipts\.csv is no text in UTF-8.*; save it as UTF-8"):
+        LabelPool.read(LabelJob(tmp_path / "receipts.csv", tmp_path / "o.csv", rule="sum", classes=10))
+
+
 def test_a_logic_program_is_a_rule(tmp_path: Path) -> None:
     pytest.importorskip("clingo")
     np.save(tmp_path / "e.npy", np.zeros((4, 3), np.float32))
@@ -175,13 +200,22 @@ def test_answers_of_a_review_are_known_labels(
     [
         ({"samples": "nothing.csv"}, "there is no file"),
         ({"rule": "summ"}, "rules are sum"),
+        ({"rule": "count"}, "count needs a label: count:LABEL, got 'count'"),
+        ({"rule": "count:x"}, "count needs a label: count:LABEL, got 'count:x'"),
+        ({"rule": "sum:3"}, "sum takes no numbers, got 'sum:3'"),
+        ({"rule": "checksum:a"}, r"checksum needs weights.*: checksum:WEIGHT,…\[%MODULUS\]"),
+        ({"rule": "mine.py"}, "mine.py needs a function: mine.py:FUNCTION"),
+        ({"rule": "mine.py:"}, "mine.py needs a function: mine.py:FUNCTION"),
         ({"rule": None}, "expected either --rule"),
         ({"rule": "none.py:f"}, "cannot be read"),
         ({"classes": None}, "--classes"),
         ({"classes": 0}, "--classes"),
         ({"classes": 1}, "no target"),
         ({"slots": "a,z"}, "column 'z'"),
-        ({"images": "elsewhere"}, "120 of 120 images.*--images"),
+        ({"slots": "target"}, "'target', which holds no slot"),
+        ({"slots": "a,id"}, "'id', which holds no slot"),
+        ({"images": "elsewhere"}, r"there is no folder .*elsewhere; check --images"),
+        ({"images": "."}, "120 of 120 images.*--images"),
         ({"encoder": "alexnet"}, "pixels, blurred, outlines"),
         ({"wrong": 1.5}, "--wrong"),
         ({"deadline": -1.0}, "--deadline"),
@@ -209,6 +243,8 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,target\n", "no rows"),
         ("target\n3\n", "a column for each slot"),
         ("a,b\ni.png,3\n", "column 'target'"),
+        ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target'$"),
+        ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target'$"),
         ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
         ("a,target\ni.png,2.5\n", "whole number"),
         ("a,target\ni.png,\n", "line 2 of .*no target"),
@@ -219,6 +255,8 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,target,known_z\ni.png,3,1\n", "'known_z'.*names no slot"),
         ("a,target,known_a\ni.png,3,11\n", r"line 2 of .*0 … 9.*'11'"),
         ("a,target\nnot-there.png,3\n", r"no .*not-there\.png"),
+        ("a,day,target\ni.png,May 3,3\n", "no cell of the column day is a file.*'May 3'.*--slots a$"),
+        ("a,b,target\n0,1,3\n2,3,4\n", "expected names of image files.*got numbers such as 0;.*--embeddings"),
         ("a,target\nreceipts.csv,3\n", r"cannot read the image .*receipts\.csv"),
         ("a,target\ni.png,77\n", "no target"),
     ],
@@ -255,9 +293,54 @@ def test_an_impossible_target_is_refused_where_targets_are_right(
     text = job.samples.read_text().splitlines()
     text[3] = "002a.png,002b.png,002c.png,99,r2"
     job.samples.write_text("\n".join(text))
-    with pytest.raises(InputError, match=r"sample 2.*99"):
+    with pytest.raises(InputError, match=r"99 in line 4 of .*receipts\.csv.*leave out --wrong 0$"):
         LabelPool.read(replace(job, wrong=0.0))
     assert not bool(LabelPool.read(job).candidates.possible()[2])
+
+
+def test_a_table_without_heads_has_no_empty_first_row(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print(console_table("labels", ["", ""], [["verdict", "joint"]]))
+    lines = capsys.readouterr().out.splitlines()
+    assert "verdict" in lines[2]
+    assert len(lines) == 4  # the title, two lines of the frame, and the row
+
+
+@pytest.mark.parametrize("change", [{"classes": 5}, {"classes": None, "label_names": "a,b,c,d,e"}])
+def test_too_few_classes_for_the_targets_are_an_error_and_no_wrong_targets(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], change: dict[str, Any]
+) -> None:
+    job, _, gold = receipts
+    totals = gold.sum(1)
+    first = int((totals > 12).nonzero()[0])
+    said = (
+        rf"{int((totals > 12).sum())} of 40 targets cannot come from 5 labels by the rule sum, the first is "
+        rf"{int(totals[first])} in line {first + 2} of .*receipts\.csv; check --rule and --(classes|label-names)\. .*"
+        "--wrong"
+    )
+    with pytest.raises(InputError, match=said):
+        LabelPool.read(replace(job, **change))
+    assert LabelPool.read(replace(job, **change, wrong=0.9)).impossible  # who says so may have that many wrong targets
+
+
+def test_a_few_targets_that_no_labels_give_are_a_warning_and_the_first_thing_to_check(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, *_ = receipts
+    text = job.samples.read_text().splitlines()
+    text[3] = "002a.png,002b.png,002c.png,99,r2"
+    job.samples.write_text("\n".join(text))
+    warning = LabelPool.read(job).impossible
+    assert warning == (
+        "1 of 40 targets cannot come from 10 labels by the rule sum, the first is 99 in line 4 of "
+        f"{job.samples}; check --rule and --classes"
+    )
+    assert meaning_of("unsettled", warning) == f"Do not rely on the labels: {warning}."
+    assert "More time, more samples" in meaning_of("unsettled")
+    arguments = ["--rule", "sum", "--classes", "10", "--images", str(job.images), "-o", str(job.output), "--json"]
+    app(["label", str(job.samples), *arguments], standalone_mode=False)
+    out, err = capsys.readouterr()
+    assert f"warning: {warning}" in err
+    assert json.loads(out)["labels"] == 120
 
 
 def test_a_job_survives_its_way_through_a_file(
@@ -348,6 +431,8 @@ def test_the_page_names_suspicious_samples_and_what_would_satisfy_them(tmp_path:
     assert "1 · 1, or 0 · 2" in text
     assert "2&lt;b&gt;" in text
     assert "ways to name the labels" in text
+    assert 'title="sample 0, slot 0: 1 with 80.0 %' in text  # slots count from 0, as in the table
+    assert "slot 2" not in text
 
 
 def test_a_target_that_nothing_satisfies_and_one_that_an_answer_calls_wrong_are_both_wrong_targets(

@@ -79,6 +79,21 @@ def test_a_row_for_each_instance_and_no_label_is_missing(labels: Labels) -> None
     assert table["label"].to_pylist() == labels.posterior.labels.flatten().tolist()
 
 
+def test_labels_that_no_target_confirms_are_not_expected_to_be_right_for_certain(
+    pool: tuple[torch.Tensor, torch.Tensor, Candidates],
+) -> None:
+    images, gold, _ = pool
+    too_few = Candidates.from_rule(sum, gold.sum(1), 3, 7, impossible="keep")
+    posterior = label(images, too_few).posterior
+    sure = posterior.marginals.amax(2)
+    assert too_few.impossible is not None
+    assert posterior.expected_accuracy < float(sure.mean())
+    typing_errors = gold.sum(1).index_fill(0, torch.tensor([3, 30]), 99)
+    mistyped = label(images, Candidates.from_rule(sum, typing_errors, 3, 10, impossible="keep")).posterior
+    right = float((mistyped.labels == gold).double().mean())
+    assert mistyped.expected_accuracy == pytest.approx(right, abs=0.02)
+
+
 def test_unused_slots_have_no_row() -> None:
     candidates = Candidates.from_rule(sum, [3, 1], slots=[2, 1], classes=3)
     table = label(torch.rand(2, 2, 4), candidates).to_arrow()
@@ -112,7 +127,7 @@ def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> No
         table, metadata = read_labels(path)
         assert table.equals(expected)
         assert metadata["verdict"] == labels.verdict
-    with pytest.raises(FileError, match="not written over"):
+    with pytest.raises(FileError, match=r"is not overwritten; .*replace=True"):
         labels.write(path)
     labels.write(path, replace=True)
 
@@ -120,6 +135,24 @@ def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> No
 def test_csv_may_have_any_name(labels: Labels, tmp_path: Path) -> None:
     labels.to_csv(tmp_path / "labels.txt")
     assert (tmp_path / "labels.txt").read_text().startswith(",".join(COLUMNS) + "\n0,0,")
+
+
+@pytest.mark.parametrize(
+    ("ending", "writer"), [(".xlsx", "to_excel"), (".parquet", r"Labels\.write"), (".ARROW", r"Labels\.write")]
+)
+def test_csv_is_not_written_under_the_name_of_another_format(
+    labels: Labels, tmp_path: Path, ending: str, writer: str
+) -> None:
+    with pytest.raises(InputError, match=rf"such as labels\.csv, got 'labels{ending}'; .*{writer}"):
+        labels.to_csv(tmp_path / f"labels{ending}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_a_file_of_labels_is_created(labels: Labels, tmp_path: Path) -> None:
+    labels.to_csv(tmp_path / "new" / "folder" / "labels.csv")
+    labels.write(tmp_path / "other" / "labels.parquet")
+    assert (tmp_path / "new" / "folder" / "labels.csv").is_file()
+    assert (tmp_path / "other" / "labels.parquet").is_file()
 
 
 def test_labels_become_a_data_frame(labels: Labels) -> None:

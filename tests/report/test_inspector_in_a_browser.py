@@ -64,7 +64,7 @@ def struck_by(problem: Problem, pruned: Pruned, sample: int, labels: tuple[int, 
         own.sort(key=lambda e: float(pruned.graph.distance[e]))
         for letter, edge in zip("abc", own, strict=False):
             if pruned.pruning.edges[edge] and not problem.consistent(sample, labels, problem.edges[edge]):
-                names.append(f"{slot + 1}{letter}")
+                names.append(f"{slot}{letter}")
     return names
 
 
@@ -102,7 +102,7 @@ def test_the_images_are_the_samples_own_and_its_neighbours(window, pruned, addre
     for place, edge in enumerate(edges):
         other, slot = divmod(int(pruned.graph.target[edge]), 3)
         assert torch.allclose(pixels(window, ".edge .tile", place), ink[other, slot], atol=1 / 255)
-        assert f"sample {other}, image {slot + 1}" in cards[place]["text"]
+        assert f"sample {other}, image {slot}" in cards[place]["text"]
         assert f"target {int(pruned.task.targets[other])}" in cards[place]["text"]
         assert cards[place]["chosen"] == bool(pruned.pruning.edges[edge])
 
@@ -114,7 +114,7 @@ def test_pointing_at_a_struck_candidate_lights_the_edges_that_struck_it(window, 
     window.point(selector)
     assert [card["name"] for card in window.run(CARDS) if card["lit"]] == struck["edges"]
     lit = "return [...document.querySelectorAll('.strip .lit')].map((label) => Number(label.dataset.label))"
-    assert window.run(lit) == [struck["labels"][int(edge[0]) - 1] for edge in struck["edges"]]
+    assert window.run(lit) == [struck["labels"][int(edge[0])] for edge in struck["edges"]]
     assert window.run("return document.querySelector('.why').textContent") == struck["said"]
     window.point("h1")
     assert not any(card["lit"] for card in window.run(CARDS))
@@ -205,7 +205,7 @@ def test_colours_ragged_samples_names_and_a_second_inspector_work_together(windo
     titles = window.run("return [...document.querySelectorAll('h3')].map((title) => title.textContent)")
     assert titles == ["Sample 1: target y", "Sample 0: target <b>"]
     second = "#inspector-second "
-    assert window.run(f"return document.querySelector('{second}.struck').textContent") == "<i>cat</i>dog1a"
+    assert window.run(f"return document.querySelector('{second}.struck').textContent") == "<i>cat</i>dog0a"
     title = f"return [location.hash, document.querySelector('{second}h3').textContent]"
     window.click(second + ".next")
     assert window.sees(title, ["#first=1&second=1", "Sample 1: target y"])
@@ -233,9 +233,9 @@ def test_slots_of_several_kinds_are_called_by_their_kind(window: Browser, tmp_pa
     inspection = Inspection.of_pruning(images, pruning, graph, targets=["a", "b"], names=names)
     window.open(page_of(tmp_path, inspection).as_uri())
     heads = window.run("return [...document.querySelectorAll('.slot .own')].map((own) => own.textContent)")
-    assert [head.strip() for head in heads] == ["name 1", "rel 2"]
+    assert [head.strip() for head in heads] == ["name 0", "rel 1"]
     cards = window.run(CARDS)
-    assert "sample 1, name 1" in cards[0]["text"]
+    assert "sample 1, name 0" in cards[0]["text"]
     assert "could be dogcat" in cards[0]["text"]
     assert "could be onnear" in cards[1]["text"]
 

@@ -113,9 +113,9 @@ def test_a_slot_says_why_and_shows_its_neighbours(window: Browser, page: Path) -
     cards = window.run('return [...document.querySelectorAll(".near .edge")].map((card) => card.textContent)')
     assert len(cards) == len(own)
     said = window.run('return document.querySelector(".why").textContent')
-    assert "Frame 2 could be" in said
+    assert "Frame 1 could be" in said
     assert said.endswith(f"Left: {', '.join(ACTIONS[a] for a in clip['left'][1])}.")
     window.press("ARROW_RIGHT")
-    assert "Frame 3 could be" in window.run('return document.querySelector(".why").textContent')
+    assert "Frame 2 could be" in window.run('return document.querySelector(".why").textContent')
     window.click(".next")
     assert window.sees('return document.querySelector(".detail h3").textContent.startsWith("Sample 3")', True)

@@ -76,9 +76,12 @@ def templates(
     for length in sorted(set(lengths)):
         distinct = list(dict.fromkeys(t for t, own in zip(wanted, lengths, strict=True) if own == length))
         rows, found = satisfying(rule, distinct, domain[:length], budget)
-        if impossible == "refuse" and not bool(found.all()):
+        refused = impossible == "refuse" or all(isinstance(target, str) for target in distinct)
+        if refused and not bool(found.all()):
             missing = distinct[int((found == 0).nonzero()[0])]
             sample = next(i for i, t in enumerate(wanted) if t == missing and lengths[i] == length)
+            check_not_text(missing, sample, rule, tuple(own[0] for own in domain[:length]))
+        if impossible == "refuse" and not bool(found.all()):
             raise InputError(
                 f"sample {sample}: no labels of {length} slots give the target {shown(missing)}; "
                 f"the rule gives {_attainable(rule, domain[:length])}. Correct the target, leave the sample out, or "
@@ -92,6 +95,25 @@ def templates(
         counts.append(found)
     shared = [place[length, target] for length, target in zip(lengths, wanted, strict=True)]
     return Templates(torch.cat(labels), torch.cat(counts), torch.cat(typical), shared)
+
+
+def check_not_text(target: Hashable, sample: int, rule: Value, labels: tuple[int, ...]) -> None:
+    """Refuse a target that is text if the rule gives numbers, as it does for these labels.
+
+    Raises:
+        InputError: the target is text and the rule gives a number.
+    """
+    if not isinstance(target, str):
+        return
+    try:
+        value = run_on_row(rule, labels)
+    except InputError:  # these labels have no value, which says nothing about the target
+        return
+    if isinstance(value, int | float):
+        raise InputError(
+            f"sample {sample}: the target {shown(target)} is text, and the rule gives numbers; convert the targets, "
+            "for example by [int(target) for target in targets]"
+        )
 
 
 def satisfying(

@@ -55,6 +55,11 @@ def kinds_of(classes: Classes) -> tuple[Kind, ...]:
         >>> kinds_of({"name": 50, "rel": 20})
         (Kind(name='name', start=0, stop=50), Kind(name='rel', start=50, stop=70))
     """
+    if isinstance(classes, list | tuple) and classes and all(isinstance(name, str) for name in classes):
+        raise InputError(
+            f"expected classes as the number of labels, got their names {shown(classes)}; pass "
+            f"classes={len(classes)}, and the names to clipper.label(…, label_names=…)"
+        )
     sizes = classes if isinstance(classes, Mapping) else {"label": classes}
     kinds: list[Kind] = []
     for name, size in sizes.items():

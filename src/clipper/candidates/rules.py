@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from torch import Tensor
 
 from clipper.arguments import as_list, one_of, shown, whole_number
-from clipper.candidates.abduction import BUDGET
+from clipper.candidates.abduction import BUDGET, check_not_text
 from clipper.candidates.base import CandidateSet, Impossible, outside_inference_mode
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.task import as_python, called, check_longest, numbered, targets_and_lengths
@@ -310,6 +310,7 @@ class Rule:
         missing = lattice.impossible
         if impossible == "refuse" and missing is not None:
             sample = int(missing[place].nonzero()[0])
+            check_not_text(wanted[sample], sample, self.value, (0,) * lengths[sample])
             raise InputError(
                 f"sample {sample}: no labels of {lengths[sample]} slots give the rule {self.name!r} the target "
                 f"{shown(wanted[sample])}; correct it, leave the sample out, or keep it without candidates by "

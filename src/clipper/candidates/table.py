@@ -42,6 +42,7 @@ from clipper.candidates.base import (
 )
 from clipper.candidates.kinds import Classes, Kind, kind_of_label, kinds_of, smallest_type
 from clipper.candidates.rules import Rule
+from clipper.candidates.task import check_takes_one_tuple
 from clipper.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Candidates(CandidateSet):
             )
         if getattr(rule, "__module__", None) == "clipper.rules":
             raise InputError(f"expected a rule, got the function that makes one; call it: rules.{rule.__name__}(…)")
+        check_takes_one_tuple(rule)
         kinds = kinds_of(classes)
         found = templates(rule, targets, slots, kinds[-1].stop, domains, budget, impossible)
         some = found.counts[found.counts > 0]

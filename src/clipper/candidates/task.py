@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -128,6 +129,28 @@ def called(function: Callable[..., Any], *arguments: object, what: str, returns:
             f"{what} failed on {given}: {type(error).__name__}: {error}. It must return {returns}"
         ) from error
     return value
+
+
+def check_takes_one_tuple(rule: Callable[..., Any]) -> None:
+    """Refuse a rule with a parameter for each slot: it is called with one tuple of labels.
+
+    Raises:
+        InputError: the function cannot be called with one argument.
+    """
+    try:
+        parameters = inspect.signature(rule).parameters.values()
+    except (TypeError, ValueError):  # built-in functions such as max do not have one
+        return
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind in _BY_PLACE]
+    if len(needed) > 1:
+        raise InputError(
+            f"a rule is called with one tuple of labels; write def rule(labels), and for example "
+            f"{', '.join(needed[:3])}{', …' * (len(needed) > 3)} = labels in it; got a function of {len(needed)} "
+            "parameters"
+        )
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def numbered(values: Iterable[Hashable]) -> tuple[list[Any], Tensor]:

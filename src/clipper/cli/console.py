@@ -29,10 +29,10 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
 
     Args:
         title: the title above the table.
-        columns: the heads of the columns.
+        columns: the heads of the columns; if all of them are empty, the table has no head.
         rows: the cells of each row, as text.
     """
-    made = Table(title=title, title_justify="left")
+    made = Table(title=title, title_justify="left", show_header=any(columns))
     for i, column in enumerate(columns):
         made.add_column(column, justify="left" if i == 0 else "right", overflow="ellipsis" if i else "fold")
     for row in rows:

@@ -12,7 +12,7 @@ from clipper.cli.options import Address, Engine, Json, Workers, with_options_of,
 from clipper.errors import FileError, InputError
 from clipper.executors import executor_named
 from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import VERDICTS, Labels, write_labels
+from clipper.labelling.label import Labels, meaning_of, write_labels
 from clipper.report.label_page import write_label_page
 from clipper.report.run_page import percent
 
@@ -65,6 +65,8 @@ def label(
         progress_bars() as bars,
     ):
         pool = LabelPool.read(job)
+        if pool.impossible:
+            errors.print(f"warning: {pool.impossible}", soft_wrap=True)
         try:
             embeddings = pool.embeddings(bars, executor)
         except KeyboardInterrupt:
@@ -106,7 +108,7 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
         *([f"status {name}", f"{number:,}"] for name, number in summary["status"].items()),
     ]
     output.print(table(f"labels of {summary['samples']:,} samples", ["", ""], rows))
-    output.print(VERDICTS[labels.verdict], soft_wrap=True)
+    output.print(meaning_of(labels.verdict, labels.details["impossible"]), soft_wrap=True)
     output.print(f"labels: {out}", soft_wrap=True)
     if report is not None:
         output.print(f"report: {report}", soft_wrap=True)

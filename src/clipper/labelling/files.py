@@ -35,6 +35,8 @@ _QUESTIONS = 12
 """Number of questions that are stored with the labels."""
 _SUSPICIOUS = 50
 """Largest number of suspicious samples that are stored with the labels."""
+_MOST_IMPOSSIBLE = 1 / 5
+"""Largest share of targets that no labels give: with more of them, the rule or the number of labels must be wrong."""
 _PATHS = ("samples", "embeddings", "images", "program", "known")
 """Fields of a job that are paths of its input files."""
 
@@ -125,6 +127,7 @@ class LabelPool:
         targets: the target of each sample as text; empty if the job reads a file of candidates.
         images: the image files; None if the job reads embeddings.
         place: `(n, m)`: the number of each slot's image, or its row in the file of embeddings; -1 in unused slots.
+        impossible: a warning about targets that no labels give; empty if there are none.
     """
 
     job: LabelJob
@@ -136,6 +139,7 @@ class LabelPool:
     targets: list[str]
     images: ImageFiles | None
     place: Tensor
+    impossible: str = ""
 
     @classmethod
     def read(cls, job: LabelJob) -> LabelPool:
@@ -248,6 +252,7 @@ class LabelPool:
             "classes": posterior.candidates.classes,
             "wrong": posterior.wrong,
             "namings": len(posterior.namings),
+            "impossible": self.impossible,
             "questions": [[i // m, i % m, self._target_text(i // m)] for i in posterior.ask(_QUESTIONS).tolist()],
             "suspicious": [
                 {
@@ -332,12 +337,14 @@ def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     slots = [] if job.slots is None else [name.strip() for name in job.slots.split(",") if name.strip()]
     table = SampleTable.read(job.samples, slots)
     candidates = _by_program(job, table, classes, names) if job.program else _by_rule(job, table, classes)
+    impossible = _impossible(job, table, candidates)
     known = known_labels(table, job.samples, candidates.slots, classes, names)
     answers, wrong = _answers(job, table.lengths, table.slots, classes, names)
     known = torch.where(answers >= 0, answers, known)
     if job.embeddings is None:
         folder = job.images if job.images is not None else job.samples.parent
         paths = [[folder / cell for cell in row] for row in table.cells]
+        _check_files(job, table, folder)
         images = ImageFiles.open(path for row in paths for path in row)
         number = {path: i for i, path in enumerate(images.paths)}
         rows = [[number[path] for path in row] for row in paths]
@@ -345,20 +352,41 @@ def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
         images = None
         rows = _rows(table, job.samples, len(read_vectors(job.embeddings)), job.embeddings)
     place = torch.tensor([row + [-1] * (candidates.slots - len(row)) for row in rows])
-    return LabelPool(job, candidates, known, wrong, names, table, table.targets, images, place)
+    return LabelPool(job, candidates, known, wrong, names, table, table.targets, images, place, impossible)
 
 
 def _by_rule(job: LabelJob, table: SampleTable, classes: int) -> CandidateSet:
     rule = rule_named(str(job.rule))
     targets = [_target(text, rule, job, i) for i, text in enumerate(table.targets)]
-    impossible = "refuse" if job.wrong == 0 else "keep"
-    candidates = rule.candidates(targets, table.lengths, classes, impossible=impossible)
-    if not bool(candidates.possible().any()):
+    return rule.candidates(targets, table.lengths, classes, impossible="keep")
+
+
+def _impossible(job: LabelJob, table: SampleTable, candidates: CandidateSet) -> str:
+    """A warning about the targets that no labels give; empty if there are none.
+
+    Raises:
+        InputError: if there are too many of them for typing errors.
+    """
+    impossible = ~candidates.possible()
+    if not bool(impossible.any()):
+        return ""
+    number, samples = int(impossible.sum()), candidates.samples
+    options = "--rule and --classes" if job.label_names is None else "--rule and --label-names"
+    if number == samples:
         raise InputError(
-            f"no target in {job.samples} can come from {classes} labels by the rule {job.rule}, not even the first, "
-            f"{shown(table.targets[0])}; check --rule and --classes"
+            f"no target in {job.samples} can come from {candidates.classes} labels by the rule {job.rule}, not even "
+            f"the first, {shown(table.targets[0])}; check {options}"
         )
-    return candidates
+    first = int(impossible.nonzero()[0])
+    warning = (
+        f"{number:,} of {samples:,} targets cannot come from {candidates.classes} labels by the rule {job.rule}, "
+        f"the first is {table.targets[first]} in {line(job.samples, first)}; check {options}"
+    )
+    if number > max(_MOST_IMPOSSIBLE, job.wrong or 0) * samples:
+        raise InputError(f"{warning}. If so many targets are really wrong, pass their share as --wrong")
+    if job.wrong == 0:
+        raise InputError(f"{warning}. If the target is wrong, correct it, or leave out --wrong 0")
+    return warning
 
 
 def rule_named(text: str) -> Rule:
@@ -376,6 +404,9 @@ def rule_named(text: str) -> Rule:
         0
     """
     path, colon, name = text.rpartition(":")
+    file = text.removesuffix(":")
+    if file.endswith(".py"):
+        raise InputError(f"{file} needs a function: {file}:FUNCTION, got {shown(text)}")
     if not (colon and path.endswith(".py")):
         return rules.named(text)
     found = read_from_file(text, "a function from a tuple of labels to the target, or a Rule")
@@ -415,6 +446,34 @@ def _by_program(job: LabelJob, table: SampleTable, classes: int, names: Sequence
         for text, length in zip(table.targets, table.lengths, strict=True)
     ]
     return Candidates.from_program(job.program, sentences, {PREDICATE: list(names or range(classes))})
+
+
+def _check_files(job: LabelJob, table: SampleTable, folder: Path) -> None:
+    """Refuse a folder that is not there, numbers in place of images, and columns that hold no image.
+
+    Raises:
+        FileError: there is no such folder, or no cell of a column is a file in it.
+        InputError: the slots hold numbers.
+    """
+    if not folder.is_dir():
+        raise FileError(f"there is no folder {folder}; check --images, the folder of the image files")
+    columns = {name: [row[j] for row in table.cells if j < len(row)] for j, name in enumerate(table.slots)}
+    missing = [
+        name for name, cells in columns.items() if cells and not any((folder / cell).is_file() for cell in cells)
+    ]
+    first = columns[missing[0]][0] if missing else ""
+    if len(missing) == len(table.slots) and all(cell.isdigit() for name in missing for cell in columns[name]):
+        raise InputError(
+            f"expected names of image files in the slots of {job.samples}, got numbers such as {first}; if they are "
+            "rows of a file of embeddings, pass this file as --embeddings"
+        )
+    if missing and len(missing) < len(table.slots):
+        rest = ",".join(name for name in table.slots if name not in missing)
+        raise FileError(
+            f"expected names of image files in each slot of {job.samples}, but no cell of the column "
+            f"{', '.join(missing)} is a file in {folder}, such as {shown(first)}; if it is no slot, name the slots: "
+            f"--slots {rest}"
+        )
 
 
 def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[list[int]]:

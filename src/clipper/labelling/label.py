@@ -16,7 +16,7 @@ from clipper.arguments import as_tensor, one_of, shown
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import FileError, InputError, require
-from clipper.files import checked_path, written_whole
+from clipper.files import checked_path, make_folder, written_whole
 from clipper.proximity import Encoder, Outlines, ProximityGraph, embed
 from clipper.pruning import Posterior, infer
 from clipper.pruning.graphs import graph_of
@@ -26,6 +26,12 @@ METADATA = b"clipper.labels"
 """Key of the schema metadata that hold the verdict, the questions and the job, as JSON."""
 FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """The format of a file of labels, by the ending of its name."""
+_NOT_CSV = {
+    **dict.fromkeys([ending for ending, kind in FORMATS.items() if kind != "csv"], "Labels.write"),
+    **dict.fromkeys([".xlsx", ".xls", ".ods"], "Labels.to_pandas().to_excel"),
+    **dict.fromkeys([".json", ".jsonl"], "Labels.to_pandas().to_json"),
+}
+"""Endings of files that are no CSV, and what writes such files."""
 VERDICTS = {
     "joint": "You can use the labels: targets that were hidden during the search confirm them.",
     "ambiguous": "The groups are right, but several ways to name them fit all targets. One or two known labels decide "
@@ -36,6 +42,23 @@ VERDICTS = {
     "check that the targets belong to their samples.",
 }
 """What each verdict means for the user of the labels."""
+
+
+def meaning_of(verdict: str, impossible: str = "") -> str:
+    """What a verdict means for the user of the labels, and what to do.
+
+    Args:
+        verdict: the verdict.
+        impossible: a warning about targets that no labels give, if there are any: then these are the first thing to
+            check, and not the time or the encoder.
+
+    Examples:
+        >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
+        'Do not rely on the labels: 3 of 9 targets cannot come from 5 labels; check --classes.'
+    """
+    if impossible and verdict in ("unsettled", "uninformative"):
+        return f"{VERDICTS[verdict].partition(':')[0]}: {impossible}."
+    return VERDICTS[verdict]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,22 +130,29 @@ class Labels:
         return self.to_arrow().to_pandas()
 
     def to_csv(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the table as CSV, whatever the ending of the file's name.
+        """Write the table as CSV. The name may have any ending except those of other formats, such as .xlsx.
 
         Args:
-            path: the file to write.
+            path: the file to write; its folder is created if it is missing.
             replace: whether to overwrite an existing file.
 
         Raises:
             FileError: if the file exists or cannot be written.
+            InputError: if the ending of its name is that of another format.
         """
+        place = checked_path(path)
+        if (writer := _NOT_CSV.get(place.suffix.lower())) is not None:
+            raise InputError(
+                f"expected the name of a CSV file, such as {place.stem}.csv, got {place.name!r}; for {place.suffix} "
+                f"use {writer}(…)"
+            )
         write_labels(self.to_arrow(), path, replace=replace, kind="csv")
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the table to a file whose name ends in .csv, .parquet or .arrow. The file is never half-written.
 
         Args:
-            path: the file to write.
+            path: the file to write; its folder is created if it is missing.
             replace: whether to overwrite an existing file.
 
         Raises:
@@ -226,7 +256,7 @@ def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, ki
 
     Args:
         table: from `Labels.to_arrow`.
-        path: the file to write.
+        path: the file to write; its folder is created if it is missing.
         replace: whether to overwrite an existing file.
         kind: the format: "csv", "parquet" or "arrow"; by default the ending of the name decides.
 
@@ -237,6 +267,9 @@ def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, ki
     place = checked_path(path)
     kind = kind or format_of(place)
     one_of(kind, "the format", ("csv", "parquet", "arrow"))
+    if place.is_file() and not replace:
+        raise FileError(f"{place} exists and is not overwritten; choose another name, or pass replace=True")
+    make_folder(place.parent)
     try:
         with written_whole(place, replace=replace) as temporary:
             if kind == "csv":

@@ -18,6 +18,8 @@ from clipper.files import read_text
 
 TARGET, ID, KNOWN = "target", "id", "known_"
 """Reserved names of columns; the last is the prefix of the columns of known labels."""
+_LIKE_TARGET = ("target", "targets", "total", "totals", "sum")
+"""Names, in small letters, of columns that probably hold the target under another name."""
 WRONG_TARGET = "wrong target"
 """Written in place of a label in the file of answers if the target of the sample is wrong."""
 
@@ -53,11 +55,21 @@ class SampleTable:
             InputError: if a column or a cell is missing; the message names it.
         """
         columns = read_columns(path, "the samples")
+        for name in slots:
+            if is_reserved(name):
+                raise InputError(
+                    f"expected columns of slots in --slots, got {name!r}, which holds no slot: {TARGET}, {ID} and "
+                    f"{KNOWN}… have another meaning; leave it out"
+                )
         found = tuple(slots) or tuple(name for name in columns if not is_reserved(name))
         wanted = {TARGET: "what is known of each sample", **dict.fromkeys(found, "a slot")}
         for name, what in wanted.items():
             if name not in columns:
-                raise InputError(f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}")
+                alike = [other for other in columns if name == TARGET and other.lower() in _LIKE_TARGET]
+                advice = f"; rename {alike[0]!r} to {TARGET!r}" if alike else ""
+                raise InputError(
+                    f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}{advice}"
+                )
         if not found:
             raise InputError(f"expected a column for each slot in {path}, got only {', '.join(columns)}")
         for name in columns:

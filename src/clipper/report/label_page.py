@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from clipper.labelling.label import METADATA, VERDICTS
+from clipper.labelling.label import METADATA, meaning_of
 from clipper.report.page import write_page
 from clipper.report.run_page import percent
 from clipper.training.inspection import tile_sheet
@@ -52,7 +52,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
         "labels.html",
         title=_title(about, len(rows)),
         verdict=about["verdict"],
-        meaning=VERDICTS[about["verdict"]],
+        meaning=meaning_of(about["verdict"], about.get("impossible", "")),
         figures=_figures(about, rows),
         questions=[{**_tile(row), "known": told} for row, told in _with_targets(questions, about)],
         suspicious=[_suspicious(own, names) for own in suspicious],
@@ -106,7 +106,7 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
     """An instance as the page shows it."""
     name = row.get("name", row["label"])
     second = row.get("second_name", row["second"])
-    place = f"sample {row.get('id', row['sample'])}, slot {row['slot'] + 1}"
+    place = f"sample {row.get('id', row['sample'])}, slot {row['slot']}"
     about = f"{place}: {name} with {percent(row['probability'])}; then {second}"
     if row["suspicion"] > 1 / 2:
         about += "; the target looks wrong"

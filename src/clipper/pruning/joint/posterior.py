@@ -111,7 +111,7 @@ class Posterior(Generic[Set]):
             another reason than equal labels (a leak). "uninformative": neighbours predict hidden formulas no better
             than a class prior does.
         converged: whether the verdict is "joint".
-        expected_accuracy: the expected share of right labels.
+        expected_accuracy: the expected share of right labels; those of samples without candidates count for less.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
         namings: the ways to name the labels that the formulas allow, the most probable first; each has an `order (c,)`,
             the name of each label of `labels`, and a `weight`. There is one if the formulas determine the names.
@@ -157,10 +157,20 @@ class Posterior(Generic[Set]):
 
     @property
     def expected_accuracy(self) -> float:
-        """The expected share of right labels."""
+        """The expected share of right labels.
+
+        A sample without candidates has no formula that could confirm its labels: they come from its neighbours alone.
+        They count as better than chance only as far as the neighbours predict hidden formulas of other samples.
+        """
         used = self.labels >= 0
-        sure = self.marginals.gather(2, self.labels.clamp(min=0)[..., None])[..., 0][used]
-        return float(widened(sure).mean()) if len(sure) else 1.0
+        sure = widened(self.marginals.gather(2, self.labels.clamp(min=0)[..., None])[..., 0])
+        if self.candidates.impossible is not None:
+            chance = 1 / widened(self.mixture.pool.possible.sum(1).clamp(min=1).view_as(used))
+            explained = min(max(self.verification.explained, 0.0), 1.0)
+            unconfirmed = torch.minimum(sure, chance + explained * (sure - chance))
+            sure = torch.where(self.candidates.impossible[:, None], unconfirmed, sure)
+        sure = sure[used]
+        return float(sure.mean()) if len(sure) else 1.0
 
     @property
     def namings(self) -> list[Naming]:

@@ -42,14 +42,15 @@ function ranges(labels) {
 
 const letters = (n) => (n >= 26 ? letters(Math.floor(n / 26) - 1) : "") + String.fromCharCode(97 + (n % 26));
 
-// The edges of a sample with the names that the page gives them: 1a, 1b, 2a, …
+// The edges of a sample with the names that the page gives them: 0a, 0b, 1a, … Slots count from 0, as in tables of labels;
+// only the stored `image` of an edge counts from 1.
 function edgesOf(sample) {
   const seen = new Map();
   return sample.edges.map((edge) => {
     const nth = seen.get(edge.slot) || 0;
     seen.set(edge.slot, nth + 1);
     return { ...edge, noun: noun(sample, edge.slot), kind: data.kinds[sample.kinds[edge.slot]],
-      name: `${edge.slot + 1}${letters(nth)}`, could: new Set(edge.support) };
+      image: edge.image - 1, name: `${edge.slot}${letters(nth)}`, could: new Set(edge.support) };
   });
 }
 
@@ -75,7 +76,7 @@ function whyCandidate(candidate) {
   if (candidate.kept) return `${name} stays: it contradicts no chosen edge.`;
   if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: the pool made it improbable, or it was drawn at random.`;
   const reasons = candidate.struckBy.map(
-    (edge) => `${edge.name}: ${edge.noun} ${edge.slot + 1} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
+    (edge) => `${edge.name}: ${edge.noun} ${edge.slot} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
       `its neighbour in sample ${edge.sample} could only be ${oneOf(edge.support)}`
   );
   return `${name} is struck out by ${reasons.join("; by ")}.`;
@@ -89,7 +90,7 @@ function fateOf(sample, edges, slot, label) {
 }
 
 function whySlot(sample, edges, slot) {
-  const parts = [`${capital(noun(sample, slot))} ${slot + 1} could be ${oneOf(sample.support[slot])}.`];
+  const parts = [`${capital(noun(sample, slot))} ${slot} could be ${oneOf(sample.support[slot])}.`];
   for (const edge of edges.filter((own) => own.slot === slot && own.chosen)) {
     const gone = sample.support[slot].filter((label) => !edge.could.has(label));
     if (gone.length) {
@@ -222,7 +223,7 @@ function listedView(sample, edges) {
 }
 
 function slotColumn(sample, edges, slot) {
-  const name = `${noun(sample, slot)} ${slot + 1}`;
+  const name = `${noun(sample, slot)} ${slot}`;
   const gold = sample.gold === null ? null : el("b", { class: "gold" }, `gold ${data.names[sample.gold[slot]]}`);
   const inferred = sample.joint ? el("div", { class: "inferred" },
     `${data.names[sample.joint.labels[slot]]} with ${sureness(sample.joint.sure[slot])}`) : null;
@@ -291,12 +292,12 @@ function frame(sample, edges, slot, shown) {
   const button = el("button", {
     type: "button", class: "candidate frame", tabindex: slot ? -1 : 0, "data-frame": slot,
     "aria-label": whySlot(sample, edges, slot),
-  }, tile(sample.tiles[slot], `${noun(sample, slot)} ${slot + 1}`, 32), ...cells);
+  }, tile(sample.tiles[slot], `${noun(sample, slot)} ${slot}`, 32), ...cells);
   explainOn(button, () => {
     unlight();
     button.classList.add("lit");
     say(whySlot(sample, edges, slot));
-    detail.querySelector(".near").replaceChildren(edgeCards(sample, edges, slot, `neighbours of ${noun(sample, slot)} ${slot + 1}`));
+    detail.querySelector(".near").replaceChildren(edgeCards(sample, edges, slot, `neighbours of ${noun(sample, slot)} ${slot}`));
   });
   return el("li", {}, button);
 }

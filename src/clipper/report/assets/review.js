@@ -38,13 +38,13 @@ function show(state) {
 }
 
 function ask() {
-  const name = `slot ${question.slot + 1} of ${question.place}`;
+  const name = `slot ${question.slot} of ${question.place}`;
   $("picture").replaceChildren(question.pictures ? image(question.slot, name)
     : el("span", { class: "word" }, question.inputs[question.slot] || name));
   $("place").textContent = name + (question.target ? `, target ${question.target}` : "");
   const slots = [...Array(question.slots).keys()];
   $("others").replaceChildren(...(question.pictures && slots.length > 1 ? slots.map((slot) => {
-    const small = image(slot, `slot ${slot + 1}`);
+    const small = image(slot, `slot ${slot}`);
     if (slot === question.slot) small.className = "own";
     return small;
   }) : []));
