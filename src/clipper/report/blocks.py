@@ -309,7 +309,18 @@ def _joint(sources: Sources) -> str:
 
 
 def _confounds(sources: Sources) -> str:
-    return wide(sources.entries("confounds"))
+    """The tasks of which most rows have results; what the others would cost is on the page of the table."""
+    table, entries = sources.tables["confounds"]
+    parts, shown, missing = [], [], []
+    for column in table.columns:
+        own = [entry for entry in entries if entry.place.column == column]
+        if drawn_rows(own, column):
+            parts.append(f"**{column.name}**\n\n{numbers(table, own)}")
+            shown += own
+        else:
+            missing.append(column.name)
+    note = f"Not run: {'; '.join(missing)}. " if missing else ""
+    return "\n".join([*parts, f"{footnote(shown)} {note}[Intervals, every seed, and costs](results/confounds.md)."])
 
 
 def _zoo(sources: Sources) -> str:

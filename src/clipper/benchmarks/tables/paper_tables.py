@@ -278,6 +278,7 @@ CONFOUNDS_TABLE = Table(
         CEILING,
     ),
     (JOINT_TABLE.columns[0], *JOINT_TABLE.columns[2:6]),
+    ("accuracy", "retained", "gold"),
     notes={
         "paper": "the paper's program as printed: by the classifier's own layer in each batch, or by outlines in the "
         "pool, once",
