@@ -34,6 +34,7 @@ NOT_MEASURED = (
     "its baselines are at 25 to 35 %",
     "segments are 1 % of its 30,000 pairs",
     "hold 95 % of the probability",
+    "the 95 % intervals of the differences",
     "*s to 95 %* is the time that a contestant needs to reach 95 % of the best final accuracy",
 )
 """Shares outside of blocks: settings, chance and figures of the paper."""
