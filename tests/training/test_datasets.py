@@ -91,6 +91,7 @@ def test_a_data_set_larger_than_memory_is_never_held_as_a_whole():
         train(network, (Huge(), candidates), SemanticLoss(), epochs=1, batch=4, watch=stop)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than a small machine has cores
 @pytest.mark.parametrize("noise", [0.0, 0.5], ids=["plain", "augmented"])
 def test_the_number_of_workers_changes_no_bit_of_the_weights(noise):
     networks = TinyNet(), TinyNet(), TinyNet()
