@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from clipper.benchmarks.config import config_of
+from clipper.benchmarks.config import RunConfig, config_of
 from clipper.benchmarks.probe import changed_parts
+from clipper.benchmarks.settings import settings_of
 from clipper.benchmarks.statistics import interval
 from clipper.benchmarks.tables.costs import Costs
 from clipper.benchmarks.tables.layout import FRESH, Measure, Place, Table
@@ -168,10 +169,10 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
-        by_task[_essence(record.config)].append(record)
+        by_task[_essence(config_of(record))].append(record)
     costs, entries = Costs(ledger.records()), []
     for place in table.places():
-        near = () if place.row.source else _nearest(place, by_task[_essence(place.config.as_dict())])
+        near = () if place.row.source else _nearest(place, by_task[_essence(place.config)])
         entry = _entry(table, place, near)
         missing = table.runs_at(place) - (len(near) if counts(entry) else 0)
         entries.append(replace(entry, hours=costs.hours(place.config, max(0, missing))))
@@ -257,10 +258,11 @@ def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
     return tuple(sorted(best, key=lambda record: record.config["seed"]))
 
 
-def _essence(config: Mapping[str, Any]) -> str:
-    """What two runs must have in common to belong to one cell; frozen encoders are compared later."""
-    loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": config["encoder"] == "trainable"}
-    return json.dumps({**config, **loose}, sort_keys=True)
+def _essence(config: RunConfig) -> str:
+    """What two runs must have in common to belong to one cell: what they did. Frozen encoders are compared later."""
+    settings = settings_of(config)
+    loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": settings.get("encoder") == "trainable"}
+    return json.dumps({**settings, **loose}, sort_keys=True)
 
 
 def _percent(share: float | None) -> float | None:
