@@ -222,7 +222,7 @@ def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]
 
 
 def encoder_figure(points: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
-    """The accuracy after training against the share of nearest neighbours of the same class, both in per cent.
+    """In each row an encoder, with the share of nearest neighbours of the same class, and the accuracy after training.
 
     Args:
         points: by objective, the two shares of each encoder.
@@ -231,20 +231,16 @@ def encoder_figure(points: Mapping[str, Mapping[str, tuple[float, float]]]) -> s
         >>> encoder_figure({"joint": {"outlines": (0.8, 0.9)}})[:4]
         '<svg'
     """
-    with plotting(7.2, 4.6) as axes:
-        near = {encoder: share for of_encoder in points.values() for encoder, (share, _) in of_encoder.items()}
+    near = {encoder: share for of_encoder in points.values() for encoder, (share, _) in of_encoder.items()}
+    order = sorted(near, key=lambda encoder: -near[encoder])
+    shapes = dict(zip(points, ("s", "D", "o", "^", "v"), strict=False))
+    with _rows({f"{encoder}: {100 * near[encoder]:.0f} % near": 0 for encoder in order}, "accuracy, %") as axes:
         for objective, of_encoder in points.items():
-            pairs = sorted(of_encoder.values())
-            x, y = ([100 * pair[i] for pair in pairs] for i in (0, 1))
-            axes.plot(x, y, "o-", color=COLOURS.get(objective, MUTED), linewidth=1, markersize=5, label=objective)
-        for encoder, share in near.items():
-            axes.axvline(100 * share, color=PALE, linewidth=0.8, zorder=0)
-            place = {"xytext": (0, 4), "textcoords": "offset points", "rotation": 55, "annotation_clip": False}
-            axes.annotate(encoder, (100 * share, 100), fontsize=8, color=INK, **place)
-        axes.set_ylim(0, 100)
-        axes.set_xlabel("nearest neighbour of the same class, %")
-        axes.set_ylabel("accuracy after training, %")
-        axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            style = {"color": COLOURS.get(objective, MUTED), "marker": shapes[objective], "markersize": 5}
+            rows = [row for row, encoder in enumerate(order) if encoder in of_encoder]
+            axes.plot([100 * of_encoder[order[row]][1] for row in rows], rows, linewidth=0, **style)
+        _legend(axes, {name: (COLOURS.get(name, MUTED), shapes[name], True) for name in points})
+        axes.set_xlim(0, 100)
         return as_svg(axes)
 
 
