@@ -238,11 +238,9 @@ def peculiarity(entry: Entry) -> str:
     """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
     config, found = entry.place.config, deviations(entry)
     proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None
-    frozen = config.encoder if entry.place.row.variant == "frozen" and config.encoder != "trainable" else ""
-    if entry.records:
-        frozen = config_of(entry.records[0]).encoder if frozen else ""
-    parts = [found, frozen if frozen and frozen not in found else "", f"best {proofs} proofs" if proofs else ""]
-    return ", ".join(part for part in parts if part)
+    encoder = config_of(entry.records[0]).encoder if entry.records else config.encoder
+    named = encoder if entry.place.row.variant == "frozen" and encoder not in found else ""
+    return ", ".join(filter(None, [found, named, f"best {proofs} proofs" if proofs else ""]))
 
 
 def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
