@@ -130,6 +130,13 @@ def test_the_names_of_clippers_own_are_taken() -> None:
         register("sum")(lambda _: None)  # type: ignore[arg-type, return-value]
 
 
+def test_a_function_without_a_module_can_be_registered_again() -> None:
+    namespace: dict[str, object] = {"register": register}
+    for text in ("'first'", "'second'"):  # as `exec` runs the code blocks of a page
+        exec(f"@register('again')\ndef again(config): return {text}", namespace)
+    assert benchmark_named("again").build(RunConfig()) == "second"
+
+
 def test_reading_a_record_runs_no_file(tmp_path: Path) -> None:
     path = tmp_path / "evil.py"
     path.write_text("raise SystemExit('run')")

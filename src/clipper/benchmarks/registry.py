@@ -171,7 +171,7 @@ def register(
 
     def add(build: Build) -> Registration:
         there = _REGISTERED.get(name)
-        if there is not None and there.build.__module__.startswith("clipper."):
+        if there is not None and (there.build.__module__ or "").startswith("clipper."):
             raise InputError(f"expected a new name for the benchmark, but {name!r} is Clipper's own; choose another")
         _REGISTERED[name] = Registration(name, build, sets, encoders, engines, quick)
         return _REGISTERED[name]

@@ -182,12 +182,13 @@ def pretrained(
     backbone = _BACKBONES[name]
     preprocessing = Preprocessing(size, backbone.mean, backbone.std, input_mean, input_std)
     path = Path(weights) if weights else files.find(backbone.published, allow_download=download)
-    return Frozen(_loaded(backbone, path), preprocessing, chunk=chunk, name=f"{name} from {path.name}")
+    digest = "" if weights else backbone.published.beside  # your own file need not be the published one
+    return Frozen(_loaded(backbone, path, digest), preprocessing, chunk=chunk, name=f"{name} from {path.name}")
 
 
-def _loaded(backbone: _Backbone, path: Path) -> nn.Module:
-    layers_model = path.suffix == ".json"
-    state = keras.read_layers_model(path, backbone.published.beside) if layers_model else files.read(path)
+def _loaded(backbone: _Backbone, path: Path, digest: str) -> nn.Module:
+    """The network with the weights of a file; those beside a TensorFlow.js model must have this SHA-256 sum, if any."""
+    state = keras.read_layers_model(path, digest) if path.suffix == ".json" else files.read(path)
     state = backbone.names(state)
     state = {name: tensor for name, tensor in state.items() if not name.startswith(_HEADS)}
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
