@@ -17,8 +17,8 @@ from clipper.candidates.rules import Rule
 from clipper.errors import InputError
 from clipper.training.adapters import predict
 
-_LISTED = 2
-"""Numbers with more digits than this have too many sums to find the most probable one."""
+_MOST_DIGITS = 2
+"""Longer numbers have too many sums to find the most probable one."""
 
 
 @register("addition", data=DIGITS, quick=on_digits)
@@ -63,13 +63,13 @@ class SumAccuracy:
         return cls(test.pixels, test.labels, order[: sums * slots].view(sums, slots), rule)
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """`accuracy` of digits; `sums` of the most probable digits; `likeliest`, the most probable sums."""
+        """Shares right: `accuracy` of digits, `sums` of the most probable digits, `likeliest` (most probable) sums."""
         log_probs = predict(network, self.pixels.unsqueeze(1))[:, 0]  # (instances, c)
-        read, gold = log_probs.argmax(-1), self.labels
+        predicted, gold = log_probs.argmax(-1), self.labels
         sums = [self.rule.value(tuple(row)) for row in gold[self.chosen].tolist()]
-        found = [self.rule.value(tuple(row)) for row in read[self.chosen].tolist()]
-        scores = {"accuracy": float((read == gold).double().mean()), "sums": _share(found, sums)}
-        if self.chosen.shape[1] <= 2 * _LISTED:
+        found = [self.rule.value(tuple(row)) for row in predicted[self.chosen].tolist()]
+        scores = {"accuracy": float((predicted == gold).double().mean()), "sums": _share(found, sums)}
+        if self.chosen.shape[1] <= 2 * _MOST_DIGITS:
             scores["likeliest"] = _share(most_probable_sums(log_probs[self.chosen].double().exp()), sums)
         return scores
 
@@ -83,9 +83,9 @@ def most_probable_sums(digits: Tensor) -> list[int]:
     """
     first, second = (_numbers(half) for half in digits.chunk(2, dim=1))  # (n, numbers) each
     size = 2 * first.shape[1] - 1
-    spread = torch.fft.irfft(torch.fft.rfft(first, size) * torch.fft.rfft(second, size), size)
-    most: list[int] = spread.argmax(-1).tolist()
-    return most
+    sums = torch.fft.irfft(torch.fft.rfft(first, size) * torch.fft.rfft(second, size), size)  # (n, size)
+    most_probable: list[int] = sums.argmax(-1).tolist()
+    return most_probable
 
 
 def _numbers(digits: Tensor) -> Tensor:

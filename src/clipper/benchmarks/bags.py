@@ -25,11 +25,11 @@ FOLDS = 10
 """Parts of the bags, each held out once."""
 
 
-def _biopsies(config: RunConfig) -> RunConfig:
+def _on_biopsies(config: RunConfig) -> RunConfig:
     return replace(config, data="biopsies", samples=100, slots=3)
 
 
-@register("bags", data=dict.fromkeys(BAG_SETS, ("BagMlp",)), engines=("semantic", "sampled"), quick=_biopsies)
+@register("bags", data=dict.fromkeys(BAG_SETS, ("BagMlp",)), engines=("semantic", "sampled"), quick=_on_biopsies)
 def build(config: RunConfig) -> Benchmark:
     """The bags of nine folds, at most `samples` of them, and whether each has a positive instance.
 
@@ -101,5 +101,5 @@ class BagAccuracy:
         log_probs = predict(network, self.inputs[self.used].unsqueeze(1))[:, 0]  # (instances, 2)
         negative = torch.zeros(self.used.shape, dtype=torch.float64)
         negative[self.used] = log_probs[:, 0].double()
-        told = negative.sum(1) < math.log(1 / 2)
-        return {"accuracy": float((told == self.positive).double().mean())}
+        predicted = negative.sum(1) < math.log(1 / 2)
+        return {"accuracy": float((predicted == self.positive).double().mean())}

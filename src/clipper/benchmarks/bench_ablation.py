@@ -1,9 +1,8 @@
-"""The ablation of joint inference: the zoo with one constant or one mechanism changed at a time."""
+"""The ablation of joint inference: lines of the zoo, with one constant or one mechanism changed at a time."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -16,6 +15,7 @@ import torch
 
 from clipper.benchmarks import bench_zoo
 from clipper.benchmarks.bench_zoo import Job, lines_like, run_zoo
+from clipper.benchmarks.statistics import mean_or_none
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo_summary import Row
 from clipper.pruning import infer
@@ -41,8 +41,9 @@ LINES = (
     "sum-3/noise/100/one-target",
     "sum-3/digits/100/backgrounds",
 )
-"""The lines of the ablation. All but the last three have something to find."""
+"""The lines of the ablation. In all but the last three, the embeddings tell something about the labels."""
 TROUBLED = LINES[-3:]
+"""The lines whose embeddings tell nothing, or mislead."""
 
 _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
     "folds": (2, 10),
@@ -132,12 +133,12 @@ def run_ablation(
     """Run the lines of the ablation under each of the changes, and summarise each change in a row.
 
     Args:
-        names: the changes.
+        names: the changes, some of `changes()`.
         seeds: of the pools.
-        file: as of `run_zoo`.
+        file: the file of the rows, as in `run_zoo`.
         workers: processes, of one thread each.
         progress: called with what is done.
-        data_root: where data sets lie.
+        data_root: the folder with the data sets; the usual folders if not given.
     """
     lines = lines_like(LINES)
     jobs = [Job(line, seed, data_root, name) for name in names for seed in seeds for line in lines]
@@ -147,7 +148,7 @@ def run_ablation(
 
 
 def summary_of(name: str, rows: Sequence[Row]) -> Row:
-    """The summary of the pools of a change, one row."""
+    """The figures of a change over its pools: means, counts, and the lowest share of gold kept."""
     whole = [row for row in rows if row["error"] is None]
     sound = [row for row in whole if row["line"] not in TROUBLED]
     believed = ("joint", "ambiguous")
@@ -157,19 +158,15 @@ def summary_of(name: str, rows: Sequence[Row]) -> Row:
         "pools": len(sound),
         "failed": len(rows) - len(whole),
         "settled": sum(row["verdict"] in believed for row in sound),
-        "best_naming_right": _mean([row["best_naming_right"] for row in sound]),
-        "gold_kept": _mean([row["gold_kept"] for row in sound]),
+        "best_naming_right": mean_or_none([row["best_naming_right"] for row in sound]),
+        "gold_kept": mean_or_none([row["gold_kept"] for row in sound]),
         "gold_kept_lowest": min((row["gold_kept"] for row in sound), default=None),
-        "candidates_kept": _mean([row["candidates_kept"] for row in sound]),
-        "accuracy_gap": _mean(gap),
+        "candidates_kept": mean_or_none([row["candidates_kept"] for row in sound]),
+        "accuracy_gap": mean_or_none(gap),
         "troubled": len(whole) - len(sound),
         "troubled_believed": sum(row["verdict"] in believed for row in whole if row["line"] in TROUBLED),
-        "seconds": _mean([row["seconds"] for row in whole]),
+        "seconds": mean_or_none([row["seconds"] for row in whole]),
     }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Measures joint inference: seconds, memory, labels right; and a round of messages by list and by lattice."""
+"""Measures joint inference: seconds, memory and labels right; and times messages by candidate list and by lattice."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from clipper.pruning.joint import NEIGHBOURS
 from clipper.pruning.joint.pool import CandidateFactor, Factor, LatticeFactor
 
 _STARTS = 4
-"""Starts in a round that is timed."""
+"""Starting points in a round of messages that is timed."""
 
 
 def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> dict[str, Any]:
-    """Infer once, with default settings; returns time, memory and the share of labels right.
+    """Infer once, with default settings, and measure time, memory and the share of labels right.
 
     Args:
         config: the run whose samples are drawn.
-        rounds: of messages through the formulas that are raced.
+        rounds: how many rounds of messages to time.
         progress: called with what is done.
 
     Raises:
@@ -65,7 +65,12 @@ def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> d
 
 
 def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str, float]:
-    """Median milliseconds of the formulas' part of a round of messages, by list and by lattice, in turns.
+    """Median milliseconds of a round of messages through the formulas, by candidate list and by lattice.
+
+    Args:
+        candidates: of the samples.
+        rounds: how many rounds to time.
+        seed: of the incoming messages.
 
     Examples:
         >>> race = race_factors(Candidates.from_rule(max, [5] * 20, slots=4, classes=6), rounds=2)
@@ -80,8 +85,8 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
     generator = torch.Generator().manual_seed(seed)
 
     def setting_of(_: int) -> Setting:
-        field = 3 * torch.randn(shape, generator=generator)
-        return lambda: field, {name: factor.marginals for name, factor in factors.items()}
+        log_odds = 3 * torch.randn(shape, generator=generator)
+        return lambda: log_odds, {name: factor.marginals for name, factor in factors.items()}
 
     times = race(setting_of, rounds)
     medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}

@@ -1,4 +1,4 @@
-"""Loss and gradient of a batch: sums by lattice, list and compiled circuit; alignments by lattice and CTC."""
+"""Times a batch's loss and gradient: sums by lattice, list and compiled circuit; alignments by lattice and CTC."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ SLOTS = (3, 4, 15, 30, 40)
 _LISTED = 4
 """Up to this many slots, lists of candidates are timed, too; longer sums get a tenth of the rounds."""
 Text = tuple[int, ...]
+"""The actions of a clip, in order."""
 
 
 class SumCircuit:
@@ -61,7 +62,13 @@ class SumCircuit:
 
 
 def race_losses(rounds: int, progress: OnProgress, slots: tuple[int, ...] = SLOTS) -> list[dict[str, Any]]:
-    """Median milliseconds on each sum; every round runs all methods on the same batch, in rotating order."""
+    """Median milliseconds on each sum; every round runs all methods on the same batch, in alternating order.
+
+    Args:
+        rounds: how often each sum of few digits is timed; longer sums are timed a tenth as often.
+        progress: called with what is done.
+        slots: the lengths of the sums.
+    """
     turns = [rounds if m <= _LISTED else max(1, rounds // 10) for m in slots]
     tick = ticks(progress, "racing", sum(turns) + len(slots) * WARM_UP)
     rows = []
@@ -88,7 +95,7 @@ def _sums(lattice: Lattice, circuits: dict[str, SumCircuit], turn: int) -> Setti
     scores = torch.randn(BATCH, lattice.slots, CLASSES, generator=generator)
     engine = SemanticLoss()
     losses: dict[str, Callable[[Tensor], Tensor]] = {
-        "lattice": partial(engine, candidates=lattice.batch(targets))  # a sum is its own place among all sums
+        "lattice": partial(engine, candidates=lattice.batch(targets))  # sample t of this lattice has the target t
     }
     if lattice.slots <= _LISTED:
         losses["candidates"] = partial(engine, candidates=Candidates.from_rule(sum, targets, lattice.slots, CLASSES))
@@ -114,7 +121,15 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 def race_alignments(
     rounds: int, progress: OnProgress, clips: int = 64, frames: int = 128, actions: int = 12
 ) -> dict[str, Any]:
-    """Compare alignments with the same candidates as a state machine's lattice, and with PyTorch's CTC loss."""
+    """Time the loss on alignments, on the same candidates as a state machine's lattice, and PyTorch's CTC loss.
+
+    Args:
+        rounds: how often.
+        progress: called with what is done.
+        clips: how many are in the batch.
+        frames: of each clip.
+        actions: of each text, at most.
+    """
     classes = len(ACTIONS)
     texts = _texts(clips, actions)
     engine = SemanticLoss()

@@ -30,6 +30,11 @@ def race_solvers(images: Images, rounds: int, progress: OnProgress) -> list[dict
     """Median milliseconds per method on a batch of SUM-3 and SUM-4.
 
     Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
+
+    Args:
+        images: what to draw batches from.
+        rounds: how many rounds count.
+        progress: called with what is done.
     """
     rows = []
     tick = ticks(progress, "racing", len(CASES) * (WARM_UP + rounds))
@@ -85,7 +90,7 @@ def race_search(progress: OnProgress, rounds: int = 200) -> dict[str, Any]:
 
 
 def _large_images() -> tuple[Images, str]:
-    if any(folder.is_dir() for folder in data_folders("mnist")):  # a bench fetches nothing
+    if any(folder.is_dir() for folder in data_folders("mnist")):  # benchmarks of speed download nothing
         return mnist(), "mnist"
     small = digits()
     large = torch.nn.functional.interpolate(small.pixels, (28, 28))

@@ -1,4 +1,4 @@
-"""Seconds, memory and recall of a job on files, from ten thousand instances to more than a million.
+"""Measures seconds, memory and recall of pruning files, from ten thousand instances to more than a million.
 
 Each size runs in its own process, so that its peak memory can be measured. A stage is a function from a `ScaleJob` to
 its measurements; `STAGES` lists them.
@@ -25,7 +25,6 @@ from clipper.pruning.streaming import PruneJob, prune_files
 
 _DIRECTIONS = 16
 """Directions in which the instances of a class vary much; in all others they vary little."""
-
 _FILES = ("candidates.parquet", "embeddings.npy", "kept.parquet")
 _PIECE = 1 << 16
 """Samples that are drawn at a time."""
@@ -40,7 +39,7 @@ class ScaleJob:
         instances: about how many instances the pool has; rounded to whole samples.
         folder: where its files are, `candidates.parquet` and `embeddings.npy`.
         dimensions: of the embeddings.
-        slots: instances of a sample; its target is their sum.
+        slots: instances of a sample; its target is the sum of their labels.
         classes: how many labels there are.
         k: neighbours per instance.
         search: how to find them, as in `ProximityGraph.from_embeddings`.
@@ -96,13 +95,13 @@ def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[
 
 
 def write_pool(job: ScaleJob) -> dict[str, Any]:
-    """Write the candidates and embeddings of a pool of sums; classes are overlapping Gaussians of different shapes.
+    """Write a pool of sums: its candidates, and embeddings whose classes are overlapping Gaussians.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     told = write_pool(ScaleJob("prune", 300, Path(folder)))
-        ...     told["samples"], np.load(Path(folder) / "embeddings.npy").shape
+        ...     written = write_pool(ScaleJob("prune", 300, Path(folder)))
+        ...     written["samples"], np.load(Path(folder) / "embeddings.npy").shape
         (100, (100, 3, 64))
     """
     import pyarrow.parquet as pq
@@ -134,7 +133,7 @@ def write_pool(job: ScaleJob) -> dict[str, Any]:
 
 
 def _prune(job: ScaleJob) -> dict[str, Any]:
-    """`clipper prune` on the files."""
+    """Run what `clipper prune` runs on the files, and measure it."""
     moments: dict[str, list[float]] = {}
 
     def report(stage: str, *_: int) -> None:
@@ -145,14 +144,14 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
     summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.k, search=job.search), report)
     seconds = time.perf_counter() - start
     searched = moments["pruning"][0] - moments["reading candidates"][-1]
-    begun, answered, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
+    begun, indexed, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
     (found,) = summary.searches
     return {
         "candidates": summary.candidates,
         "kept": summary.kept,
         "seconds": seconds,
         "search_seconds": searched,
-        "index_seconds": 0.0 if found.method == "exact" else answered - begun,
+        "index_seconds": 0.0 if found.method == "exact" else indexed - begun,
         "method": found.method,
         "reason": found.reason,
         "recall": found.recall,

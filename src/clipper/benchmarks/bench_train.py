@@ -17,15 +17,15 @@ from clipper.training import EpochMetrics, Samples, train
 ENCODERS = ("trainable", "pixels")
 OBJECTIVES: tuple[TrainObjective, ...] = ("paper", "exact")
 RUN = 50
-"""Epochs of the run whose share is reported; work before the first batch counts once."""
+"""Epochs of the run whose share is reported; two are measured, and the work before the first batch counts once."""
 
 
 def measure_overhead(base: RunConfig, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:
-    """Medians over the rounds; every round trains two epochs of every setting, one after the other.
+    """The times of pruning and training in every setting: medians over rounds of two epochs each.
 
     Args:
         base: the run without pruning; objective and encoder are varied.
-        rounds: how often; one more warms up.
+        rounds: how many rounds count; one more before them does not.
         progress: called with what is done.
     """
     settings = [base] + [
@@ -47,7 +47,7 @@ def _two_epochs(config: RunConfig, benchmark: Benchmark) -> list[EpochMetrics]:
     network, samples = deepcopy(benchmark.network), benchmark.samples
     return train(
         network,
-        Samples(samples.inputs, samples.candidates, targets=samples.targets),  # gold costs time, too
+        Samples(samples.inputs, samples.candidates, targets=samples.targets),  # gold labels take time to evaluate
         engine_of(config, benchmark),
         clip=clip_of(config),
         embeddings=embeddings_of(config, benchmark),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clipper.arguments import named_like
 from clipper.benchmarks.probe import digest
+from clipper.benchmarks.statistics import auroc
 from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
@@ -85,8 +86,8 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
     Args:
         line: which kind of pool.
         seed: of the pool, and of the inference.
-        data_root: where data sets lie; as everywhere else if not given.
-        change: a change of the ablation; then EM is left out.
+        data_root: the folder with the data sets; the usual folders if not given.
+        change: a change of the ablation, which leaves EM out; "" for none.
 
     Returns:
         A row of JSON: the verdict, the shares of labels right, of gold labels kept and of candidates kept, seconds,
@@ -167,7 +168,7 @@ def _failed(job: Job, error: Exception) -> Row:
 
 
 def _row(line: Line, seed: int, change: str = "") -> Row:
-    """A row without figures."""
+    """A row without figures: what was run, and where."""
     return {
         "format": FORMAT,
         "line": line.name,
@@ -219,21 +220,17 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
 
 
 def _renamed_right(labels: Tensor, gold: Tensor, order: Tensor) -> float:
-    """The share of labels that are right if label k is renamed to `order[k]`."""
+    """The share of labels that are right if each label k is renamed to `order[k]`."""
     used = gold >= 0
     return float((order[labels[used].long()] == gold[used]).double().mean())
 
 
 def auc(score: Tensor, positive: Tensor) -> float | None:
-    """How often a positive has a higher score than a negative; a tie counts half. None if either is missing.
+    """As `auroc`; None if there are no positives, or no negatives.
 
     Examples:
         >>> from torch import tensor
         >>> auc(tensor([0.9, 0.1, 0.5, 0.5]), tensor([True, False, True, False]))
         0.875
     """
-    high, low = score[positive].double(), score[~positive].double()
-    if not len(high) or not len(low):
-        return None
-    difference = high[:, None] - low
-    return float(((difference > 0).double() + (difference == 0).double() / 2).mean())
+    return auroc(score, positive) if bool(positive.any()) and not bool(positive.all()) else None

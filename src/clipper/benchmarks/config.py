@@ -47,7 +47,7 @@ class RunConfig:
         "sum",
         "What is known about a sample: the name of a benchmark, such as sum, or FILE.py:NAME of your own.",
     )
-    slots: int = option(3, "Inputs per sample: 3 for SUM-3; for clips, frames of the longest.", most=10_000)
+    slots: int = option(3, "Inputs per sample: 3 for SUM-3; for clips, the frames of the longest clip.", most=10_000)
     samples: int = option(100, "Number of training samples.", flags=("--samples", "-n"))
     per_sample: int = option(0, "Use only this many random candidates of each sample; 0 for all.", least=0)
     draws: Literal["fixed", "gold", "fresh", "own"] = option(
@@ -68,16 +68,17 @@ class RunConfig:
         "exact",
         "How candidates are pruned. exact: the paper's Problem 3.6. paper: its equation (1) as printed. "
         "joint: joint inference over the pool. em: the same by expectation-maximisation. mixture: as joint; if "
-        "several namings of the classes fit, train on one and predict with all. random: the control, as many "
-        "discarded at random. none: the baseline. gold: the ceiling, trained on gold labels.",
+        "several namings (one label for each group of inputs) fit, train on one and predict with all. random: the "
+        "control, which discards as many at random. none: the baseline, all candidates. gold: the ceiling, trained on "
+        "gold labels.",
     )
     k: int | None = option(None, "Neighbours per instance; default: 8 with joint and em, else 1.", flags=("-k",))
     encoder: str = option(
         "trainable",
         "What embeds the inputs. trainable: the network's last but one layer (joint uses auto instead). auto: the "
-        "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 … untrained: the network's "
-        "layer with the initial weights. For comparison only: trained, a network trained on gold labels of other "
-        "samples; shuffled, where each instance has the embedding of another.",
+        "benchmark's own. Or a fixed one: pixels, blurred, outlines, resnet18, mobilenet-v2 and others. untrained: "
+        "the network's layer with its initial weights. For comparison only: trained, a network trained on gold labels "
+        "of other samples; shuffled, where each instance has the embedding of another.",
     )
     metric: Literal["l2", "cosine"] = option(
         "l2", "The distance between embeddings; cosine suits the features of pretrained networks."
@@ -100,7 +101,7 @@ class RunConfig:
         "affine: rotate, shift and scale training images a little, at random. flip-shift: mirror and shift them, for "
         "photographs.",
     )
-    entropy: float = option(0.0, "Weight of an entropy term on the posterior over the candidates.")
+    entropy: float = option(0.0, "Weight of a penalty on the entropy of the posterior over the candidates.")
     restarts: int = option(
         1, "Train this many times from different initial weights; keep the run with the lowest training loss."
     )
@@ -110,7 +111,7 @@ class RunConfig:
         "squares.",
         least=0,
     )
-    trial: int = option(0, "With --restarts: train each for this many epochs only, then go on with the best.", least=0)
+    trial: int = option(0, "With --restarts: train each for only this many epochs, then continue the best.", least=0)
     seed: int = option(0, "Seed of the samples, the initial weights, the order and dropout.", least=0, most=MOST_SEED)
     evaluate_every: int = option(1, "Measure the accuracy every this many epochs, and after the last one.")
     data_root: str | Path | None = field(default=None, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""All data sets by name: which exist, which are on this machine, and training and test images."""
+"""Data sets by name: which there are, which are on this machine, and their training and test images."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Inventory:
 
     @property
     def summary(self) -> str:
-        """In a word: absent, embedded, verified, unverified, incomplete or damaged."""
+        """The state in one word: absent, embedded, verified, unverified, incomplete or damaged."""
         if not self.files:
             return "embedded" if self.folder else "absent"
         states = set(self.files.values())

@@ -34,7 +34,7 @@ DIGITS = {
 HELD = ("fixed", "gold")
 """The kinds of draws that are made once, before training."""
 _TOGETHER = 256
-"""How many samples' candidates are listed at a time while some are drawn."""
+"""Candidates are drawn for this many samples at a time."""
 _MOST_OUTPUTS = 100_000
 """If all outputs together have more candidates than this, engines get only those of the target."""
 
@@ -44,7 +44,8 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
 
     Args:
         config: which data set, how many samples of how many slots, and which network.
-        rule: what is known about a sample."""
+        rule: what is known about a sample.
+    """
     first = benchmark_named(config.rule).data[config.data][0]
     network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
@@ -120,23 +121,25 @@ def draw(
     generator = torch.Generator().manual_seed(seed)
     domains = rule.domains(slots) if rule.domains else None
     if domains is None:
-        chosen = _shuffled(images, samples, slots, generator)  # (n, m)
+        chosen = _draw_without_reuse(images, samples, slots, generator)  # (n, m)
     else:
-        chosen = _dealt(images, samples, domains, generator)  # (n, m)
+        chosen = _draw_by_domain(images, samples, domains, generator)  # (n, m)
     gold = images.labels[chosen]
-    targets = [_whole(rule, row) for row in map(tuple, gold.tolist())]
+    targets = [_target(rule, row) for row in map(tuple, gold.tolist())]
     if per_sample is None:
         candidates = rule.candidates(targets, slots, images.classes)
     elif rule.machine is not None and _combinations(rule, slots, images.classes) > BUDGET:
         candidates = rule.lattice(targets, slots, images.classes).draw(per_sample, seed)
     else:
         candidates = candidates_of(rule.value, targets, slots, images.classes, domains, per_sample, seed)
-    few = max(map(abs, targets)) < 2**63  # of sums of a hundred digits, the lattice alone knows the targets
-    return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets) if few else None)
+    fit = max(map(abs, targets)) < 2**63  # larger targets, such as sums of long numbers, are in the lattice alone
+    return Samples(images.pixels[chosen], candidates, gold=gold, targets=torch.tensor(targets) if fit else None)
 
 
 def outputs_of(rule: Rule, slots: int, classes: int) -> CandidateSet | None:
-    """The candidates of every value of a rule, in the order of the values; None if they are too many to list.
+    """The candidates of every value of a rule, in the order of the values.
+
+    None if they are too many to list, or if the values are not 0, 1, 2 and so on.
 
     Examples:
         >>> from clipper import rules
@@ -157,14 +160,14 @@ def _combinations(rule: Rule, slots: int, classes: int) -> int:
     return math.prod(map(len, domains))
 
 
-def _whole(rule: Rule, labels: tuple[int, ...]) -> int:
+def _target(rule: Rule, labels: tuple[int, ...]) -> int:
     value = rule.value(labels)
     if not isinstance(value, int):
         raise InputError(f"expected the rule {rule.name!r} to give whole numbers, got {value!r}; number its outcomes")
     return int(value)
 
 
-def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:
+def _draw_without_reuse(images: Images, samples: int, slots: int, generator: torch.Generator) -> Tensor:
     if samples * slots > len(images):
         raise InputError(
             f"{samples} samples of {slots} slots need {samples * slots} images, but {images.name} has {len(images)}"
@@ -172,7 +175,10 @@ def _shuffled(images: Images, samples: int, slots: int, generator: torch.Generat
     return torch.randperm(len(images), generator=generator)[: samples * slots].view(samples, slots)
 
 
-def _dealt(images: Images, samples: int, domains: Sequence[Sequence[int]], generator: torch.Generator) -> Tensor:
+def _draw_by_domain(
+    images: Images, samples: int, domains: Sequence[Sequence[int]], generator: torch.Generator
+) -> Tensor:
+    """Draw a label for each slot from the slot's domain, then an image of each label."""
     labels = [torch.tensor(list(domain)) for domain in domains]
     wanted = [label[torch.randint(len(label), (samples,), generator=generator)] for label in labels]
     return deal(images, torch.stack(wanted, dim=1), generator)
@@ -190,9 +196,9 @@ def deal(images: Images, gold: Tensor, generator: torch.Generator) -> Tensor:
         if not len(pool):
             raise InputError(f"the task needs images of label {label}, but {images.name} has none")
         where = gold == label
-        decks = -(-int(where.sum()) // len(pool))
-        dealt = torch.cat([pool[torch.randperm(len(pool), generator=generator)] for _ in range(decks)])
-        chosen[where] = dealt[: int(where.sum())]
+        times = -(-int(where.sum()) // len(pool))
+        order = torch.cat([pool[torch.randperm(len(pool), generator=generator)] for _ in range(times)])
+        chosen[where] = order[: int(where.sum())]
     return chosen
 
 
@@ -205,7 +211,17 @@ def candidates_of(
     per_sample: int | None,
     seed: int,
 ) -> Candidates:
-    """The candidates of each sample, or at most `per_sample` random ones, drawn without listing all."""
+    """The candidates of each sample, or at most `per_sample` random ones, drawn without listing all.
+
+    Args:
+        rule: from the labels of a sample to its target.
+        targets: of each sample.
+        slots: of every sample, or of each.
+        classes: how many labels there are.
+        domains: the labels of each slot; None for all.
+        per_sample: how many candidates to draw for each sample; None for all.
+        seed: of the draws.
+    """
     if per_sample is None:
         return Candidates.from_rule(rule, targets, slots, classes, domains=domains)
     lengths = [slots] * len(targets) if isinstance(slots, int) else slots

@@ -47,32 +47,33 @@ def python_with(name: str, packages: Sequence[str], constraints: Path | None = N
     Raises:
         NoEnvironmentError: the environment cannot be created; the message holds the last line of pip's output.
     """
-    below = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    base = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     limits = constraints.read_text(encoding="utf-8") if constraints is not None else ""
-    made_of = json.dumps([list(packages), below, sys.version, limits])
+    made_of = json.dumps([list(packages), base, sys.version, limits])
     folder = cache_folder() / "peers" / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
     python = Path("Scripts" if os.name == "nt" else "bin", "python")
     if not (folder / python).exists():
-        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
         try:
-            _make(half, half / python, packages, below, constraints)
-            half.rename(folder)
+            _make(unfinished, unfinished / python, packages, base, constraints)
+            unfinished.rename(folder)
         except (OSError, subprocess.SubprocessError) as error:
-            if not (folder / python).exists():  # nor did another process make it meanwhile
-                told = str(getattr(error, "stderr", None) or error).strip().splitlines()
+            if not (folder / python).exists():  # nor has another process created it
+                output = str(getattr(error, "stderr", None) or error).strip().splitlines()
                 raise NoEnvironmentError(
-                    f"no environment for {name} can be made here: {told[-1] if told else error}"
+                    f"no environment for {name} can be made here: {output[-1] if output else error}"
                 ) from error
         finally:
-            shutil.rmtree(half, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
     return folder / python
 
 
-def _make(folder: Path, python: Path, packages: Sequence[str], below: list[str], constraints: Path | None) -> None:
+def _make(folder: Path, python: Path, packages: Sequence[str], base: list[str], constraints: Path | None) -> None:
+    """Create an environment in a folder that also finds the packages in the folders `base`; install the packages."""
     venv.create(folder, symlinks=os.name != "nt")
     query = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     own = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    Path(own, "below.pth").write_text("\n".join(dict.fromkeys(below)), encoding="utf-8")
+    Path(own, "below.pth").write_text("\n".join(dict.fromkeys(base)), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
     limits = ["--constraint", str(constraints)] if constraints is not None else []
     subprocess.run([*pip, *limits, *packages], capture_output=True, text=True, check=True, timeout=SECONDS)

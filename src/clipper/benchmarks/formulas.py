@@ -1,6 +1,6 @@
 """HWF as published: formulas of 1, 3, 5 or 7 handwritten symbols, + − × ÷ among them, and their value, a fraction.
 
-This is the setting of NGS and ABLkit. Its training and test halves share most images; "distinct" replaces these.
+NGS and ABLkit use this setting. Its training and test halves share most images; the data set "distinct" replaces these.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from clipper.proximity import Outlines
 from clipper.training.adapters import predict
 
 DATA = {"published": ("SymbolCnn",), "distinct": ("SymbolCnn",)}
-"""The published images, or these with no image in both halves."""
+"""The published images, and these without images that are in both halves."""
 
 
-def _shorter(config: RunConfig) -> RunConfig:
+def _fewer(config: RunConfig) -> RunConfig:
     return replace(config, samples=min(config.samples, 200))
 
 
-@register("formulas", data=DATA, engines=("semantic", "sampled"), quick=_shorter)
+@register("formulas", data=DATA, engines=("semantic", "sampled"), quick=_fewer)
 def build(config: RunConfig) -> Benchmark:
     """Published formulas of at most M symbols, and their exact value."""
     if config.samples > 10_000:
@@ -76,12 +76,12 @@ class FormulaAccuracy:
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """`accuracy` of symbols; `formulas`: how often the most probable symbols give the right value."""
         used = self.gold >= 0
-        found = predict(network, self.inputs[used].unsqueeze(1))[:, 0].argmax(-1)  # (instances,)
-        read = torch.full_like(self.gold, -1)
-        read[used] = found
-        rows = zip(read.tolist(), used.sum(1).tolist(), strict=True)
+        predicted = predict(network, self.inputs[used].unsqueeze(1))[:, 0].argmax(-1)  # (instances,)
+        symbols = torch.full_like(self.gold, -1)
+        symbols[used] = predicted
+        rows = zip(symbols.tolist(), used.sum(1).tolist(), strict=True)
         values = torch.tensor([published_value(tuple(row[:length])) for row, length in rows])
         return {
-            "accuracy": float((found == self.gold[used]).double().mean()),
+            "accuracy": float((predicted == self.gold[used]).double().mean()),
             "formulas": float((values == self.targets).double().mean()),
         }

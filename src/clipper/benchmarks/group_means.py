@@ -19,17 +19,17 @@ from clipper.proximity import Outlines, embed
 from clipper.training import Samples
 
 EQUATIONS = 10
-"""Sums for each group; with fewer, the mean labels are not well determined."""
+"""Sums per group; with fewer, the sums do not determine the mean labels well."""
 GROUPINGS = 3
 """How often images are grouped, from different starts."""
 _DIRECTIONS = 64
-"""Principal directions of the outlines that images are grouped by."""
+"""Images are grouped by this many principal directions of their outlines."""
 _ROUNDS = 10
-"""Of k-means."""
-_OFF = 0.25
+"""Rounds of k-means."""
+_TOLERANCE = 0.25
 """How far a mean label, averaged over the groupings, may be from a whole number."""
 _RIDGE = 1.0
-"""Ridge of the least squares; a group that never occurs gets the mean label of all."""
+"""Ridge penalty of the least squares; a group that never occurs gets the mean of all labels."""
 _CHUNK = 5_000
 """Images compared with all groups at a time."""
 
@@ -56,8 +56,8 @@ class Sums:
             ([10, 10, 10, 10, 10, 10, 10, 10, 10, 10], 450.0)
         """
         generator = torch.Generator().manual_seed(seed)
-        decks = -(-samples * slots // len(labels))
-        order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(decks)])
+        times = -(-samples * slots // len(labels))
+        order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(times)])
         chosen = order[: samples * slots].view(samples, slots)
         return cls(chosen, labels[chosen].sum(1).double())
 
@@ -70,7 +70,7 @@ def labelled_images(pixels: Tensor, sums: Sums, classes: int, seed: int, gold: T
         sums: what is known of them.
         classes: how many labels there are.
         seed: of the groupings.
-        gold: the label of each image, `(images,)`, only to say how many are right.
+        gold: the label of each image, `(images,)`; used only to measure how many of the labels found are right.
 
     Raises:
         InputError: the sums are too few, or determine no label.
@@ -100,13 +100,18 @@ def agreed_labels(places: Tensor, sums: Sums, classes: int, seed: int) -> Tensor
     groupings = [grouped(places, len(sums.totals) // EQUATIONS, generator) for _ in range(GROUPINGS)]
     means = torch.stack([mean_labels(group, sums, classes)[group] for group in groupings])  # (groupings, images)
     nearest, average = means.round(), means.mean(0)
-    sure = (nearest == nearest[0]).all(0) & ((average - nearest[0]).abs() < _OFF)
-    sure &= (nearest[0] >= 0) & (nearest[0] < classes)
-    return torch.where(sure, nearest[0].long(), -1)
+    agreed = (nearest == nearest[0]).all(0) & ((average - nearest[0]).abs() < _TOLERANCE)
+    agreed &= (nearest[0] >= 0) & (nearest[0] < classes)
+    return torch.where(agreed, nearest[0].long(), -1)
 
 
 def mean_labels(group: Tensor, sums: Sums, classes: int) -> Tensor:
     """The mean label of each group, `(groups,)`, that fits the sums best, by least squares.
+
+    Args:
+        group: the group of each image, `(images,)`.
+        sums: what is known.
+        classes: how many labels there are.
 
     Examples:
         >>> labels, group = torch.tensor([0, 1, 1, 2, 2, 2]), torch.tensor([0, 1, 1, 2, 2, 2])
@@ -115,19 +120,19 @@ def mean_labels(group: Tensor, sums: Sums, classes: int) -> Tensor:
     """
     groups, (samples, slots) = int(group.max()) + 1, sums.chosen.shape
     place = groups * torch.arange(samples)[:, None] + group[sums.chosen]
-    often = place.flatten().bincount(minlength=samples * groups).view(samples, groups).double()
+    counts = place.flatten().bincount(minlength=samples * groups).view(samples, groups).double()
     middle = (classes - 1) / 2
-    together = often.T @ often + _RIDGE * torch.eye(groups, dtype=torch.float64)
-    means: Tensor = torch.linalg.solve(together, often.T @ (sums.totals - slots * middle)) + middle
+    normal = counts.T @ counts + _RIDGE * torch.eye(groups, dtype=torch.float64)
+    means: Tensor = torch.linalg.solve(normal, counts.T @ (sums.totals - slots * middle)) + middle
     return means
 
 
 def principal(vectors: Tensor) -> Tensor:
-    """Vectors `(images, d)` along their principal directions, the first 64."""
+    """The first 64 principal components of vectors `(images, d)`."""
     vectors = vectors - vectors.mean(0)
     _, directions = torch.linalg.eigh((vectors.T @ vectors).double())  # ascending
-    placed: Tensor = vectors @ directions[:, -_DIRECTIONS:].to(vectors)
-    return placed
+    components: Tensor = vectors @ directions[:, -_DIRECTIONS:].to(vectors)
+    return components
 
 
 def grouped(places: Tensor, groups: int, generator: torch.Generator) -> Tensor:

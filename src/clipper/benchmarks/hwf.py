@@ -17,7 +17,7 @@ from clipper.errors import InputError
 from clipper.training import Samples
 
 NO_FORMULA = 10**17
-"""The value of symbols that form no formula; no formula has this value."""
+"""Stands for the value of symbols that form no formula; no formula has this value."""
 
 
 def value(labels: tuple[Any, ...], unit: int = 1) -> Any:

@@ -1,8 +1,9 @@
 """Kand-Logic: do three pictures of three coloured shapes follow one pattern? After rsbench (arXiv 2406.10368).
 
-A picture's pattern says how many shapes and how many colours its primitives have. A sample is three pictures, its label
-is whether their patterns are the same, and its concepts are the shapes and colours of the nine primitives, two kinds of
-label. Each primitive is drawn in its own image, so that it need not be found in the picture.
+A primitive is one coloured shape. A picture has three primitives, and its pattern says how many different shapes and
+how many different colours they have. A sample is three pictures; it is known whether they have the same pattern. The
+shapes and colours of the nine primitives, two kinds of label, are the concepts to learn. Each primitive is drawn in an
+image of its own, so that the network need not find it in the picture.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ COLOURS = {"red": (0.9, 0.1, 0.1), "yellow": (0.9, 0.8, 0.1), "blue": (0.1, 0.2,
 KINDS = {"shape": 3, "colour": 3}
 """Labels 0 to 2 are shapes, 3 to 5 are colours."""
 PICTURES, PRIMITIVES = 3, 3
-"""In a sample, and in a picture. The slots of a picture are its shapes, then its colours."""
+"""Pictures of a sample, and primitives of a picture. A picture's slots are its shapes, then its colours."""
 SLOTS = PICTURES * PRIMITIVES * len(KINDS)
 SIDE = 28
 """Pixels of a primitive's side."""
-_HELD_OUT = 2**31 - 1
+_HELD_OUT_SEED = 2**31 - 1
 """Seed of the held-out samples; no run uses it."""
 _DIFFERENT = (0, 0)
 """Stands for a pattern if the pictures so far have different ones."""
 
 State = tuple[tuple[int, int] | None, int, frozenset[int], int]
-"""The pattern of the pictures so far; of the present one, how many shapes it has (0 before they are read), which labels
-of the kind that is being read, and how many slots of that kind."""
+"""After some slots of a sample: the pattern of the pictures read so far. Then, for the picture that is being read: its
+number of shapes (0 until all are read), and of the present kind, the labels read and the number of slots read."""
 
 
 def _fewer(config: RunConfig) -> RunConfig:
@@ -49,11 +50,11 @@ def _fewer(config: RunConfig) -> RunConfig:
 def build(config: RunConfig) -> Benchmark:
     """Samples of nine primitives, and whether the three pictures that they make follow one pattern."""
     check_slots(config, SLOTS)
-    gold, test = draw_labels(config.samples, config.seed), draw_labels(HELD_OUT, _HELD_OUT)
+    gold, test = draw_labels(config.samples, config.seed), draw_labels(HELD_OUT, _HELD_OUT_SEED)
     same = SamePattern.of_pictures()
     targets = same.value(gold)
     candidates = pattern_candidates(targets.tolist())
-    drawn, held_out = (draw_primitives(*seeded) for seeded in ((gold, config.seed), (test, _HELD_OUT)))
+    drawn, held_out = (draw_primitives(*seeded) for seeded in ((gold, config.seed), (test, _HELD_OUT_SEED)))
     packing = Packing.of(dict.fromkeys(KINDS, drawn), candidates)
     shown = packing.pack(dict.fromkeys(KINDS, held_out), candidates.kind[:1].expand(len(test), -1))
     return Benchmark(
@@ -109,7 +110,7 @@ class SamePattern(Outputs):
 
     @classmethod
     def of_pictures(cls) -> SamePattern:
-        """All combinations of three labels of a kind, and how many different ones they are."""
+        """All combinations of three labels of a kind, and how many different labels each has."""
         rows = list(itertools.product(range(3), repeat=PRIMITIVES))
         return cls(torch.tensor(rows), torch.tensor([len(set(row)) - 1 for row in rows]))
 
@@ -124,7 +125,7 @@ class SamePattern(Outputs):
         return torch.stack([1 - same, same], dim=1)
 
     def value(self, concepts: Tensor) -> Tensor:
-        """As of `Outputs`."""
+        """As in `Outputs`."""
         return self.probability(torch.nn.functional.one_hot(concepts, sum(KINDS.values())).float()).argmax(1)
 
 
@@ -139,7 +140,7 @@ def draw_labels(samples: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     triples = SamePattern.of_pictures()
     chosen = torch.randint(len(triples.rows), (samples, PICTURES, len(KINDS)), generator=generator)
-    for number in range(PRIMITIVES):  # of different labels among three, but one
+    for number in range(PRIMITIVES):  # the number of different labels among three, minus one
         alike = (triples.output == number).nonzero()[:, 0]
         others = alike[torch.randint(len(alike), (samples, PICTURES, len(KINDS)), generator=generator)]
         wanted = (triples.output[chosen[:, :1]] == number) & (torch.arange(samples) % 2 == 0)[:, None, None]

@@ -1,4 +1,4 @@
-"""SUM-1024: the sum of 1,024 digits, in CTSketch's setting: 5,000 sums, in which images are reused.
+"""SUM-1024: the sum of 1,024 digits, as in CTSketch (arXiv 2503.24123): 5,000 sums, in which images are reused.
 
 The lattice of such a sum has 47 million arcs, and a step of the exact loss uses a thousand images for one number. So
 the network trains on the images whose label follows from the sums by least squares (`group_means`).
@@ -19,11 +19,11 @@ from clipper.proximity import Outlines
 DATA = {"mnist": ("LeNet", "MnistCnn"), "digits": DIGITS["digits"]}
 
 
-def _of_small_digits(config: RunConfig) -> RunConfig:
+def _on_small_digits(config: RunConfig) -> RunConfig:
     return replace(config, data="digits", slots=min(config.slots, 64), samples=min(config.samples, 1_000))
 
 
-@register("long-sum", data=DATA, engines=("semantic",), quick=_of_small_digits)
+@register("long-sum", data=DATA, engines=("semantic",), quick=_on_small_digits)
 def build(config: RunConfig) -> Benchmark:
     """The images whose digit follows from the sums of M images, with that digit."""
     images, test = train_and_test(config.data, config.data_root)

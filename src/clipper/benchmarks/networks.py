@@ -1,7 +1,7 @@
 """Networks: the classifiers that the benchmarks train.
 
-Each consists of `features`, up to the last but one layer, and `head`. So one forward pass gives both log-probabilities
-and embeddings. Pixels are in 0 … 1; each network normalises them itself.
+Each consists of `features`, the layers up to the last but one, and `head`, the last layer. So one forward pass gives
+both log-probabilities and embeddings. Pixels are in 0 … 1; each network normalises them itself.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LeNet(Classifier):
 
 
 class HwfCnn(Classifier):
-    """The paper's network for 45×45 handwritten symbols of formulas; thirteen of them without the zero.
+    """The paper's network for 45×45 handwritten symbols: by default thirteen, the digits 1 to 9 and four operators.
 
     Examples:
         >>> log_probs, embedding = HwfCnn(symbols=13)(torch.rand(5, 1, 45, 45))
@@ -257,6 +257,12 @@ class ClipCnn(Classifier):
 class NameMlp(Classifier):
     """The paper's network for the names of VQAR's objects, from their features.
 
+    Args:
+        names: how many there are.
+        features: how many numbers describe an object.
+        mean: of the training inputs.
+        deviation: of the training inputs.
+
     Examples:
         >>> log_probs, embedding = NameMlp(50)(torch.rand(5, 2048))
         >>> log_probs.shape, embedding.shape
@@ -272,6 +278,12 @@ class NameMlp(Classifier):
 
 class RelationMlp(Classifier):
     """The paper's network for the relations of VQAR's objects, from the features and boxes of both.
+
+    Args:
+        relations: how many there are.
+        features: how many numbers describe an object, besides its box.
+        mean: of the training inputs.
+        deviation: of the training inputs.
 
     Examples:
         >>> log_probs, embedding = RelationMlp(20)(torch.rand(5, 2 * (2048 + 4)))
@@ -341,7 +353,7 @@ class FeaturesMlp(Classifier):
     def __init__(self, instances: Tensor, classes: int) -> None:
         deviation, mean = torch.std_mean(instances, 0)
         width = instances.shape[1]
-        features = nn.Sequential(nn.Hardtanh(-5, 5), nn.Linear(width, 256), nn.ReLU())  # no feature far from the rest
+        features = nn.Sequential(nn.Hardtanh(-5, 5), nn.Linear(width, 256), nn.ReLU())  # cuts off outliers
         head = nn.Sequential(nn.Dropout(0.5), nn.Linear(256, classes))
         super().__init__(features, head, (width,), mean, torch.where(deviation > 0, deviation, 1))
 

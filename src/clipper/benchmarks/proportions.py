@@ -28,7 +28,7 @@ from clipper.proximity import Encoder, Outlines
 from clipper.training import Samples
 
 DATA = {"digits": ("DigitsMlp", "DigitsCnn"), "breast-cancer": ("FeaturesMlp",)}
-"""Both come with scikit-learn."""
+"""The data sets, which both come with scikit-learn, and their networks."""
 _THIRD = 3
 """Every third instance is held out."""
 

@@ -15,7 +15,7 @@ from clipper.errors import require
 from clipper.files import make_folder, written_whole
 
 TABLE, SCANS = "receipts.csv", "scans"
-"""What the table is called, and the folder of the images beside it."""
+"""The name of the table, and that of the folder of images beside it."""
 
 
 def write_receipts(folder: Path, config: RunConfig) -> Tensor:

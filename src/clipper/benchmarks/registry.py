@@ -22,7 +22,7 @@ from clipper.training import Samples
 from clipper.training.metrics import HeldOut
 
 GROUP = "clipper.benchmarks"
-"""The entry point group in which installed packages name theirs."""
+"""The entry point group in which installed packages name their benchmarks."""
 _OWN = (
     "sum", "long_sum", "max", "addition", "hwf", "formulas", "shortcuts", "kandinsky", "bags", "proportions", "sudoku",
     "mugen.benchmark", "vqar.benchmark",
@@ -81,7 +81,8 @@ class Registration:
         build: from a configuration to the benchmark.
         data: the data sets that it accepts, the default first, each with the names of the networks that fit it; if
             none are named, the benchmark has its own.
-        encoders: the encoders that it accepts. A name that is not a general one stands for the benchmark's own.
+        encoders: the encoders that it accepts. A name that is not one of Clipper's encoders stands for the benchmark's
+            own encoder.
         engines: the engines that can learn from it.
         quick: a function from a configuration to a smaller one that runs in seconds, without files.
     """

@@ -56,11 +56,11 @@ _ENCODER_SIZE = 96
 """Side in pixels to which small images are enlarged for a pretrained encoder; 224 takes five times as long."""
 
 _OTHERS, _OTHER_EPOCHS = 10, 10
-"""The encoder "trained" has learned the gold labels of so many times as many other samples, for so many epochs."""
+"""The encoder "trained" learns the gold labels of this many times as many other samples, for this many epochs."""
 _COMPARED = 5_000
-"""The largest pool, in instances, in which the share of near neighbours of one class is measured."""
+"""How often a nearest neighbour has the same class is measured only in pools of at most this many instances."""
 _LOADED = 256
-"""Samples in memory at a time, where not all are."""
+"""Samples that are loaded at a time, if not all are in memory."""
 
 
 def run(
@@ -101,8 +101,8 @@ def run(
     options: dict[str, Any] = {"watch": watch, "callbacks": callbacks}
     if config.restarts == 1:
         options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
-        history = _trained(config, benchmark, looked_at=inspection is not None, **options)
-    else:  # which are short, and keep no checkpoint
+        history = _trained(config, benchmark, inspected=inspection is not None, **options)
+    else:  # restarts are short, and write no checkpoints
         history = _best_of_restarts(config, benchmark, options)
     seen = history.inspection
     if inspection is not None and seen is not None:
@@ -120,9 +120,10 @@ def run(
 def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str, Any]) -> History:
     """Train from several initial weights, and keep the run with the lowest training loss in its last epoch.
 
-    If the restarts are trials of a few epochs, the best of them is trained on. Neither gold labels nor held-out data
-    take part in the choice."""
-    tried = replace(config, epochs=config.trial) if config.trial else config
+    If the restarts are trials of a few epochs, the training of the best one continues. The choice uses neither gold
+    labels nor held-out data.
+    """
+    trial = replace(config, epochs=config.trial) if config.trial else config
     found = []
     for number in range(config.restarts):
         with torch.random.fork_rng(devices=[]):
@@ -130,11 +131,11 @@ def _best_of_restarts(config: RunConfig, benchmark: Benchmark, options: dict[str
             for module in benchmark.network.modules():
                 if hasattr(module, "reset_parameters"):
                     module.reset_parameters()  # type: ignore[operator]
-        history = _trained(tried, benchmark, **options)
+        history = _trained(trial, benchmark, **options)
         found.append((history, copy.deepcopy(benchmark.network.state_dict())))
     best, weights = min(found, key=lambda each: each[0][-1].loss)
     benchmark.network.load_state_dict(weights)
-    return _trained(config, replace(benchmark, warm_up=None), **options) if config.trial else best  # trials did that
+    return _trained(config, replace(benchmark, warm_up=None), **options) if config.trial else best  # the trial did it
 
 
 def _trained(
@@ -145,9 +146,9 @@ def _trained(
     checkpoint_steps: int | None = None,
     watch: Callback | None = None,
     callbacks: Sequence[Callback] = (),
-    looked_at: bool = False,
+    inspected: bool = False,
 ) -> History:
-    """Train the benchmark's network; `looked_at`: collect what the pruning inspector shows."""
+    """Train the benchmark's network. If `inspected`, also collect what the pruning inspector shows."""
     network = benchmark.network
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a quarter faster on a CPU
     samples = learned_samples(config, benchmark)
@@ -160,8 +161,8 @@ def _trained(
     options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "batch", "seed", "evaluate_every")}
     options |= {"evaluate": benchmark.evaluate, "watch": watch, "callbacks": callbacks}
     options |= {"checkpoint": checkpoint, "checkpoint_steps": checkpoint_steps}
-    looked_at = looked_at or checkpoint is not None  # of a finished run, a page may be asked for later
-    if looked_at and config.objective != "gold":
+    inspected = inspected or checkpoint is not None  # a page of the run may be asked for later
+    if inspected and config.objective != "gold":
         options["inspect"] = Inspector(
             max(16, min(100, _PICTURES // samples.candidates.slots)),
             names=benchmark.label_names,
@@ -199,10 +200,11 @@ def draws_of(config: RunConfig) -> Draws | None:
 
 
 def _scores_of(config: RunConfig, samples: Samples, embeddings: Tensor | None) -> dict[str, float]:
-    """What gold labels say about the samples before training; it enters the record alone.
+    """Scores of the samples by their gold labels, before training; they are recorded, and used for nothing else.
 
-    Of draws that were made once, the share of the samples with the gold labels among them. Of frozen embeddings, the
-    share of instances whose nearest neighbour is of the same class."""
+    If candidates were drawn once, the share of samples with the gold labels among them. If the embeddings are frozen,
+    the share of instances whose nearest neighbour has the same class.
+    """
     gold = samples.gold
     scores: dict[str, float] = {}
     if gold is None:
@@ -249,7 +251,7 @@ def learned_samples(config: RunConfig, benchmark: Benchmark) -> Samples:
 
 
 def named_pool(config: RunConfig, benchmark: Benchmark) -> NamedPool[Any]:
-    """The samples' groups and all ways to name them, by the benchmark's encoder."""
+    """The groups of instances that the benchmark's encoder finds, and all ways to name them."""
     samples = benchmark.samples
     if not samples.in_memory:
         raise InputError(f"expected inputs in memory for a mixture, which the rule {config.rule} does not have")
@@ -295,7 +297,7 @@ def embeddings_of(config: RunConfig, benchmark: Benchmark) -> Tensor | None:
 
 
 def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
-    """An encoder by name; names that are not general, and "trainable", stand for the benchmark's own."""
+    """The encoder that the configuration names; names other than Clipper's encoders stand for the benchmark's own."""
     if config.encoder in PRETRAINED or config.encoder in WEIGHTLESS:
         return encoder_named(config.encoder, size=_ENCODER_SIZE)
     if config.encoder in OWN_NETWORKS:
@@ -308,7 +310,7 @@ def _encoder(config: RunConfig, benchmark: Benchmark) -> Encoder:
 
 
 class _LastLayer(torch.nn.Module):
-    """The embeddings of a network that returns log-probabilities, too."""
+    """A network's embeddings, without its log-probabilities."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ _OF_PRUNING = ("k", "encoder", "metric", "when", "passes", "bank")
 
 
 def clip_of(config: RunConfig) -> Clipper | None:
-    """How the run prunes; None for the baseline, the ceiling, and a mixture, which prunes nothing during training."""
+    """The run's `Clipper`; None for the baseline, the ceiling, and a mixture, which prune nothing during training."""
     if config.objective == "none" or config.objective == "gold" or config.objective == "mixture":
         return None
     return Clipper(k=config.k, objective=config.objective, metric=config.metric)

@@ -1,7 +1,7 @@
 """Reasoning shortcuts on digits: tasks whose formulas also hold under wrong concepts; rsbench (arXiv 2406.10368).
 
-A run trains on some combinations of digits only. It is measured by its labels (the formula's value), by its concepts
-(the digits), and by the calibration of its concepts.
+Here, as in rsbench, the concepts of a sample are its digits, and its label is the formula's value. A run trains on some
+combinations of digits only. Its labels, its concepts and the calibration of its concepts are measured.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DATA = {"digits": ("DigitsMlp", "DigitsCnn"), "mnist": ("LeNet", "MnistCnn")}
 HELD_OUT = 1_000
 """Number of held-out samples of training combinations, and of other combinations."""
 BINS = 10
-"""Of a calibration, as in rsbench, BEARS and NeSyDM."""
+"""Bins of the calibration error, as in rsbench, BEARS and NeSyDM."""
 _TIE = 1e-5
-"""Probabilities nearer than this are equal."""
+"""Probabilities that differ by less count as equal."""
 _BUDGET = 100_000_000
-"""Budget of the search for shortcuts: a few seconds."""
+"""Budget of the search for shortcuts, as of `identify`: a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Task:
         return [row for row in itertools.product(range(self.classes), repeat=self.slots) if row not in known]
 
 
-def _both_ways(*pairs: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+def _both_orders(*pairs: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    """The pairs, and the same pairs with their digits exchanged."""
     return tuple(sorted({*pairs, *(pair[::-1] for pair in pairs)}))
 
 
@@ -78,9 +79,9 @@ def _parity(bits: Sequence[int]) -> int:
     return sum(bits) % 2
 
 
-HALF = Task(5, _both_ways((0, 0), (0, 1), (2, 3), (2, 4)), sum)
+HALF = Task(5, _both_orders((0, 0), (0, 1), (2, 3), (2, 4)), sum)
 """rsbench's MNAdd-Half: sums of digits 0 to 4."""
-EVEN_ODD = Task(10, _both_ways((0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)), sum)
+EVEN_ODD = Task(10, _both_orders((0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)), sum)
 """rsbench's MNAdd-EvenOdd: sums of two even digits, or of two odd ones."""
 MATH = Task(5, tuple((a, b, c, 7 - c) for a in range(3) for b in range(3) for c in (3, 4)), _system)
 """MNMath: the values of 2a + b and c + d, as in rsbench's picture of it; c and d are 3 and 4, a and b are below."""
@@ -148,10 +149,10 @@ def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
 
 
 def check_slots(config: RunConfig, slots: int) -> None:
-    """Check the number of slots.
+    """Check that the configuration has the task's number of slots.
 
     Raises:
-        InputError: the task has another number of slots.
+        InputError: it has another number.
     """
     if config.slots != slots:
         raise InputError(f"expected {slots} slots, as {config.rule} has, got {config.slots}; pass --slots {slots}")
@@ -165,11 +166,11 @@ def _drawn(images: Images, rows: Sequence[tuple[int, ...]], samples: int, genera
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The label of a sample, from what its concepts are.
+    """The function from the concepts of a sample to its label, as a table.
 
     Attributes:
         rows: every combination of concepts, `(k, m)`.
-        output: the number of each one's value, `(k,)`.
+        output: the number of each combination's label, `(k,)`.
     """
 
     rows: Tensor
@@ -183,12 +184,12 @@ class Outputs:
         return cls(rows, torch.unique(values, return_inverse=True)[1])
 
     def probability(self, concepts: Tensor) -> Tensor:
-        """How probable each label is, `(n, outputs)`, if the concepts have the probabilities `(n, m, c)`."""
-        size, chances = int(self.output.max()) + 1, []
+        """The probability of each label, `(n, outputs)`, from those of the concepts, `(n, m, c)`."""
+        size, parts = int(self.output.max()) + 1, []
         for part in torch.split(concepts, 128):
             rows = torch.stack([part[:, slot, self.rows[:, slot]] for slot in range(part.shape[1])]).prod(0)  # (n, k)
-            chances.append(rows.new_zeros(len(part), size).index_add_(1, self.output, rows))
-        return torch.cat(chances)
+            parts.append(rows.new_zeros(len(part), size).index_add_(1, self.output, rows))
+        return torch.cat(parts)
 
     def value(self, concepts: Tensor) -> Tensor:
         """The number of each sample's label, `(n,)`, given its concepts `(n, m)`."""
@@ -211,7 +212,7 @@ class Shortcuts:
 
     @classmethod
     def of(cls, candidates: CandidateSet, gold: Tensor) -> Shortcuts:
-        """Those that `identify` finds; if its search is not complete, at least the symmetries of the formulas."""
+        """Search with `identify`; if its budget runs out, at least the symmetries of the formulas are found."""
         every = identify(candidates, gold, budget=_BUDGET)
         distinct = all_namings(candidates, gold, budget=_BUDGET)
         return cls(max(every.order, distinct.order) - 1, distinct.order, distinct.identified)
@@ -222,8 +223,8 @@ class ConceptQuality:
     """Accuracy of labels and concepts, and calibration of concepts.
 
     For a `NamingMixture`, the label probabilities are computed under each naming and averaged, because one naming
-    holds for all concepts of a sample. If several concepts tie for the most probable, and the right one is among them,
-    it counts in part: one half of two.
+    holds for all concepts of a sample. If k concepts tie for the most probable, and the right one is among them, the
+    prediction counts as 1/k right.
 
     Attributes:
         inputs: held-out instances, `(instances, *shape)`.
@@ -249,23 +250,23 @@ class ConceptQuality:
     shortcuts: Shortcuts
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """`accuracy` and `ece` of concepts, `labels`, and what else is known; shares of one, and numbers of maps."""
+        """`accuracy` and `ece` of concepts, accuracy of `labels`, numbers of `shortcuts` and `namings`, and more."""
         mixture = network if isinstance(network, NamingMixture) else None
-        reader = network if mixture is None else mixture.network
-        read = predict(reader, self.inputs.unsqueeze(1))[:, 0].double().exp()  # (instances, c)
-        orders = torch.arange(read.shape[1])[None] if mixture is None else mixture.orders
-        concepts = torch.stack([read[:, order] for order in orders]).mean(0)
+        classifier = network if mixture is None else mixture.network
+        predicted = predict(classifier, self.inputs.unsqueeze(1))[:, 0].double().exp()  # (instances, c)
+        orders = torch.arange(predicted.shape[1])[None] if mixture is None else mixture.orders
+        concepts = torch.stack([predicted[:, order] for order in orders]).mean(0)
         shown = self.seen.flatten()
         sure, right = judge(concepts[shown], self.gold[shown])
         scores = {
             "accuracy": float(right.mean()),
-            "labels": self._labels(read, orders, self.seen),
+            "labels": self._labels(predicted, orders, self.seen),
             "ece": calibration_error(sure, right),
             "shortcuts": float(self.shortcuts.maps),
             "namings": float(self.shortcuts.namings),
         }
         if self.unseen is not None:
-            scores["unseen"] = self._labels(read, orders, self.unseen)
+            scores["unseen"] = self._labels(predicted, orders, self.unseen)
         known = self.shortcuts.identified[self.gold[shown]]
         if bool(known.any()):
             scores["identified"] = float(right[known].mean())
@@ -273,13 +274,14 @@ class ConceptQuality:
             scores["joint"] = float(mixture.pool.verdict == "joint")
         return scores
 
-    def _labels(self, read: Tensor, orders: Tensor, samples: Tensor) -> float:
-        chance = torch.stack([self.outputs.probability(read[:, order][samples]) for order in orders]).mean(0)
-        return float(judge(chance, self.outputs.value(self.gold[samples]))[1].mean())
+    def _labels(self, predicted: Tensor, orders: Tensor, samples: Tensor) -> float:
+        """The accuracy of labels, from the probabilities of concepts, averaged over the namings."""
+        labels = torch.stack([self.outputs.probability(predicted[:, order][samples]) for order in orders]).mean(0)
+        return float(judge(labels, self.outputs.value(self.gold[samples]))[1].mean())
 
 
 def judge(probability: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """Confidence and accuracy of each prediction, `(n,)` each; in a tie, the right one counts in part.
+    """Confidence and accuracy of each prediction, `(n,)` each; in a tie of k, the right one counts 1/k.
 
     Examples:
         >>> sure, right = judge(torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]), torch.tensor([1, 2]))

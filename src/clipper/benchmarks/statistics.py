@@ -1,10 +1,12 @@
-"""Means, deviations and intervals as text."""
+"""Statistics of results: means with deviations, intervals, and the area under the ROC curve."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 from typing import Any
+
+from torch import Tensor
 
 from clipper.errors import require
 
@@ -34,3 +36,24 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     student = float(special.stdtrit(len(values) - 1, 0.975))
     reach = student * statistics.stdev(values) / len(values) ** 0.5
     return statistics.mean(values) - reach, statistics.mean(values) + reach
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """The mean; None if there are no values."""
+    return statistics.fmean(values) if values else None
+
+
+def auroc(scores: Tensor, positive: Tensor) -> float:
+    """The share of pairs of a positive and a negative in which the positive has the higher score; a tie counts half.
+
+    Args:
+        scores: of each instance, `(n,)`.
+        positive: which instances are positive, `(n,)` bool; there must be some, and some that are not.
+
+    Examples:
+        >>> from torch import tensor
+        >>> auroc(tensor([3.0, 1.0, 2.0, 1.0]), tensor([True, True, False, False]))
+        0.625
+    """
+    difference = scores[positive][:, None] - scores[~positive]
+    return float(((difference > 0).double() + (difference == 0).double() / 2).mean())

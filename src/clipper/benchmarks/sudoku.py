@@ -15,7 +15,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from math import isqrt
 from typing import Any
 
@@ -29,6 +28,7 @@ from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import DIGITS
 from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.statistics import auroc
 from clipper.candidates import CandidateSet, Lattice
 from clipper.errors import InputError, require
 from clipper.proximity import Outlines
@@ -38,8 +38,8 @@ from clipper.training.adapters import predict
 DATA = {name: DIGITS[name] for name in ("mnist", "digits")}
 _TESTED = 100
 """Number of right boards to test on, and of wrong ones."""
-_AGAIN = 0.5
-"""The probability that a wrong board has one more change."""
+_ONE_MORE_CHANGE = 0.5
+"""After each change to a wrong board, the probability of another one."""
 _MOST_CHANGES = 10
 
 
@@ -123,13 +123,13 @@ class Boards:
         Images are reused once every image of their label has been drawn. A wrong board shows the same images as its
         right one, except in changed cells.
         """
-        chance = random.Random(seed)
-        decks = [_deck((images.labels == label).nonzero()[:, 0].tolist(), chance) for label in range(size)]
+        rng = random.Random(seed)
+        decks = [_in_random_order((images.labels == label).nonzero()[:, 0].tolist(), rng) for label in range(size)]
         right, wrong = [], []
         for _ in range(boards):
-            labels = filled(size, chance)
+            labels = filled(size, rng)
             right.append([(label, next(decks[label])) for label in labels])
-            wrong.append(_spoilt(right[-1], size, decks, chance))
+            wrong.append(_wrong_board(right[-1], size, decks, rng))
         cells = torch.tensor(right + wrong)  # (boards, cells, 2)
         return cls(cells[..., 1], cells[..., 0], torch.arange(2 * boards) < boards)
 
@@ -143,13 +143,14 @@ class Boards:
         return Boards(self.image[chosen], self.labels[chosen], self.right[chosen])
 
 
-def _deck(images: list[int], chance: random.Random) -> Iterator[int]:
-    for _ in count():
-        chance.shuffle(images)
+def _in_random_order(images: list[int], rng: random.Random) -> Iterator[int]:
+    """All images, then all again in another order, without end."""
+    while True:
+        rng.shuffle(images)
         yield from images
 
 
-def filled(size: int, chance: random.Random) -> list[int]:
+def filled(size: int, rng: random.Random) -> list[int]:
     """The labels of a random right board, filled cell by cell; the cell with the fewest choices comes first.
 
     Examples:
@@ -165,9 +166,9 @@ def filled(size: int, chance: random.Random) -> list[int]:
             return True
         taken = {cell: used[a] | used[b] | used[c] for cell in free for a, b, c in [of_cell[cell]]}
         most = max(bits.bit_count() for bits in taken.values())
-        cell = chance.choice([cell for cell, bits in taken.items() if bits.bit_count() == most])
+        cell = rng.choice([cell for cell, bits in taken.items() if bits.bit_count() == most])
         labels = [label for label in range(size) if not taken[cell] >> label & 1]
-        for label in chance.sample(labels, len(labels)):
+        for label in rng.sample(labels, len(labels)):
             board[cell] = label
             for unit in of_cell[cell]:
                 used[unit] ^= 1 << label
@@ -182,22 +183,29 @@ def filled(size: int, chance: random.Random) -> list[int]:
     return board
 
 
-def _spoilt(
-    board: list[tuple[int, int]], size: int, decks: list[Iterator[int]], chance: random.Random
+def _wrong_board(
+    board: list[tuple[int, int]], size: int, decks: list[Iterator[int]], rng: random.Random
 ) -> list[tuple[int, int]]:
-    """The board with some cells exchanged, or with some replaced by other labels; never a right one."""
-    exchange = chance.random() < 1 / 2
+    """A right board with some cells exchanged, or replaced by other labels, so that it is wrong.
+
+    Args:
+        board: the label and the image of each cell.
+        size: how many rows it has.
+        decks: by label, where the next image comes from.
+        rng: of all draws.
+    """
+    exchange = rng.random() < 1 / 2
     while True:
         cells = list(board)
-        places = chance.sample(range(len(cells)), len(cells))
+        places = rng.sample(range(len(cells)), len(cells))
         for change in range(min(_MOST_CHANGES, len(cells) // 2)):
             first, second = places[2 * change : 2 * change + 2]
             if exchange:
                 cells[first], cells[second] = cells[second], cells[first]
             else:
-                label = chance.choice([label for label in range(size) if label != cells[first][0]])
+                label = rng.choice([label for label in range(size) if label != cells[first][0]])
                 cells[first] = label, next(decks[label])
-            if chance.random() >= _AGAIN:
+            if rng.random() >= _ONE_MORE_CHANGE:
                 break
         if not is_right([label for label, _ in cells], size):
             return cells
@@ -211,7 +219,7 @@ def board_lattice(right: Sequence[bool], size: int = 4) -> Lattice:
         [288, 4294967008]
     """
     of_cell = units_of_cells(size)
-    complete = [max(unit) for unit in units(size)]
+    last_cell = [max(unit) for unit in units(size)]
 
     def step(state: tuple[int, tuple[int, ...] | None], label: int) -> tuple[int, tuple[int, ...] | None]:
         """The cell that comes next, and the labels so far of each unit that is not complete, as bits; None if wrong."""
@@ -219,7 +227,7 @@ def board_lattice(right: Sequence[bool], size: int = 4) -> Lattice:
         if seen is None or any(seen[unit] >> label & 1 for unit in of_cell[cell]):
             return cell + 1, None
         bits = [bits | 1 << label if unit in of_cell[cell] else bits for unit, bits in enumerate(seen)]
-        return cell + 1, tuple(0 if complete[unit] == cell else bits for unit, bits in enumerate(bits))
+        return cell + 1, tuple(0 if last_cell[unit] == cell else bits for unit, bits in enumerate(bits))
 
     start = 0, (0,) * len(units(size))
     return Lattice.from_rule(start, step, lambda state: state[1] is not None, list(right), size * size, size)
@@ -239,7 +247,7 @@ def _units(images: Images, boards: Boards) -> Samples:
 
 
 def different(samples: int, size: int) -> CandidateSet:
-    """All permutations of a number of labels, for each sample; as a lattice, because 9 labels have 362,880."""
+    """All permutations of `size` labels, for each sample; as a lattice, because 9 labels have 362,880."""
     return rules.all_different().lattice([True] * samples, size, size)
 
 
@@ -263,15 +271,20 @@ class BoardAccuracy:
     known: tuple[Tensor, Tensor]
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """`accuracy` of cells, named by the known ones; `cells` up to the best renaming; `boards`, `auroc`."""
+        """Accuracies and the area under the ROC curve.
+
+        Returns:
+            `accuracy` of cells, where the known cells name the labels; `cells`, the same by the best renaming;
+            `boards`, the accuracy of calling boards right or wrong; `auroc`, the area under their ROC curve.
+        """
         log_probs = predict(network, self.inputs, chunk=16)  # (boards, cells, c)
-        read, scores = log_probs.argmax(-1), board_scores(log_probs)
+        predicted, scores = log_probs.argmax(-1), board_scores(log_probs)
         names = names_by(predict(network, self.known[0].unsqueeze(1))[:, 0], self.known[1])
-        least = best_split(board_scores(predict(network, self.validation[0], chunk=16)), self.validation[1])
+        threshold = best_split(board_scores(predict(network, self.validation[0], chunk=16)), self.validation[1])
         return {
-            "accuracy": float((names[read] == self.labels).double().mean()),
-            "cells": up_to_renaming(read, self.labels, len(names)),
-            "boards": float(((scores > least) == self.right).double().mean()),
+            "accuracy": float((names[predicted] == self.labels).double().mean()),
+            "cells": up_to_renaming(predicted, self.labels, len(names)),
+            "boards": float(((scores > threshold) == self.right).double().mean()),
             "auroc": auroc(scores, self.right),
         }
 
@@ -338,14 +351,3 @@ def _best_pairs(worth: Tensor) -> tuple[Tensor, Tensor]:
     optimise: Any = require("scipy.optimize", extra="benchmarks")
     rows, columns = optimise.linear_sum_assignment(worth.numpy(), maximize=True)
     return torch.from_numpy(rows), torch.from_numpy(columns)
-
-
-def auroc(scores: Tensor, right: Tensor) -> float:
-    """The share of pairs of a right and a wrong board of which the right one has the higher score.
-
-    Examples:
-        >>> auroc(torch.tensor([3.0, 1.0, 2.0, 1.0]), torch.tensor([True, True, False, False]))
-        0.625
-    """
-    difference = scores[right][:, None] - scores[~right]
-    return float(((difference > 0).double() + (difference == 0).double() / 2).mean())

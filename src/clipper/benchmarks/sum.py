@@ -20,13 +20,13 @@ SUM_RULE = rules.total()
 def build(config: RunConfig) -> Benchmark:
     """Samples of M images, and the sum of their labels."""
     benchmark = image_benchmark(config, SUM_RULE)
-    return replace(benchmark, warm_up=_labelled(benchmark.samples, config.seed)) if config.warm_up else benchmark
+    return replace(benchmark, warm_up=_labelled_images(benchmark.samples, config.seed)) if config.warm_up else benchmark
 
 
-def _labelled(samples: Samples, seed: int) -> Samples:
+def _labelled_images(samples: Samples, seed: int) -> Samples:
     """The single images whose label follows from all sums together."""
-    assert samples.in_memory, "images are"
-    assert samples.targets is not None, "sums are small"
+    assert samples.in_memory
+    assert samples.targets is not None
     images = samples.inputs.flatten(0, 1)
     chosen = torch.arange(len(images)).view(samples.inputs.shape[:2])
     gold = None if samples.gold is None else samples.gold.flatten()

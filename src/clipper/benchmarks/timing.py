@@ -1,4 +1,4 @@
-"""Timing: every round runs all contestants, so that other load on the machine affects all of them."""
+"""Times functions against one another: every round calls all of them, so that other load affects all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, what is done of it, and all there is to do."""
 Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
-"""One round: a function that makes the input of a call, and the contestants, functions of that input."""
+"""One round: a function that makes an input, and the contestants: the functions to time on such inputs, by name."""
 WARM_UP = 3
 """Rounds before the clock starts."""
 
@@ -46,7 +47,7 @@ class Times:
         return {name: 1e3 * statistics.median(values) for name, values in self.seconds.items()}
 
     def ratio(self, slow: str, quick: str) -> float:
-        """The time of one divided by that of the other: the median of the rounds' ratios."""
+        """The time of one contestant divided by that of another: the median of the rounds' ratios."""
         return statistics.median(a / b for a, b in zip(self.seconds[slow], self.seconds[quick], strict=True))
 
 
@@ -57,7 +58,7 @@ def race(
     best_of: int = 1,
     tick: Callable[[], None] = lambda: None,
 ) -> Times:
-    """Time contestants against one another.
+    """Time functions, the contestants, against one another.
 
     Args:
         setting_of: from the number of a round to its setting.
@@ -100,14 +101,24 @@ def time_of(call: Callable[[Any], object], new_input: Callable[[], Any], best_of
 
 
 def peak_gigabytes() -> float | None:
-    """The peak memory of this process in gigabytes; None if the system does not report it."""
+    """The peak memory of this process in gigabytes (10⁹ bytes); None if the system does not report it."""
+    peak = _peak_bytes()
+    return None if peak is None else peak / 1e9
+
+
+def peak_megabytes() -> float | None:
+    """The peak memory of this process in megabytes (2²⁰ bytes); None if the system does not report it."""
+    peak = _peak_bytes()
+    return None if peak is None else peak / 2**20
+
+
+def _peak_bytes() -> int | None:
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would also count the memory that the process had before it started this program
+        found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(found[0]) * 1024 if found else None
     if sys.platform == "win32":
         return None
-    if sys.platform == "linux":  # getrusage knows the parent's memory, too, from before the child became a program
-        with open("/proc/self/status", encoding="ascii") as file:
-            line = next(line for line in file if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024 / 1e9
     import resource
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

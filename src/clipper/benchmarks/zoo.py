@@ -71,7 +71,7 @@ class Pool:
 
     @property
     def evidence(self) -> Tensor | ProximityGraph:
-        """The arguments of `infer` besides the candidates."""
+        """What `infer` takes besides the candidates: the embeddings or the graph."""
         given = self.embeddings if self.graph is None else self.graph
         if given is None:
             raise InputError("expected a pool with embeddings or a graph, got neither")
@@ -90,7 +90,7 @@ class Rule:
         label_shares: how often each label is drawn; None for its frequency in the data.
         target_shares: how often each target is drawn; a sample's labels are then drawn evenly from its candidates.
         listed: the candidates of every sample, if enumerating label combinations would take too long.
-        occurring: the label combinations that occur, each as often; None for all.
+        occurring: the label combinations that occur, equally often; None for all.
     """
 
     value: Callable[[tuple[int, ...]], Hashable]
@@ -131,7 +131,7 @@ class Instances:
         return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], classes=classes)
 
     def embeddings(self, ids: Tensor) -> Tensor:
-        """Of the instances `(n, m)`; an id of -1 (an unused slot) has zeros."""
+        """The embeddings of the instances with the ids `(n, m)`; zeros for an id of -1 (an unused slot)."""
         inputs = self.inputs[ids.clamp(min=0)]
         vectors = inputs if self.encoder is None else embed(self.encoder, inputs)
         return vectors.masked_fill(ids[..., None] < 0, 0)
@@ -247,8 +247,8 @@ RULES: dict[str, Rule] = {
     "and-3": Rule(min, 3, classes=2),
     "exactly-one-4": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
     "luhn-3": Rule(_luhn, 3, target_shares={0: 1}),
-    # Weights that add up to 0: all labels may be shifted. With two slots, a sample's five candidates are one another's
-    # shifts, so that without a known label nothing can go; with three, four of five can.
+    # The weights add up to 0 modulo 5, so shifting all labels changes no target. With two slots, a sample's five
+    # candidates are shifts of one another: without a known label, none can be discarded. With three, four in five can.
     "shift-mod-5": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
     "shift-3-mod-5": Rule(lambda labels: (labels[0] + labels[1] + 3 * labels[2]) % 5, 3, classes=5),
     "sum-3-is-0-mod-10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
@@ -319,9 +319,9 @@ def _lines() -> tuple[Line, ...]:
         ("gaussians", "max-minus-min-3", 100, "ambiguous"),
         ("digits", "shift-3-mod-5", 60, "ambiguous"),
         ("gaussians", "shift-3-mod-5", 60, "ambiguous"),
-        # Sums of few pairs of digits: two namings, and two classes may share a name.
+        # Few pairs of digits occur: two namings satisfy the sums, and so do maps that give two classes one label.
         ("mnist", "even-odd", 300, "ambiguous"),
-        # One class prior, all labels 0, explains every formula: whether neighbours tell more is a matter of luck.
+        # Labels that are all 0 satisfy every formula: whether a pool identifies more depends on the draw.
         ("digits", "sum-3-is-0-mod-10", 100, None),
         ("imbalanced", "sum-3", 100, None),
         ("clusters", "sum-3", 100, None),
@@ -390,7 +390,7 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
     Args:
         line: which kind of pool.
         seed: of all draws.
-        data_root: where data sets lie; as everywhere else if not given.
+        data_root: the folder with the data sets; the usual folders if not given.
 
     Raises:
         FileError: the line's data are not here.
@@ -498,7 +498,7 @@ def _backgrounds(embeddings: Tensor, targets: Sequence[Hashable], generator: tor
 
 
 def _falsified(targets: Sequence[Hashable], share: float, generator: torch.Generator) -> tuple[list[Hashable], Tensor]:
-    """Some samples get the target of another sample, one that differs from their own."""
+    """Give a share of the samples a wrong target: that of another sample. Returns all targets, and which are wrong."""
     given, n = list(targets), len(targets)
     wrong = torch.zeros(n, dtype=torch.bool)
     wrong[torch.randperm(n, generator=generator)[: max(1, round(share * n))]] = True
@@ -509,7 +509,7 @@ def _falsified(targets: Sequence[Hashable], share: float, generator: torch.Gener
 
 
 def _triangles(rule: Rule, samples: int, generator: torch.Generator) -> Pool:
-    """Three samples with the same formula, connected slot by slot; any candidate, in all three, fits."""
+    """Triples of samples with the same formula, connected slot by slot; every candidate fits, if all three have it."""
     classes, slots = rule.classes or 10, rule.slots
     labels = torch.randint(classes, (samples // 3, slots), generator=generator)
     gold = labels.repeat_interleave(3, 0)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clipper.benchmarks.statistics import mean_or_none
+
 VERDICTS = ("joint", "ambiguous", "unsettled", "uninformative")
 GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
-"""The share of gold labels that a line keeps on average, and that each pool of this many samples keeps."""
+"""The promised shares of gold labels kept: by a line on average, and by each pool of at least `LARGE` samples."""
 FALSE_ALARMS = 0.02
-"""The share of pools without information that may be called joint."""
+"""The share of pools without information that may get the verdict "joint"."""
 NINE_IN_TEN = 0.9
 """The share of pools for which a promise about most of them holds."""
 LABELS_RIGHT = 0.95
-"""In a pool that is identified."""
+"""The promised share of labels right in a pool that identifies its labels."""
 GAP = 0.05
-"""Between the accuracy that a posterior expects, and its accuracy."""
+"""The largest promised difference between the accuracy that a posterior expects, and its accuracy."""
 WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
 """By disturbance, the promised share of labels right and AUC of the suspicion, for SUM-3 on average."""
 
 _NAMED = 5
-"""The most lines that are listed by name if they break a promise; of more, the number is given."""
+"""The most lines that break a promise that are listed by name; of the others, only the number is given."""
 
 Row = dict[str, Any]
 """The result of one pool."""
@@ -66,16 +67,16 @@ def _line(name: str, rows: Sequence[Row]) -> dict[str, Any]:
         "pools": len(rows),
         "failed": sum(row["error"] is not None for row in rows),
         "verdicts": {verdict: sum(row.get("verdict") == verdict for row in rows) for verdict in VERDICTS},
-        "labels_right": _mean(_values(rows, "labels_right")),
+        "labels_right": mean_or_none(_values(rows, "labels_right")),
         "labels_right_lowest": min(_values(rows, "labels_right"), default=None),
-        "accuracy_gap": _mean(gaps),
-        "gold_kept": _mean(_values(rows, "gold_kept")),
+        "accuracy_gap": mean_or_none(gaps),
+        "gold_kept": mean_or_none(_values(rows, "gold_kept")),
         "gold_kept_lowest": min(_values(rows, "gold_kept"), default=None),
-        "candidates_kept": _mean(_values(rows, "candidates_kept")),
-        "gold_naming": _mean(_values(rows, "gold_naming")),
-        "suspicion_auc": _mean(_values(rows, "suspicion_auc")),
-        "seconds": _mean(_values(rows, "seconds")),
-        "em": {key: _mean(_values(em, key)) for key in ("labels_right", "gold_kept", "seconds")} if em else None,
+        "candidates_kept": mean_or_none(_values(rows, "candidates_kept")),
+        "gold_naming": mean_or_none(_values(rows, "gold_naming")),
+        "suspicion_auc": mean_or_none(_values(rows, "suspicion_auc")),
+        "seconds": mean_or_none(_values(rows, "seconds")),
+        "em": {key: mean_or_none(_values(em, key)) for key in ("labels_right", "gold_kept", "seconds")} if em else None,
     }
 
 
@@ -158,7 +159,7 @@ def _wrong_targets(rows: Sequence[Row]) -> list[Promise]:
 
 
 def _at_least(text: str, values: Sequence[float], least: float) -> Promise:
-    mean = _mean(values)
+    mean = mean_or_none(values)
     return Promise(text, None, "not measured") if mean is None else Promise(text, mean >= least, f"{mean:.3f}")
 
 
@@ -179,7 +180,7 @@ def _share(text: str, chosen: Sequence[Row], rows: Sequence[Row], *, least: floa
 
 
 def _by_line(text: str, rows: Sequence[Row], good: Callable[[Row], bool]) -> Promise:
-    """Whether most pools of every line are good."""
+    """Whether nine in ten pools of every line are good."""
     if not rows:
         return Promise(text, None, "not measured")
     counts: dict[str, list[bool]] = {}
@@ -202,7 +203,3 @@ def _has(row: Row, name: str) -> bool:
 
 def _values(rows: Sequence[Row], name: str) -> list[float]:
     return [float(row[name]) for row in rows if _has(row, name)]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
