@@ -212,6 +212,8 @@ def weights_of(network: nn.Module) -> list[Tensor]:
 
 PRUNED = 10
 """Waits for a pruned batch, whatever is pruned and how."""
+SEARCHED = 80
+"""Waits for labels forbidden at random, one after another."""
 PATHS: dict[str, tuple[Path, int]] = {
     "a graph of nearest neighbours": (graph(k=1), 3),
     "a graph of three neighbours each": (graph(k=3), 4),
@@ -225,7 +227,10 @@ PATHS: dict[str, tuple[Path, int]] = {
     "a graph into a pool": (in_a_pool, 6),
     "a graph of two encoders": (merged, 9),
     **{
-        f"a {which} batch pruned by {objective}, k={k}": (clip(which, k=k, objective=objective), PRUNED)
+        f"a {which} batch pruned by {objective}, k={k}": (
+            clip(which, k=k, objective=objective),
+            SEARCHED if (which, objective) == ("lattice", "random") else PRUNED,
+        )
         for which in ("listed", "lattice", "formula", "ragged", "scenes")
         for objective in ("exact", "paper", "random")
         for k in (1, 3)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from clipper import Candidates, Clipper, ProximityGraph, infer, prune
 from clipper.candidates import Alignments
 from clipper.engines import DolphinLoss, ScallopLoss, SemanticLoss
-from clipper.pruning.controls import random_edges
 from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor
 from tests.candidates.test_alignments import Pair, clips
 from tests.machines import log_probs_for
@@ -98,30 +97,3 @@ def test_joint_inference_aligns_clips_that_no_classifier_has_seen() -> None:
     pruning = posterior.prune(0.95)
     assert pruning.retained < 0.1
     assert pruning.gold_retained(gold) > 0.8
-
-
-def test_the_control_of_lattices_has_as_many_edges_and_none_within_a_clip() -> None:
-    embeddings = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
-    graph = ProximityGraph.from_embeddings(embeddings, k=2)
-    drawn = random_edges(graph, slots=4, seed=1)
-    assert torch.equal(drawn.source, graph.source)
-    assert torch.equal(drawn.distance, graph.distance)
-    assert not bool((drawn.source // 4 == drawn.target // 4).any())
-    assert set(drawn.target.tolist()) <= set(graph.target.tolist())
-    assert float((drawn.target == graph.target).double().mean()) < 0.5
-    assert torch.equal(drawn.target, random_edges(graph, slots=4, seed=1).target)
-    assert not torch.equal(drawn.target, random_edges(graph, slots=4, seed=2).target)
-
-
-def test_the_control_prunes_along_the_drawn_edges() -> None:
-    lattice = Alignments.from_texts([(0, 1), (1, 2), (2, 0), (1, 0)], 5, classes=3)
-    embeddings = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
-    clip = Clipper(objective="random")
-    graph = clip.graph(lattice, embeddings)
-    expected = prune(lattice, random_edges(graph, 5, seed=7), "exact")
-    assert torch.equal(clip.along(lattice, graph, seed=7).allowed, expected.allowed)
-
-
-def test_edges_that_all_lead_to_one_sample_are_left_as_they_are() -> None:
-    graph = ProximityGraph.from_edges([0, 1], [2, 3])
-    assert torch.equal(random_edges(graph, slots=2).target, graph.target)

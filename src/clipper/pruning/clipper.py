@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from clipper.arguments import real_number, seed_number, shown, whole_number
+from clipper.arguments import real_number, seed_number, seeded, shown, whole_number
 from clipper.candidates import CandidateSet, Kind
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
@@ -19,7 +19,6 @@ from clipper.proximity.encoders import check_encoder
 from clipper.proximity.graph import Metric, Search
 from clipper.proximity.index import METHODS, search_named
 from clipper.proximity.instances import Embeddings
-from clipper.pruning.controls import random_edges
 from clipper.pruning.distributed import prune_share
 from clipper.pruning.graphs import as_embeddings, neighbours_of
 from clipper.pruning.objectives import (
@@ -28,10 +27,9 @@ from clipper.pruning.objectives import (
     Objective,
     Solver,
     check_options,
-    listed_only,
     prune,
     prune_along,
-    prune_at_random,
+    random_pruning,
 )
 from clipper.pruning.result import Pruning, Set
 
@@ -56,7 +54,8 @@ class Clipper:
         objective: "exact" discards as many candidates as a sound choice of edges can. "paper" solves the paper's
             equation (1) as printed. "joint" infers the labels of the whole pool together, and "em" does so by
             expectation-maximisation. "random" is the control: it discards as many candidates of each sample as "exact"
-            would, at random; if candidates are not listed, it prunes along random edges.
+            would, at random; if candidates are not listed, it forbids labels at random instead, and keeps at least as
+            many candidates.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         mass: with "joint" and "em", the posterior probability that the kept candidates of a sample must add up to.
         encoder: turns inputs `(n, m, …)` into embeddings; None if the loop has embeddings already.
@@ -184,7 +183,7 @@ class Clipper:
         if pool is None and pool_candidates is not None:
             raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
         whose = None if pool is None else candidates if pool_candidates is None else pool_candidates
-        return self.along(candidates, graph, pool=whose, samples=None if pool is None else pool.samples, seed=seed)
+        return self.along(candidates, graph, pool=whose, seed=seed)
 
     def along(
         self,
@@ -192,7 +191,6 @@ class Clipper:
         graph: ProximityGraph,
         *,
         pool: CandidateSet | None = None,
-        samples: Tensor | None = None,
         seed: int = 0,
     ) -> Pruning[Set]:
         """Like `prune`, but along the edges of a given graph, such as one from `graph`.
@@ -201,7 +199,6 @@ class Clipper:
             candidates: what the labels of the batch could be.
             graph: the edges.
             pool: the candidates of the instances that edges lead to, if these are not in `candidates`.
-            samples: the index of each sample in that pool, `(n,)`, as in `Pool`.
             seed: of "joint" and "random".
 
         Returns:
@@ -215,21 +212,11 @@ class Clipper:
             self._warn_if_asked_again()
             return prune(candidates, graph, self.objective, pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
-        listed = listed_only(candidates)
-        if self.objective == "random" and listed is None:
-            others = candidates if pool is None else pool
-            place = None if samples is None else torch.as_tensor(samples)
-            if place is None and pool is not None:
-                place = torch.full((candidates.samples,), -1)
-            kind = others.kind.flatten() if len(others.kinds) > 1 else None
-            graph = random_edges(graph, candidates.slots, seed, place=place, kind=kind)
         if pool is None:  # the edges were just built for these candidates: nothing to check
             pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:
             pruning = prune(candidates, graph, objective, self.solver, pool=pool)
-        if self.objective == "random" and listed is not None:
-            return cast(Pruning[Set], prune_at_random(listed, graph, None, pruning, seed))
-        return pruning
+        return random_pruning(candidates, graph, pruning, seeded(seed)) if self.objective == "random" else pruning
 
     def _warn_if_asked_again(self) -> None:
         """Warn at the second call: joint inference is meant for a whole pool, not for each batch."""

@@ -23,7 +23,6 @@ from clipper.candidates.table import offsets_of
 from clipper.errors import ClipperError, InputError
 from clipper.proximity import ExactSearch, Pool, ProximityGraph
 from clipper.proximity.instances import Embeddings, OneEmbedding
-from clipper.pruning.controls import random_edges
 from clipper.pruning.graphs import as_embeddings
 from clipper.pruning.objectives import POOLED, listed_only, prune, prune_along, random_pruning
 from clipper.pruning.ranks import Ranks, as_bytes, from_bytes
@@ -122,16 +121,16 @@ def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: Proce
     batch = gather(ranks, candidates, lambda: clip.embeddings(candidates, inputs))
     if clip.objective in POOLED:
         return _prune_jointly(clip, candidates, batch, ranks, seed)
-    listed = listed_only(candidates)
     blind = clip.objective == "random"
-    graph = _own_edges(clip, candidates, batch, random_seed=seed if blind and listed is None else None)
+    graph = _own_edges(clip, candidates, batch)
     pruning = prune_along(candidates, graph, batch.support, "exact" if blind else clip.objective, clip.solver)
-    if not blind or listed is None:
+    if not blind:
         return pruning
     generator = seeded(seed)
-    torch.rand(batch.before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
-    gone = listed.offsets.diff() - cast(Candidates, pruning.candidates).offsets.diff()
-    return cast(Pruning[Set], random_pruning(listed, graph, listed.random_ranks(generator) >= gone[listed.sample]))
+    listed = listed_only(candidates) is not None
+    before = batch.before if listed else batch.first * candidates.slots * candidates.classes
+    torch.rand(before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
+    return random_pruning(candidates, graph, pruning, generator)
 
 
 def shared_graph(ranks: Ranks, candidates: CandidateSet, given: object, k: int) -> tuple[ProximityGraph, Tensor]:
@@ -176,9 +175,7 @@ def _check_leaving(graph: ProximityGraph, candidates: CandidateSet, batch: Gathe
         )
 
 
-def _own_edges(
-    clip: Clipper, candidates: CandidateSet, batch: GatheredBatch, random_seed: int | None = None
-) -> ProximityGraph:
+def _own_edges(clip: Clipper, candidates: CandidateSet, batch: GatheredBatch) -> ProximityGraph:
     """The edges from this rank's instances, in the same order as in one process; targets are global.
 
     Matrix products of different shapes round differently. That does not change the neighbours, but it can change the
@@ -189,16 +186,13 @@ def _own_edges(
     own = torch.arange(batch.first, batch.last, device=candidates.device)
     if not len(own):
         return ProximityGraph.from_edges(own, own)
-    if random_seed is None and not clip.mutual and clip.share is None and _by_matrix_product(clip):
+    if not clip.mutual and clip.share is None and _by_matrix_product(clip):
         pool = Pool(batch.embeddings, batch.kind, samples=own)
         mine = _in_form(batch.embeddings, (t[batch.first : batch.last] for t in _tables(batch.embeddings).values()))
         graph = clip.connect(mine, candidates.kind, candidates.kinds, pool=pool)
         if _order_is_certain(graph, slots, batch, cosine=clip.metric == "cosine"):
             return graph
     whole = clip.connect(batch.embeddings, batch.kind, candidates.kinds)
-    if random_seed is not None:
-        kind = batch.kind.flatten() if len(candidates.kinds) > 1 else None
-        whole = random_edges(whole, slots, random_seed, kind=kind)
     return whole.leaving(batch.first * slots, batch.last * slots)
 
 

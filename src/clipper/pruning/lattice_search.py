@@ -89,11 +89,7 @@ def _contested(
 
 def _check(objective: str, solver: str) -> None:
     if objective not in ("exact", "paper"):
-        raise InputError(
-            f'expected the objective "exact" or "paper" for a lattice, got {objective!r}; the random control discards '
-            "candidates one by one: take some with lattice.draw(), list them with to_candidates(), or let a Clipper "
-            "with this objective prune along edges drawn at random"
-        )
+        raise InputError(f'expected the objective "exact" or "paper" for pruning sample by sample, got {objective!r}')
     if solver != "closed-form":
         raise InputError(
             f'expected solver="closed-form" for a lattice, got {solver!r}; an integer program lists every candidate: '

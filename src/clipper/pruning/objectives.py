@@ -8,14 +8,14 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from clipper.arguments import one_of, real_number, seed_number, shown
+from clipper.arguments import one_of, real_number, seed_number, seeded, shown
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.closed_form import survivors
 from clipper.pruning.consistency import conflicts, edge_rejects
-from clipper.pruning.controls import discard_at_random
+from clipper.pruning.controls import discard_at_random, forbid_at_random
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.integer_program import integer_program, solve
 from clipper.pruning.lattice_search import prune_lattice
@@ -58,8 +58,9 @@ def prune(
             control.
         solver: "closed-form", or "highs" or "cp-sat" for the same optimum by integer programming.
         pool: the candidates that the graph's targets belong to, if not `candidates` themselves.
-        count: with "random": how many candidates to discard.
-        imitate: with "random": discard as many of each sample as this pruning did.
+        count: with "random": how many candidates to discard; only for listed candidates.
+        imitate: with "random": discard as many of each sample as this pruning did. If candidates are not listed, labels
+            are forbidden at random, and at least as many candidates are left.
         mass: with "joint" and "em": the posterior probability that the kept candidates of a sample must add up to.
         seed: seed of "joint", "em" and "random".
 
@@ -88,8 +89,8 @@ def prune(
     check_edges(candidates, graph, pool)
     if objective in POOLED:
         return _joint(candidates, graph, pool, mass, seed, objective)
-    if objective == "random" and (listed := listed_only(candidates)) is not None:
-        return cast(Pruning[Set], prune_at_random(listed, graph, count, imitate, seed))
+    if objective == "random":
+        return prune_at_random(candidates, graph, count, imitate, seed)
     return prune_along(candidates, graph, pool.support, objective, solver)
 
 
@@ -166,27 +167,59 @@ def _joint(
 
 
 def prune_at_random(
-    candidates: Candidates, graph: ProximityGraph, count: int | None, imitate: Pruning[Any] | None, seed: int
-) -> Pruning[Candidates]:
+    candidates: Set, graph: ProximityGraph, count: int | None, imitate: Pruning[Any] | None, seed: int
+) -> Pruning[Set]:
     """As `prune` with the objective "random"; the edges are not checked."""
-    per_sample = None
+    if count is not None and imitate is not None:
+        raise InputError("expected count= or imitate=, got both")
     if imitate is not None:
-        if count is not None:
-            raise InputError("expected count= or imitate=, got both")
-        rows = listed_only(imitate.original) if isinstance(imitate, Pruning) else None
-        if rows is None or (rows is not candidates and not torch.equal(rows.offsets, candidates.offsets)):
-            raise InputError(
-                f"expected a pruning of the same {len(candidates)} candidates to imitate, got {shown(imitate)}"
-            )
-        per_sample = candidates.offsets.diff() - candidates.offsets_where(imitate.keep).diff()
-    return random_pruning(candidates, graph, discard_at_random(candidates, count, per_sample, seed))
+        check_imitated(imitate, candidates)
+        return random_pruning(candidates, graph, imitate, seeded(seed))
+    listed = listed_only(candidates)
+    if listed is None:
+        raise InputError(
+            f"expected imitate=, a pruning of the same candidates, since {candidates!r} lists none that could be "
+            f"discarded one by one, got {'no argument' if count is None else f'count={count!r}'}; for example "
+            'prune(candidates, graph, "random", imitate=prune(candidates, graph))'
+        )
+    return _unproved(candidates, graph, keep=discard_at_random(listed, count, seed))
 
 
-def random_pruning(candidates: Candidates, graph: ProximityGraph, keep: Tensor) -> Pruning[Candidates]:
-    """A pruning that keeps `keep (Ω,)` bool regardless of the graph: no edge is chosen, and nothing is proved."""
+def check_imitated(imitate: object, candidates: CandidateSet) -> None:
+    """Raise an `InputError` unless this is a pruning of a set of the same type, with as many candidates per sample."""
+    original = imitate.original if isinstance(imitate, Pruning) else None
+    if type(original) is not type(candidates) or original.counts != candidates.counts:
+        raise InputError(f"expected a pruning of the same candidates to imitate, {candidates!r}, got {shown(imitate)}")
+
+
+def random_pruning(
+    candidates: Set, graph: ProximityGraph, imitate: Pruning[Set], generator: torch.Generator
+) -> Pruning[Set]:
+    """Discard as many candidates of each sample as a pruning did; forbid labels if candidates are not listed."""
+    listed = listed_only(candidates)
+    if listed is None:
+        allowed = forbid_at_random(candidates, imitate.candidates.counts, generator)
+        return _unproved(candidates, graph, allowed=allowed)
+    gone = listed.offsets.diff() - cast(Candidates, imitate.candidates).offsets.diff()
+    return _unproved(candidates, graph, keep=listed.random_ranks(generator) >= gone[listed.sample])
+
+
+def _unproved(
+    candidates: Set, graph: ProximityGraph, *, keep: Tensor | None = None, allowed: Tensor | None = None
+) -> Pruning[Set]:
+    """A pruning that does not depend on the graph: no edge is chosen, and nothing is proved."""
     unproved = dict.fromkeys(range(candidates.samples), 1)
     none = torch.zeros_like(graph.source, dtype=torch.bool)
-    return Pruning(candidates, graph, candidates.support, keep=keep, edges=none, one_by_one=True, open_bounds=unproved)
+    return Pruning(
+        candidates,
+        graph,
+        candidates.support,
+        edges=none,
+        keep=keep,
+        allowed=allowed,
+        one_by_one=True,
+        open_bounds=unproved,
+    )
 
 
 def check_options(objective: object, solver: object, mass: object) -> None:
