@@ -11,12 +11,16 @@ from clipper.benchmarks.bench_loss import SumCircuit
 from clipper.benchmarks.bench_prune import race_search
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import train_and_test
+from clipper.benchmarks.measurements import measurements
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import engine_of, run
+from clipper.benchmarks.tables import Ledger, gather
+from clipper.benchmarks.tables.catalogue import ABLATION_TABLE
 from clipper.benchmarks.timing import WARM_UP, race
 from clipper.cli.bench import bench
 from clipper.engines import SemanticLoss
-from clipper.errors import InputError
+from clipper.errors import FileError, InputError
+from clipper.report.bench_text import overhead, overhead_claims
 
 
 def printed(*arguments: str) -> dict:
@@ -30,6 +34,52 @@ def test_bench_train_prints_the_share_of_every_setting():
     settings = {(row["objective"], row["encoder"]) for row in document["rows"]}
     assert settings >= {(objective, encoder) for objective in ("paper", "exact") for encoder in ("trainable", "frozen")}
     assert all(0 <= row["pruning_share"] <= 1 for row in document["rows"])
+
+
+def test_bench_train_keeps_what_it_measured_and_pages_compare_it_with_the_paper(tmp_path):
+    file = tmp_path / "bench.jsonl"
+    command = [
+        "train",
+        "--data",
+        "digits",
+        "--rounds",
+        "1",
+        "--samples",
+        "64",
+        "--engine",
+        "dolphin",
+        "--out",
+        str(file),
+    ]
+    printed(*command, "--batch", "32", "--batch", "64", "--json")
+    rows, entries = measurements(file, "train"), gather(ABLATION_TABLE, Ledger(tmp_path / "records.jsonl"))
+    assert [row["settings"]["batch"] for row in rows] == [32] * 5 + [64] * 5
+    text = overhead(rows, entries)
+    assert text.count("| dolphin, batch 32 | trainable |") == 2
+    assert "19.1 ± 0.2 |" in text.split("| dolphin, batch 32 | trainable | paper |")[1].splitlines()[0]
+    claims = overhead_claims(rows, entries)
+    judged = [claim for claim in claims if claim.verdict != "not run"]
+    assert {claim.kind for claim in claims} == {"overhead"}
+    assert len(claims) == 18
+    assert {claim.what for claim in judged} == {
+        f"pruning, share of the time: dolphin + {encoder}, batch {batch}"
+        for encoder in ("resnet18", "resnet152", "trainable")
+        for batch in (32, 64)
+    }
+    share = next(row for row in rows if row["settings"]["objective"] == "paper")["figures"]["pruning_share"]
+    trained = next(claim for claim in judged if "trainable, batch 32" in claim.what)
+    assert trained.ours == f"{100 * share:.1f}"
+    printed(*command, "--batch", "32", "--json")
+    assert len(measurements(file, "train")) == len(rows)
+    assert overhead([], entries) == "Not run."
+
+
+def test_measurements_are_read_only_from_their_own_file(tmp_path):
+    assert measurements(tmp_path / "none.jsonl", "train") == []
+    other = tmp_path / "zoo.jsonl"
+    other.write_text('{"format": "clipper zoo 1"}\n')
+    with pytest.raises(FileError, match="no measurement"):
+        measurements(other, "train")
 
 
 def test_a_race_counts_no_warm_up_and_gives_every_call_an_input_of_its_own():

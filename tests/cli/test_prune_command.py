@@ -16,8 +16,10 @@ import pytest
 import torch
 
 from clipper import Candidates, ProximityGraph, prune
+from clipper.benchmarks.measurements import measurements
 from clipper.errors import ClipperError
 from clipper.pruning.streaming import PruneJob, prune_files
+from clipper.report.bench_text import inferred_pools, pruned_pools
 
 COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
 
@@ -170,3 +172,22 @@ def test_growth_is_measured_in_processes_of_their_own() -> None:
     assert [row["instances"] for row in rows] == [300, 900]
     assert all(row["recall"] == 1 and row["method"] == "exact" and row["seconds"] > 0 for row in rows)
     assert clipper("bench", "scale", "--stage", "cook", "--instances", 300).returncode == 1
+
+
+@pytest.mark.slow
+def test_joint_inference_is_measured_with_its_labels_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "bench.jsonl"
+    run = clipper("bench", "scale", "--stage", "infer", "--instances", 300, "--dimensions", 8, "--out", file)
+    assert run.returncode == 0, run.stderr
+    (row,) = measurements(file, "scale")
+    assert row["settings"] == {
+        "stage": "infer", "instances": 300, "dimensions": 8, "slots": 3, "classes": 10, "k": 8, "search": "auto",
+        "seed": 0, "threads": row["versions"]["threads"],
+    }  # fmt: skip
+    found = row["figures"]
+    assert found["verdict"] in get_args(Verdict)
+    assert 0 <= found["right"] <= 1
+    assert found["kept"] <= found["candidates"]
+    assert 0 < found["inference_processor_seconds"] <= found["seconds"] * 2
+    assert f"| {found['verdict']} |" in inferred_pools([row])
+    assert pruned_pools([row]) == "Not run."

@@ -1,4 +1,4 @@
-"""Measures seconds, memory and recall of pruning files, from ten thousand instances to more than a million.
+"""Measures seconds, memory and recall of pruning files and of joint inference, up to more than a million instances.
 
 Each size runs in its own process, so that its peak memory can be measured. A stage is a function from a `ScaleJob` to
 its measurements; `STAGES` lists them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,17 @@ import torch
 from clipper.arguments import one_of, seed_number, seeded, whole_number
 from clipper.benchmarks.timing import OnProgress, peak_gigabytes
 from clipper.candidates import Candidates
-from clipper.candidates.storage import to_arrow
+from clipper.candidates.storage import from_arrow, to_arrow
 from clipper.executors import LocalProcesses
+from clipper.proximity import ProximityGraph
+from clipper.pruning import infer
+from clipper.pruning.objectives import NEIGHBOURS
 from clipper.pruning.streaming import PruneJob, prune_files
 
 _DIRECTIONS = 16
 """Directions in which the instances of a class vary much; in all others they vary little."""
 _FILES = ("candidates.parquet", "embeddings.npy", "kept.parquet")
+_GOLD = "gold.npy"
 _PIECE = 1 << 16
 """Samples that are drawn at a time."""
 
@@ -37,11 +41,11 @@ class ScaleJob:
     Attributes:
         stage: which one, a key of `STAGES`.
         instances: about how many instances the pool has; rounded to whole samples.
-        folder: where its files are, `candidates.parquet` and `embeddings.npy`.
+        folder: where its files are: `candidates.parquet`, `embeddings.npy` and `gold.npy`.
         dimensions: of the embeddings.
         slots: instances of a sample; its target is the sum of their labels.
         classes: how many labels there are.
-        k: neighbours per instance.
+        k: neighbours per instance; None for the stage's default, 1 to prune and 8 to infer.
         search: how to find them, as in `ProximityGraph.from_embeddings`.
         seed: of the draws.
         threads: of the process.
@@ -53,7 +57,7 @@ class ScaleJob:
     dimensions: int = 64
     slots: int = 3
     classes: int = 10
-    k: int = 1
+    k: int | None = None
     search: str = "auto"
     seed: int = 0
     threads: int = field(default_factory=torch.get_num_threads)
@@ -63,13 +67,28 @@ class ScaleJob:
         """The number of samples, from the number of instances and slots."""
         return -(-self.instances // self.slots)
 
+    @property
+    def neighbours(self) -> int:
+        """The number of neighbours per instance."""
+        return self.k or (NEIGHBOURS if self.stage == "infer" else 1)
 
-def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[str, Any]]:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is measured, for JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "folder"} | {"k": self.neighbours}
+
+
+def measure_growth(
+    jobs: Sequence[ScaleJob],
+    progress: OnProgress,
+    measured: Callable[[ScaleJob, dict[str, Any]], None] = lambda *_: None,
+) -> list[dict[str, Any]]:
     """Draw the files of each job, and measure its stage in a process of its own.
 
     Args:
         jobs: what to measure, in this order.
         progress: called with what is done.
+        measured: called with each job and its row, as soon as it is measured.
 
     Returns:
         A row of figures for each job.
@@ -87,6 +106,7 @@ def measure_growth(jobs: Sequence[ScaleJob], progress: OnProgress) -> list[dict[
         try:
             _in_own_process(write_pool, job)
             rows.append(_in_own_process(STAGES[job.stage], job))
+            measured(job, rows[-1])
         finally:
             for file in job.folder.iterdir():
                 file.unlink()
@@ -112,6 +132,7 @@ def write_pool(job: ScaleJob) -> dict[str, Any]:
     shape = job.samples, job.slots, job.dimensions
     embeddings = np.lib.format.open_memmap(job.folder / "embeddings.npy", mode="w+", dtype=np.float32, shape=shape)
     labels = torch.randint(0, job.classes, shape[:2], generator=generator)
+    np.save(job.folder / _GOLD, labels.numpy())
     writer = None
     for first in range(0, job.samples, _PIECE):
         own = labels[first : first + _PIECE]
@@ -141,7 +162,7 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
 
     start = time.perf_counter()
     candidates, embeddings, kept = (job.folder / name for name in _FILES)
-    summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.k, search=job.search), report)
+    summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.neighbours, search=job.search), report)
     seconds = time.perf_counter() - start
     searched = moments["pruning"][0] - moments["reading candidates"][-1]
     begun, indexed, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
@@ -159,7 +180,33 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
     }
 
 
-STAGES: dict[str, Callable[[ScaleJob], Mapping[str, Any]]] = {"prune": _prune}
+def _infer(job: ScaleJob) -> dict[str, Any]:
+    """Find neighbours and infer the labels of the pool, in memory, and measure both."""
+    import pyarrow.parquet as pq
+
+    start = time.perf_counter()
+    candidates = from_arrow(pq.read_table(job.folder / "candidates.parquet"))
+    embeddings = torch.from_numpy(np.load(job.folder / "embeddings.npy"))
+    began = time.perf_counter()
+    graph = ProximityGraph.from_embeddings(embeddings, k=job.neighbours, search=job.search)
+    searched, worked = time.perf_counter(), time.process_time()
+    posterior = infer(candidates, graph, seed=job.seed)
+    worked = time.process_time() - worked
+    (found,) = graph.reports
+    return {
+        "candidates": len(candidates),
+        "kept": len(posterior.prune().candidates),
+        "seconds": time.perf_counter() - start,
+        "search_seconds": searched - began,
+        "inference_processor_seconds": worked,
+        "method": found.method,
+        "recall": found.recall,
+        "verdict": posterior.verdict,
+        "right": float((posterior.labels == torch.from_numpy(np.load(job.folder / _GOLD))).float().mean()),
+    }
+
+
+STAGES: dict[str, Callable[[ScaleJob], Mapping[str, Any]]] = {"prune": _prune, "infer": _infer}
 """What can be measured: each is called in a process of its own, and gives figures with at least `seconds`."""
 
 
@@ -174,5 +221,5 @@ def _measured(task: tuple[Callable[[ScaleJob], Mapping[str, Any]], ScaleJob]) ->
     work, job = task
     torch.set_num_threads(job.threads)
     found = work(job)
-    size = {"stage": job.stage, "instances": job.samples * job.slots, "samples": job.samples}
+    size = {"stage": job.stage, "k": job.neighbours, "instances": job.samples * job.slots, "samples": job.samples}
     return {**size, **found, "peak_gigabytes": peak_gigabytes()}

@@ -1,4 +1,4 @@
-"""Measures pruning's share of the training time, on SUM-3 in batches of 64."""
+"""Measures pruning's share of the training time, on SUM-3."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def _row(config: RunConfig, runs: list[list[EpochMetrics]], batches: int) -> dic
     before = statistics.median(first.pruning_seconds - later.pruning_seconds for first, later in runs)
     shares = [_share(*run) for run in runs]
     return {
+        "batch": config.batch,
         "objective": config.objective,
         "encoder": "trainable" if config.encoder == "trainable" else "frozen",
         "rounds": len(runs),

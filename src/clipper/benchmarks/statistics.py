@@ -11,7 +11,7 @@ from torch import Tensor
 from clipper.errors import require
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
+def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation over the seeds.
 
     Examples:
@@ -19,7 +19,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
         '2.0 ± 1.0'
     """
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from clipper.benchmarks import (
 from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
+from clipper.benchmarks.measurements import add_measurement
 from clipper.benchmarks.zoo import missing_data
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
@@ -38,6 +39,10 @@ bench = typer.Typer(
 )
 Rounds = Annotated[int, counted("Rounds per setting; each round runs every method once.")]
 Slots = Annotated[int, counted("Images per sample.")]
+Kept = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Also add what was measured to this file; pages show results/bench.jsonl."),
+]
 RuleName = Annotated[str, typer.Option(help="What is known about a sample: the sum or max of its labels.")]
 Data = Annotated[str, typer.Option(help="Data set of the images; digits needs no download.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
@@ -87,28 +92,39 @@ def scale(
         list[int] | None,
         counted("Instances in the pool; repeat for several. Default: 10,000 to a million.", most=10**9),
     ] = None,
-    stage: Annotated[list[str] | None, typer.Option(help="What to measure; repeat for several. Default: all.")] = None,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option(help="What to measure: prune, or infer (half an hour for a million); repeat for both."),
+    ] = None,
     dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
-    k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
+    k: Annotated[int | None, counted("Neighbours per instance; default: 1 to prune, 8 to infer.", "-k")] = None,
     search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,
+    out: Kept = None,
     json: Json = False,
 ) -> None:
-    """Measure pools of growing size: seconds, memory and recall of SUM-3 on files, each size in its own process."""
-    with tempfile.TemporaryDirectory(prefix="clipper-scale-") as folder, progress_bars() as report:
-        sizes, stages = instances or [10_000, 100_000, 1_000_000], stage or list(bench_scale.STAGES)
+    """Measure pools of growing size: seconds, memory and recall, of SUM-3, each size in its own process."""
+
+    def keep(job: bench_scale.ScaleJob, row: dict[str, Any]) -> None:
+        if out is not None:
+            add_measurement(out, "scale", job.settings, row)
+
+    kept = writable(*([] if out is None else [out]))
+    with kept, tempfile.TemporaryDirectory(prefix="clipper-scale-") as folder, progress_bars() as report:
+        sizes, stages = instances or [10_000, 100_000, 1_000_000], stage or ["prune"]
         jobs = [
             bench_scale.ScaleJob(each, size, Path(folder) / "pool", dimensions, k=k, search=search, seed=seed)
             for each in stages
             for size in sizes
         ]
-        measured = bench_scale.measure_growth(jobs, report)
+        measured = bench_scale.measure_growth(jobs, report, keep)
     threads = torch.get_num_threads()
     if json:
-        print_json({"dimensions": dimensions, "k": k, "seed": seed, "threads": threads, "rows": measured})
+        print_json({"dimensions": dimensions, "seed": seed, "threads": threads, "rows": measured})
         return
     columns = {
         "stage": "{stage}",
+        "k": "{k}",
         "instances": "{instances:,}",
         "seconds": "{seconds:.1f}",
         "of which search": "{search_seconds:.1f}",
@@ -116,7 +132,7 @@ def scale(
         "method": "{method}",
         "recall": "{recall:.3f}",
     }
-    _print(f"growth (SUM-3, {dimensions} dimensions, k={k}, {threads} threads)", columns, measured)
+    _print(f"growth (SUM-3, {dimensions} dimensions, {threads} threads)", columns, measured)
 
 
 @bench.command(name="train")
@@ -127,19 +143,30 @@ def train(
         str, typer.Option(help="Data set: mnist, with the paper's network, or digits, without a download.")
     ] = "mnist",
     engine: Annotated[EngineName, typer.Option(help="The loss function on candidates.")] = "semantic",
+    batch: Annotated[list[int] | None, counted("Samples per step; repeat for several. Default: 64.")] = None,
     k: Annotated[int, counted("Neighbours per instance.", "-k")] = 1,
     data_root: DataRoot = None,
+    out: Kept = None,
     json: Json = False,
 ) -> None:
-    """Measure the share of training time that pruning takes: SUM-3, batches of 64, trained and frozen encoders."""
+    """Measure the share of training time that pruning takes: SUM-3, with trained and frozen encoders."""
     base = RunConfig(data=data, samples=samples, engine=engine, k=k, objective="none", data_root=data_root)
-    with progress_bars() as report:
-        measured = bench_train.measure_overhead(base, rounds, report)
+    settings = {"data": data, "engine": engine, "k": k, "samples": samples, "rounds": rounds}
+    measured = []
+    with writable(*([] if out is None else [out])), progress_bars() as report:
+        for size in batch or [64]:
+            rows = bench_train.measure_overhead(replace(base, batch=size), rounds, report)
+            for row in rows:
+                if out is not None:
+                    own = {name: row[name] for name in ("batch", "objective", "encoder")}
+                    add_measurement(out, "train", settings | own, row)
+            measured += rows
     threads = torch.get_num_threads()
     if json:
-        print_json({"data": data, "engine": engine, "k": k, "batch": 64, "threads": threads, "rows": measured})
+        print_json({"data": data, "engine": engine, "k": k, "threads": threads, "rows": measured})
         return
     columns = {
+        "batch": "{batch}",
         "objective": "{objective}",
         "encoder": "{encoder}",
         "ms per batch": "{milliseconds_per_batch:.1f}",
@@ -148,8 +175,8 @@ def train(
         "share": "{pruning_share:.2%}",
         "highest": "{pruning_share_highest:.2%}",
     }
-    measured[0]["encoder"] = "–"  # the first row prunes nothing
-    _print(f"SUM-3 on {data}, batches of 64, medians ({threads} threads)", columns, measured)
+    shown = [row | ({"encoder": "–"} if row["objective"] == "none" else {}) for row in measured]
+    _print(f"SUM-3 on {data}, medians ({threads} threads)", columns, shown)
 
 
 @bench.command(name="loss")

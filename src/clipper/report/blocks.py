@@ -16,6 +16,7 @@ from typing import Any
 
 from clipper.benchmarks.bench_ablation import changes, summary_of
 from clipper.benchmarks.bench_zoo import read_rows
+from clipper.benchmarks.measurements import FILE, measurements
 from clipper.benchmarks.probe import changed
 from clipper.benchmarks.race.run import read_rows as race_rows
 from clipper.benchmarks.race.summary import standings
@@ -26,6 +27,7 @@ from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
 from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
+from clipper.report.bench_text import inferred_pools, overhead, overhead_claims, pruned_pools
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
@@ -76,7 +78,7 @@ ZOO_LINES = (
 
 @dataclass(frozen=True)
 class Sources:
-    """Where blocks get their figures: a folder with the records of all tables, of the zoo and of its ablation."""
+    """Where blocks get their figures: a folder with the records of tables, zoo, ablation and race, and measurements."""
 
     folder: Path
 
@@ -97,6 +99,10 @@ class Sources:
     def rows(self, name: str) -> list[Row]:
         """The rows of a file of the zoo."""
         return list(read_rows(self.folder / name).values())
+
+    def measured(self, bench: str) -> list[dict[str, Any]]:
+        """The measurements of a command of `clipper bench`."""
+        return measurements(self.folder / FILE, bench)
 
     @cached_property
     def race(self) -> list[Row]:
@@ -246,7 +252,8 @@ def _in_pairs(entries: Sequence[Entry], tasks: Sequence[str]) -> str:
 
 def _all_claims(sources: Sources) -> list[Claim]:
     """The paper's claims in all its tables."""
-    return [claim for _, own in sources.tables.values() for claim in claims_of(own)]
+    claims = [claim for _, own in sources.tables.values() for claim in claims_of(own)]
+    return claims + overhead_claims(sources.measured("train"), sources.entries("ablation"))
 
 
 _AHEAD = {True: "ahead", False: "level"}
@@ -442,13 +449,16 @@ def _made_by(rows: Sequence[Row]) -> str:
 
 
 BLOCKS: dict[str, Callable[[Sources], str]] = {
-    "results": lambda sources: results_text(len(sources.ledger), list(sources.tables.values())),
-    "overview": lambda sources: overview(len(sources.ledger), list(sources.tables.values())),
+    "results": lambda sources: results_text(len(sources.ledger), list(sources.tables.values()), _all_claims(sources)),
+    "overview": lambda sources: overview(len(sources.ledger), list(sources.tables.values()), _all_claims(sources)),
     "readme": _readme,
     "claims": lambda sources: in_short(_all_claims(sources)),
     "long": _against_the_paper,
     "joint": _joint,
     "confounds": _confounds,
+    "overhead": lambda sources: overhead(sources.measured("train"), sources.entries("ablation")),
+    "pruned-pools": lambda sources: pruned_pools(sources.measured("scale")),
+    "inferred-pools": lambda sources: inferred_pools(sources.measured("scale")),
     "race": _race,
     "race-summary": _race_summary,
     "zoo": _zoo,

@@ -88,8 +88,7 @@ def claims_of(entries: Sequence[Entry]) -> list[Claim]:
         base = found.get((row.engine, column))
         if base is not None and base is not entry:
             claims += [claim for measure, kind in _GAINS.items() for claim in _gain(entry, base, measure, kind)]
-        for kind in ("share kept", "overhead"):
-            claims += [claim for measure in KINDS[kind] for claim in _near(entry, measure, kind)]
+        claims += [claim for measure in KINDS["share kept"] for claim in _near(entry, measure)]
         if row.engine == "abl-sim":
             others = [found[engine, column] for engine in ("dolphin", "scallop") if (engine, column) in found]
             claims += [claim for other in others for claim in _gain(entry, other, "accuracy", "rank of ABLSim")]
@@ -150,25 +149,26 @@ def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[flo
     return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
-def _near(entry: Entry, measure: Measure, kind: str) -> list[Claim]:
+def _near(entry: Entry, measure: Measure) -> list[Claim]:
     """The claim about a share that is kept."""
     paper, values = entry.published.get(measure), entry.values(measure)
     if paper is None:
         return []
-    what = {"retained": "candidates kept", "gold": "gold kept", "pruning_share": "pruning, share of the time"}[measure]
+    what = {"retained": "candidates kept", "gold": "gold kept"}[measure]
     name = f"{what}: {entry.place.row.name}, {entry.place.column.name}"
     same = measure, entry.place.row.engine, *paper
     if not values:
-        return [Claim(name, f"{paper[0]:.1f}", NOTHING, NOT_RUN, kind, same)]
-    verdict = _marked(_nearness(statistics.mean(values) - paper[0]), entry)
-    return [Claim(name, f"{paper[0]:.1f}", _mean(values), verdict, kind, same)]
+        return [Claim(name, f"{paper[0]:.1f}", NOTHING, NOT_RUN, "share kept", same)]
+    verdict = _marked(nearness(statistics.mean(values) - paper[0]), entry)
+    return [Claim(name, f"{paper[0]:.1f}", _mean(values), verdict, "share kept", same)]
 
 
 def _mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f} ({len(values)} seed{'s' if len(values) > 1 else ''})"
 
 
-def _nearness(difference: float) -> str:
+def nearness(difference: float) -> str:
+    """Whether a share is as close to the paper's as `CLOSE`, or larger, or smaller."""
     if abs(difference) <= CLOSE:
         return f"within {CLOSE:g} points"
     return f"{'more' if difference > 0 else 'less'} here"
@@ -191,7 +191,7 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
         if len(run) > 1:
             means = [statistics.mean(entry.values("accuracy")) for entry in run]
             ours = f"{max(means) - min(means):.1f} ({', '.join(entry.place.row.variant for entry in run)})"
-            said = _marked(_nearness(max(means) - min(means) - widest), *run)
+            said = _marked(nearness(max(means) - min(means) - widest), *run)
         what = f"largest difference between encoders: {engine}, {column}"
         claims.append(Claim(what, f"{widest:.1f}", ours, said, "difference between encoders"))
     return claims

@@ -15,7 +15,7 @@ from clipper.report.claims import CLAIM_COLUMNS, NOTHING, claims_of, verdict
 from clipper.report.figures import Records, accuracy_figure, forest_figure, kept_figure, overhead_figure
 from clipper.report.inspector import inspector_view
 from clipper.report.page import write_page, write_text
-from clipper.report.table_text import digits_of, markdown, ours, papers
+from clipper.report.table_text import markdown, ours, papers
 from clipper.training.inspection import Inspection
 
 FEWEST = 3
@@ -150,7 +150,7 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
         return []
     values, lines = entry.values(measure), []
     if values:
-        mean = f"{sum(values) / len(values):.{digits_of(measure)}f}"
+        mean = f"{sum(values) / len(values):.1f}"
         lines.append({"text": mean, "kind": "", "title": " ".join(ours(entry, measure))})
         lines += [{"text": note, "kind": "ours"} for note in (entry.mark, peculiarity(entry)) if note]
     if entry.published.get(measure) is not None:

@@ -45,11 +45,11 @@ What is done to the candidates in each row:
 
 def ours(entry: Entry, measure: Measure) -> list[str]:
     """Lines of text: mean ± deviation, the 95 % interval of the mean, the number of seeds. Empty if nothing was run."""
-    values, digits = entry.values(measure), digits_of(measure)
+    values = entry.values(measure)
     if len(values) < 2:
-        return [line for value in values for line in (f"{value:.{digits}f}", _noted("(1 seed)", entry.mark))]
+        return [line for value in values for line in (f"{value:.1f}", _noted("(1 seed)", entry.mark))]
     low, high = bounded(measure, *interval(values))
-    return [spread(values, digits), _noted(f"[{low:.{digits}f}, {high:.{digits}f}] ({len(values)})", entry.mark)]
+    return [spread(values), _noted(f"[{low:.1f}, {high:.1f}] ({len(values)})", entry.mark)]
 
 
 def _noted(text: str, *notes: str) -> str:
@@ -60,7 +60,7 @@ def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
     """One cell: the mean with its mark and remarks; or, if nothing was run, the cost of a run."""
     values = entry.values(measure)
     if values:
-        mean = f"{statistics.mean(values):.{digits_of(measure)}f}"
+        mean = f"{statistics.mean(values):.1f}"
         one = "1 seed" if len(values) == 1 else ""
         marked = f"{mean} *{entry.mark}*" if entry.mark else mean
         return marked if briefly else _noted(marked, one, peculiarity(entry))
@@ -79,11 +79,6 @@ def cost(hours: float | None) -> str:
     if hours is None:
         return ""
     return " (< 0.1 h)" if hours < 0.05 else f" ({hours:.1f} h)" if hours < 10 else f" ({hours:,.0f} h)"
-
-
-def digits_of(measure: Measure) -> int:
-    """How many decimals to print."""
-    return 3 if measure == "pruning_seconds" else 1
 
 
 def papers(entry: Entry, measure: Measure) -> str:
@@ -171,14 +166,14 @@ Gathered = Sequence[tuple[Table, Sequence[Entry]]]
 """Tables, each with the results in its cells."""
 
 
-def results_text(runs: int, gathered: Gathered) -> str:
-    """All tables one below the other, in Markdown."""
-    parts = [head(runs, gathered), *(f"## {table.title}\n\n{section(table, own, 3)}" for table, own in gathered)]
+def results_text(runs: int, gathered: Gathered, claims: Sequence[Claim]) -> str:
+    """All tables one below the other, in Markdown; the claims are those of the summary."""
+    parts = [head(runs, claims), *(f"## {table.title}\n\n{section(table, own, 3)}" for table, own in gathered)]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def overview(runs: int, gathered: Gathered) -> str:
-    """The overview page: a summary, and links to the page of each table."""
+def overview(runs: int, gathered: Gathered, claims: Sequence[Claim]) -> str:
+    """The overview page: a summary of the claims, and links to the page of each table."""
     rows = []
     for table, entries in gathered:
         own = [entry for entry in entries if not entry.place.row.source]
@@ -188,13 +183,12 @@ def overview(runs: int, gathered: Gathered) -> str:
         missing = cost(total(own)).strip(" ()") or NOTHING
         rows.append([f"[{table.title}](results/{table.name}.md)", *map(str, numbers), missing])
     heads = ["table", "cells", "with results", "with shorter, old or stale runs", "not run", "to run, core-hours"]
-    return f"{head(runs, gathered)}\n{markdown_table(heads, rows)}"
+    return f"{head(runs, claims)}\n{markdown_table(heads, rows)}"
 
 
-def head(runs: int, gathered: Gathered) -> str:
+def head(runs: int, claims: Sequence[Claim]) -> str:
     """A summary of the results, and how to read the tables."""
     meaning = "\n".join(f"- **{variant}**: {text}" for variant, text in MEANING.items())
-    claims = [claim for _, entries in gathered for claim in claims_of(entries)]
     (old, old_means), (stale, stale_means) = MARKS.items()
     return _HEAD.format(
         runs=runs, fresh=FRESH, meaning=meaning, short=in_short(claims), old=old, old_means=old_means, stale=stale,
@@ -292,17 +286,17 @@ def _name(entry: Entry) -> str:
 
 
 def _spread(entry: Entry, measure: Measure) -> list[str]:
-    values, digits = entry.values(measure), digits_of(measure)
+    values = entry.values(measure)
     if len(values) < 2:
-        return [f"{values[0]:.{digits}f}", NOTHING]
+        return [f"{values[0]:.1f}", NOTHING]
     low, high = bounded(measure, *interval(values))
-    return [spread(values, digits), f"{low:.{digits}f} to {high:.{digits}f}"]
+    return [spread(values), f"{low:.1f} to {high:.1f}"]
 
 
 def _by_seed(entry: Entry, measure: Measure) -> str:
     """Which seeds, and their figures, as cells of a table."""
     first, last = entry.seeds[0], entry.seeds[-1]
-    values = ", ".join(f"{value:.{digits_of(measure)}f}" for value in entry.values(measure))
+    values = ", ".join(f"{value:.1f}" for value in entry.values(measure))
     return f"{first if first == last else f'{first} to {last}'} | {values}"
 
 

@@ -47,16 +47,12 @@ NAMES = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
     "gold": "gold kept, %",
-    "pruning_seconds": "pruning, s per epoch",
-    "pruning_share": "pruning, % of the time",
     **SCORES,
 }
 """All measures: accuracy and scores are the last epoch's, the others are means over the epochs; shares in per cent."""
 OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "retained": lambda record: 100 * record.retained,
     "gold": lambda record: _percent(record.gold),
-    "pruning_seconds": lambda record: record.pruning_seconds,
-    "pruning_share": lambda record: 100 * record.pruning_share,
 }
 """Measures of pruning, which runs without pruning do not have."""
 OLD, STALE = "old", "stale"
@@ -208,7 +204,7 @@ def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
     """An interval cut to possible values: shares lie in 0 to 100, and nothing is negative.
 
     Examples:
-        >>> bounded("accuracy", 97.5, 101.2), bounded("pruning_seconds", -0.1, 101.2)
+        >>> bounded("accuracy", 97.5, 101.2), bounded("shortcuts", -0.1, 101.2)
         ((97.5, 100.0), (0.0, 101.2))
     """
     return max(low, 0.0), min(high, 100.0) if "%" in NAMES.get(measure, "") else high

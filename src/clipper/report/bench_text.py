@@ -1,0 +1,147 @@
+"""Measurements of `clipper bench` as Markdown tables, and the paper's claims about time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clipper.benchmarks.tables import Entry
+from clipper.report.claims import NOT_RUN, NOTHING, Claim, nearness
+from clipper.report.table_text import markdown_table, papers
+
+Measurement = Mapping[str, Any]
+"""A measurement, as `clipper.benchmarks.measurements` gives it."""
+SHARE = "pruning_share"
+
+
+def pruned_pools(rows: Sequence[Measurement]) -> str:
+    """Pools of growing size that were pruned from file to file."""
+    own = _of_stage(rows, "prune")
+    cells = [
+        [
+            f"{found['instances']:,}",
+            f"{found['candidates']:,}",
+            found["method"],
+            _rounded(found["seconds"]),
+            _rounded(found["search_seconds"]),
+            _gigabytes(found["peak_gigabytes"]),
+            _recall(found["recall"]),
+        ]
+        for found in (row["figures"] for row in own)
+    ]
+    heads = ["instances", "candidates", "method", "seconds", "of which search", "peak of memory", "recall"]
+    return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
+
+
+def inferred_pools(rows: Sequence[Measurement]) -> str:
+    """Pools of growing size whose labels were inferred in one process."""
+    own = _of_stage(rows, "infer")
+    cells = [
+        [
+            f"{found['instances']:,}",
+            found["method"],
+            _rounded(found["search_seconds"]),
+            _recall(found["recall"]),
+            _rounded(found["inference_processor_seconds"]),
+            _gigabytes(found["peak_gigabytes"]),
+            f"{100 * found['right']:.1f} %",
+            found["verdict"],
+        ]
+        for found in (row["figures"] for row in own)
+    ]
+    heads = [
+        "instances", "search", "seconds of search", "recall", "processor seconds of inference", "peak of memory",
+        "labels right", "verdict",
+    ]  # fmt: skip
+    return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
+
+
+def overhead(rows: Sequence[Measurement], entries: Sequence[Entry]) -> str:
+    """The share of the training time that pruning takes, beside the paper's.
+
+    Args:
+        rows: the measurements of `clipper bench train`.
+        entries: the cells of the paper's table of batch sizes.
+    """
+    if not rows:
+        return "Not run."
+    published = _published(entries)
+    cells = []
+    for row in rows:
+        found, engine = row["figures"], row["settings"]["engine"]
+        if found["objective"] == "none":
+            continue
+        key = engine, found["batch"], found["encoder"]
+        theirs = [papers(entry, SHARE) for entry in published.get(key, []) if found["objective"] == "paper"]
+        cells.append(
+            [
+                f"{engine}, batch {found['batch']}",
+                found["encoder"],
+                found["objective"],
+                f"{found['milliseconds_per_batch']:.1f}",
+                f"{found['pruning_milliseconds_per_batch']:.2f}",
+                f"{100 * found[SHARE]:.1f}",
+                ", ".join(theirs) or NOTHING,
+            ]
+        )
+    heads = [
+        "loss", "encoder", "objective", "ms per step", "of which pruning", "share, %", "share, % (published)",
+    ]  # fmt: skip
+    return f"{markdown_table(heads, cells)}\n{measured_on(rows)}"
+
+
+def overhead_claims(rows: Sequence[Measurement], entries: Sequence[Entry]) -> list[Claim]:
+    """The paper's claims about pruning's share of the training time; arguments as for `overhead`."""
+    shares = {
+        (row["settings"]["engine"], row["figures"]["batch"], row["figures"]["encoder"]): 100 * row["figures"][SHARE]
+        for row in rows
+        if row["figures"]["objective"] == "paper"
+    }
+    claims = []
+    for key, theirs in _published(entries).items():
+        for entry in theirs:
+            paper, share = entry.published[SHARE], shares.get(key)
+            ours, verdict = (NOTHING, NOT_RUN) if share is None else (f"{share:.1f}", nearness(share - paper[0]))
+            what = f"pruning, share of the time: {entry.place.row.name}, {entry.place.column.name}"
+            claims.append(Claim(what, f"{paper[0]:.1f}", ours, verdict, "overhead"))
+    return claims
+
+
+def measured_on(rows: Sequence[Measurement]) -> str:
+    """A sentence about the machine and the code of measurements."""
+    commits = ", ".join(sorted({row["commit"] for row in rows}))
+    threads = ", ".join(map(str, sorted({row["versions"]["threads"] for row in rows})))
+    loads = [row["load"] for row in rows if row["load"]]
+    busy = f"; load {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores" if loads else ""
+    return f"Commit {commits}; threads: {threads}{busy}."
+
+
+def _published(entries: Sequence[Entry]) -> dict[tuple[str, int, str], list[Entry]]:
+    """The cells with a published share of the time, by loss, batch size, and whether the encoder is trained."""
+    found: dict[tuple[str, int, str], list[Entry]] = {}
+    for entry in entries:
+        if SHARE in entry.published:
+            encoder = "trainable" if entry.place.config.encoder == "trainable" else "frozen"
+            found.setdefault((entry.place.row.engine, entry.place.config.batch, encoder), []).append(entry)
+    return found
+
+
+def _of_stage(rows: Sequence[Measurement], stage: str) -> list[Measurement]:
+    return sorted((r for r in rows if r["figures"]["stage"] == stage), key=lambda row: row["figures"]["instances"])
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds < 10 else f"{seconds:,.0f}"
+
+
+def _gigabytes(peak: float | None) -> str:
+    return NOTHING if peak is None else f"{peak:.2f} GB"
+
+
+def _recall(recall: float | None) -> str:
+    return NOTHING if recall is None else f"{recall:.3g}"
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low} to {high}"
