@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import torch
 from clipper import Candidates, ProximityGraph, prune
 from clipper.benchmarks.measurements import measurements
 from clipper.errors import ClipperError
+from clipper.pruning.joint import Verdict
 from clipper.pruning.streaming import PruneJob, prune_files
 from clipper.report.bench_text import inferred_pools, pruned_pools
 
