@@ -15,7 +15,7 @@ SHARE = "pruning_share"
 
 
 def pruned_pools(rows: Sequence[Measurement]) -> str:
-    """Pools of growing size that were pruned from file to file."""
+    """A table of pools of growing size that were pruned from file to file: seconds, memory and recall."""
     own = _of_stage(rows, "prune")
     cells = [
         [
@@ -34,7 +34,7 @@ def pruned_pools(rows: Sequence[Measurement]) -> str:
 
 
 def inferred_pools(rows: Sequence[Measurement]) -> str:
-    """Pools of growing size whose labels were inferred in one process."""
+    """A table of pools of growing size whose labels were inferred in one process."""
     own = _of_stage(rows, "infer")
     cells = [
         [

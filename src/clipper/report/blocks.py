@@ -78,7 +78,7 @@ ZOO_LINES = (
 
 @dataclass(frozen=True)
 class Sources:
-    """Where blocks get their figures: a folder with the records of tables, zoo, ablation and race, and measurements."""
+    """The folder that blocks get their figures from: records of tables, zoo, ablation and race, and measurements."""
 
     folder: Path
 
@@ -97,7 +97,7 @@ class Sources:
         return self.tables[name][1]
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of a file of the zoo."""
+        """The rows of a file in the format of the zoo."""
         return list(read_rows(self.folder / name).values())
 
     def measured(self, bench: str) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ def _readme(sources: Sources) -> str:
 
 
 def _in_pairs(entries: Sequence[Entry], tasks: Sequence[str]) -> str:
-    """What the paper's pruning adds, and what joint inference lacks, paired by seed."""
+    """Sentences on what the paper's pruning adds, and how far joint inference is from gold labels, paired by seed."""
     found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
     sentences = []
     for row, base, said in (
@@ -260,7 +260,7 @@ _AHEAD = {True: "ahead", False: "level"}
 
 
 def _against_the_paper(sources: Sources) -> str:
-    """The paper's best figure beside ours, for every task; runs that are no results are never ahead."""
+    """The paper's best figure beside ours, for every task; runs that do not count as results are never ahead."""
     rows, shown = [], []
     for task, (name, column) in _LONG.items():
         published = sources.entries("scale" if name == "scale" else "hwf")
@@ -316,7 +316,7 @@ def _joint(sources: Sources) -> str:
 
 
 def _confounds(sources: Sources) -> str:
-    """The tasks of which most rows have results; what the others would cost is on the page of the table."""
+    """The tasks with at least three results. The page of the table says what the others would cost."""
     table, entries = sources.tables["confounds"]
     parts, shown, missing = [], [], []
     for column in table.columns:
@@ -470,4 +470,4 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
         for name in ("addition", "formulas", "shortcuts", "long-sum", "sudoku", "bags", "proportions")
     },
 }
-"""What blocks there are, by name."""
+"""All blocks by name, and how to write them."""

@@ -13,7 +13,7 @@ from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 
 CLOSE = 3.0
-"""Points. A share that is kept reproduces if it is so close to the paper's; so small is "no difference" in accuracy."""
+"""Points. A kept share this close to the paper's reproduces it; a difference in accuracy this small counts as none."""
 NOTHING = "–"
 """Shown in place of a missing figure."""
 
@@ -27,7 +27,7 @@ class Claim(NamedTuple):
         ours: the number here, with its interval and seeds.
         verdict: whether it reproduces; `NOT_RUN`, or a mark and `NO_RESULTS`, if there is no result yet.
         kind: what sort of claim it is, one of `KINDS`.
-        same: equal for two claims that are the same one, printed in two tables.
+        same: equal for two claims if they are one claim that the paper prints in two tables.
     """
 
     what: str
@@ -72,7 +72,7 @@ _SAID = {
     },
     **{verdict: f"are {verdict} here" for verdict in ("smaller", "larger")},
 }
-"""Verdicts on several claims."""
+"""The words for a verdict on several claims."""
 NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
 NO_RESULTS = " runs: "
 """Separates the mark of runs that are no results from a verdict."""
@@ -150,7 +150,7 @@ def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[flo
 
 
 def _near(entry: Entry, measure: Measure) -> list[Claim]:
-    """The claim about a share that is kept."""
+    """The claim about the share of candidates or gold labels that is kept."""
     paper, values = entry.published.get(measure), entry.values(measure)
     if paper is None:
         return []
@@ -168,7 +168,7 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def nearness(difference: float) -> str:
-    """Whether a share is as close to the paper's as `CLOSE`, or larger, or smaller."""
+    """Whether a share is within `CLOSE` points of the paper's, larger, or smaller."""
     if abs(difference) <= CLOSE:
         return f"within {CLOSE:g} points"
     return f"{'more' if difference > 0 else 'less'} here"
@@ -225,7 +225,7 @@ def in_short(claims: Sequence[Claim]) -> str:
     for kind in KINDS:
         own = [claim for claim in distinct(claims) if claim.kind == kind]
         losses = 0
-        if kind in _GAINS.values():  # what the paper calls one: more than a point
+        if kind in _GAINS.values():  # only gains of more than a point
             losses = sum(float(claim.paper) < -1 for claim in own)
             own = [claim for claim in own if float(claim.paper) > 1]
         if own:
@@ -240,7 +240,7 @@ def in_short(claims: Sequence[Claim]) -> str:
 
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "training on gold labels", "em": "EM"}
-_QUESTIONS = (
+_COMPARISONS = (
     ("exact", "none"),
     ("paper", "none"),
     ("exact", "random"),
@@ -249,10 +249,11 @@ _QUESTIONS = (
     ("joint", "em"),
     ("gold", "joint"),
 )
+"""Pairs of objectives that are compared in sentences."""
 
 
 def verdict(entries: Sequence[Entry]) -> list[str]:
-    """One sentence for each question that the runs can answer, task by task: does this objective beat that one?"""
+    """Sentences, task by task, that say whether one objective beats another, for all pairs that were run."""
     found: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         if entry.records:
@@ -260,7 +261,7 @@ def verdict(entries: Sequence[Entry]) -> list[str]:
     columns = dict.fromkeys(column for column, _ in found)
     sentences = []
     for column in columns:
-        for objective, other in _QUESTIONS:
+        for objective, other in _COMPARISONS:
             ours, theirs = found.get((column, objective)), found.get((column, other))
             if ours and theirs and len(gains := paired(ours, theirs)) > 1:
                 said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)

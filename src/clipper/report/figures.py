@@ -16,21 +16,21 @@ from clipper.training import EpochMetrics, Record
 INK, MUTED, ACCENT, PALE, PAPER = "#1b2733", "#8a97a3", "#0f7b6c", "#dfe6ea", "#ffffff"
 ORANGE, OCHRE, BLUE, VIOLET, GREEN, GOLD = "#c2703d", "#a8861f", "#4a6fa5", "#8a5a9e", "#5b8c3a", "#b8a24a"
 COLOURS = {"paper": ORANGE, "exact": ACCENT, "random": MUTED, "none": INK, "joint": BLUE, "em": VIOLET, "gold": GOLD}
-"""Of the objectives."""
+"""Colours of the objectives."""
 _THEME = {
     "ink": INK, "muted": MUTED, "accent": ACCENT, "pale": PALE, "paper": PAPER, "orange": ORANGE, "ochre": OCHRE,
     "blue": BLUE, "violet": VIOLET, "green": GREEN, "gold": GOLD,
 }  # fmt: skip
-"""The colours of page.css, where each has a darker page's counterpart."""
+"""Colours by their names in page.css, which replaces them on dark pages."""
 PALETTE = (ACCENT, ORANGE, INK, BLUE, OCHRE, VIOLET, MUTED, GREEN)
-"""Of other groups of runs, in this order."""
+"""Colours of other groups of runs, in this order."""
 _STYLE = {
     "font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": PALE, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
     "axes.spines.right": False, "svg.hashsalt": "clipper", "svg.fonttype": "path",
     "axes.facecolor": "none", "savefig.facecolor": "none",
 }  # fmt: skip
-"""What differs from matplotlib's own style."""
+"""Differences from matplotlib's default style."""
 
 Records = Mapping[str, Sequence[Record]]
 """The runs of each row of a table, one for each seed."""
@@ -60,7 +60,7 @@ def as_svg(axes: Any) -> str:
 
 
 def on_paper(svg: str) -> str:
-    """A figure as a file of its own, on a white ground, so that it can be read on a dark page, too."""
+    """A figure as a separate file, on a white background, so that it can be read on a dark page, too."""
     head, rest = svg.split(">", 1)
     return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{rest}'
 
@@ -134,7 +134,7 @@ def forest_figure(records: Records, published: Mapping[str, tuple[float, float]]
 
     Args:
         records: the runs by row; a row without one shows the paper's figure alone.
-        published: the paper's mean and deviation by row, in per cent, as far as it has them.
+        published: the paper's mean and deviation by row, in per cent; rows without them are left out.
 
     Examples:
         >>> runs = [Record({}, [EpochMetrics(1, 2.5, 0.75, 0.8, 0.95, 1.0, 0.02)])]
@@ -200,7 +200,7 @@ def comparison_figure(figures: Mapping[str, tuple[Sequence[float], float | None]
     """In each row the mean and range of our shares beside another method's mean, in per cent.
 
     Args:
-        figures: by row, our shares of each seed, and the other method's mean, if it has one.
+        figures: by row, our share of each seed, and the other method's mean, or None.
         label: what the shares are of.
 
     Examples:
@@ -248,7 +248,7 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
     """How often labels are right, by the probability that the posterior gives them; both in per cent.
 
     Args:
-        calibration: of an inspection, with `confidence`, `accuracy` and `count` of each bin.
+        calibration: the calibration of an inspection, with `confidence`, `accuracy` and `count` of each bin.
     """
     whole = max(1, sum(calibration["count"]))
     with plotting(4.6, 4.2) as axes:
@@ -257,8 +257,8 @@ def reliability_figure(calibration: Mapping[str, Any]) -> str:
         axes.scatter(sure, right, s=[20 + 600 * n / whole for n in calibration["count"]], color=ACCENT, alpha=0.75)
         for x, y, count in zip(sure, right, calibration["count"], strict=True):
             axes.annotate(f"{count:,}", (x, y), xytext=(10, -10), textcoords="offset points", color=INK, fontsize=8)
-        axes.set_xlabel("sure, %")
-        axes.set_ylabel("right, %")
+        axes.set_xlabel("probability of the label, %")
+        axes.set_ylabel("labels right, %")
         axes.set_xlim(0, 104)
         axes.set_ylim(0, 104)
         return as_svg(axes)
@@ -300,7 +300,7 @@ def race_figure(panels: Mapping[str, tuple[float, Mapping[str, RaceLine]]]) -> s
         for name, each in drawn.items()
     }
     columns = min(3, len(panels))
-    lines = len(panels) // columns + 1  # the legend has a panel's room
+    lines = len(panels) // columns + 1  # the legend takes the place of a panel
     with plotting(3.6 * columns + 0.6, 3.1 * lines, (lines, columns)) as grid:
         for axes, (title, (limit, contestants)) in zip(grid.flat, panels.items(), strict=False):
             for name, each in contestants.items():
@@ -349,7 +349,7 @@ def _epochs(height: float, label: str) -> Iterator[Any]:
 
 
 def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: float = 100) -> tuple[float, float, str]:
-    """Draw mean and band; returns where the line ends, and its colour."""
+    """Draw the mean and a band of one deviation; returns where the line ends, and its colour."""
     epochs = list(curve)
     mean = [scale * statistics.mean(values) for values in curve.values()]
     spread = [scale * statistics.stdev(values) if len(values) > 1 else 0.0 for values in curve.values()]
@@ -373,7 +373,7 @@ def _name_curves(axes: Any, ends: Mapping[str, tuple[float, float, str]]) -> Non
 
 @contextmanager
 def _rows(records: Mapping[str, object], label: str, height: float = 0.34) -> Iterator[Any]:
-    """Axes with a named line for each row, the first on top."""
+    """Axes with a named row for each entry, the first on top."""
     if not records:
         raise InputError("expected at least one row of records, got none")
     with plotting(7.2, 0.9 + height * len(records)) as axes:
@@ -388,7 +388,7 @@ def _rows(records: Mapping[str, object], label: str, height: float = 0.34) -> It
 
 
 def _per_seed(runs: Sequence[Record], value: Callable[[Record], float | None]) -> list[float]:
-    """In per cent, where there is a value."""
+    """The values of all runs that have one, in per cent."""
     return [100 * number for record in runs if (number := value(record)) is not None]
 
 

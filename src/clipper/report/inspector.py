@@ -12,7 +12,7 @@ from clipper.report.page import write_page
 from clipper.training.inspection import Inspection
 
 _EXACT = 2**53
-"""Below it, JavaScript counts exactly."""
+"""Below this, JavaScript represents all whole numbers exactly."""
 _ONE_BY_ONE = (
     "Instances that are close to each other should share a label. An edge leads from an instance to a neighbour. It "
     "rules out the candidates in which the instance has a label that the neighbour cannot have. The edges that were "
@@ -26,7 +26,9 @@ _JOINTLY = (
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def write_inspector(inspection: Inspection, path: str | Path, title: str = "What struck out what") -> None:
+def write_inspector(
+    inspection: Inspection, path: str | Path, title: str = "Which edges ruled out which candidates"
+) -> None:
     """Write a page with the inspector of a pruning; it opens from disk and needs no network.
 
     Args:
@@ -52,7 +54,7 @@ def plural(noun: str) -> str:
 
 
 def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any]:
-    """The values that the template shows of an inspection.
+    """An inspection as values for the page's template.
 
     Args:
         inspection: a pruning.
@@ -88,7 +90,7 @@ def inspector_view(inspection: Inspection, key: str = "sample") -> dict[str, Any
 
 
 def _counted(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample with counts that JavaScript can read, and the share of its candidates that are left."""
+    """A sample with counts that JavaScript can represent, and the share of its candidates that are left."""
     total, stay = sample["total"], sample["stay"]
     return sample | {"total": _count(total), "stay": _count(stay), "share": stay / total}
 
@@ -108,7 +110,7 @@ def _calibration(inspection: Inspection) -> dict[str, Any] | None:
         "figure": reliability_figure(known),
         "summary": [
             ["images whose most probable label is right", f"{100 * known['right']:.1f} %"],
-            ["mean gap between being sure and being right", f"{100 * known['error']:.1f} points"],
+            ["mean gap between the probability and how often labels are right", f"{100 * known['error']:.1f} points"],
         ],
         "kept": [[f"{float(mass):g}", f"{100 * share:.1f} %"] for mass, share in known["retained"]],
     }

@@ -16,12 +16,12 @@ from clipper.report.run_page import percent
 from clipper.training.inspection import tile_sheet
 
 MOST = 60
-"""Instances of a class that are shown: the most doubtful ones."""
+"""The most instances of a class that are shown: those with the least probable labels."""
 _DOUBT = 0.9
 """Below this probability a label is marked."""
 
 Pictures = Callable[[Sequence[int], Sequence[int]], "np.ndarray[Any, np.dtype[np.uint8]] | None"]
-"""From samples and slots of some instances to small pictures of them."""
+"""From the samples and slots of some instances to small pictures of them; None if there are none."""
 
 
 def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | None = None) -> None:
@@ -54,7 +54,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
         verdict=about["verdict"],
         meaning=meaning_of(about["verdict"], about.get("impossible", "")),
         figures=_figures(about, rows),
-        questions=[{**_tile(row), "known": told} for row, told in _with_targets(questions, about)],
+        questions=[{**_tile(row), "known": target} for row, target in _with_targets(questions, about)],
         suspicious=[_suspicious(own, names) for own in suspicious],
         groups=[{**group, "rows": [_tile(row) for row in group["rows"]]} for group in groups],
         sheet=_sheet_of(shown, pictures),
@@ -70,7 +70,7 @@ def _title(about: dict[str, Any], labels: int) -> str:
 
 
 def _figures(about: dict[str, Any], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The figures below the verdict, each with its caption."""
+    """The numbers below the verdict, each with its caption."""
     unsure = sum(row["probability"] < _DOUBT for row in rows)
     wrong = len({row["sample"] for row in rows if row["suspicion"] > 1 / 2})
     found = [
@@ -85,7 +85,7 @@ def _figures(about: dict[str, Any], rows: list[dict[str, Any]]) -> list[tuple[st
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The instances of each label, the most doubtful first."""
+    """The instances of each label, the least probable first."""
     groups = []
     for label in sorted({row["label"] for row in rows}):
         own = sorted((row for row in rows if row["label"] == label), key=lambda row: row["probability"])
@@ -123,8 +123,9 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_targets(questions: list[dict[str, Any]], about: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    told = {(sample, slot): target for sample, slot, target in about.get("questions", [])}
-    return [(row, str(told[row["sample"], row["slot"]])) for row in questions]
+    """The questions, each with the target of its sample."""
+    targets = {(sample, slot): target for sample, slot, target in about.get("questions", [])}
+    return [(row, str(targets[row["sample"], row["slot"]])) for row in questions]
 
 
 def _suspicious(own: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

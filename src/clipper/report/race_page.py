@@ -15,7 +15,7 @@ from clipper.training.environment import UNKNOWN
 
 ENTRY_COLUMNS = ["contestant", "accuracy, %", "s to 95 %", "first step, s", "ended, s", "memory, MB", "seeds"]
 _BUSY = 0.9
-"""The share of its seconds in which a contestant should have had the processor."""
+"""A contestant should have had the processor for at least this share of its seconds."""
 _LEAD = (
     "All contestants have the same samples, network, initial weights and held-out images. They run one after the "
     "other on one machine, with one thread. The clock starts with a contestant's own code and stops while its network "
@@ -26,7 +26,7 @@ _MEANINGS = {
     "s to 95 %": "seconds to 95 % of the best contestant's final accuracy on the task, mean over the seeds; – if not "
     "all of them got there",
     "first step": "seconds until the end of the first step of training; joint inference comes before it",
-    "ended": "seconds at which the contestant had seen all samples that its document recommends; clock: it was stopped",
+    "ended": "seconds until it had seen all samples that its source recommends; clock: the time limit ended the run",
     "memory": "the most that the process held, PyTorch and data included",
 }
 

@@ -1,4 +1,4 @@
-"""Writes a table of results: JSON, Markdown, and a page with our figures, the paper's, curves, costs and prunings."""
+"""Writes a table of results: JSON, Markdown, and a page with our figures, the paper's figures, curves and prunings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clipper.report.table_text import markdown, ours, papers
 from clipper.training.inspection import Inspection
 
 FEWEST = 3
-"""Measurements that make a curve."""
+"""The fewest measured epochs for which a curve is drawn."""
 _LEAD = (
     "Accuracy is measured on held-out data after the last epoch, and averaged over the seeds. Point at it to see its "
     "deviation, its 95 % interval and the number of seeds. All rows use the same samples and initial weights for each "
@@ -46,8 +46,8 @@ def write_table(
     """Write `NAME.json`, `NAME.md` and the page `NAME.html` into a folder.
 
     Args:
-        table: what was asked for.
-        entries: the results in each cell of it.
+        table: the table.
+        entries: the results in its cells.
         folder: the folder to write to; older files are replaced.
         inspections: prunings to show in an inspector, by title.
 
@@ -83,8 +83,8 @@ def write_table_page(
     """Write the page only. It opens from disk and needs no network.
 
     Args:
-        table: what was asked for.
-        entries: the results in each cell of it.
+        table: the table.
+        entries: the results in its cells.
         path: the file to write; an older page is replaced.
         inspections: prunings to show in an inspector, by title.
         result: the result in one sentence, as the heading of the page; the table's title if not given.
@@ -114,7 +114,7 @@ def write_table_page(
 
 
 def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
-    """The cells that were run, or that the paper has: `heads`, `rows` of named cells, and `missing` columns."""
+    """The cells that were run or published: `heads`, `rows` of a name and its cells, and `missing` columns."""
     done = [
         column.name
         for column in table.columns
@@ -135,7 +135,7 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
         rows = [(name, own) for name, own in cells.items() if any(own)]
     nothing = [{"text": NOTHING, "kind": "", "title": ""}]
     return {
-        "heads": ["", *(head.replace("-", "\N{NON-BREAKING HYPHEN}") for head in heads)],  # no line ends within SUM-3
+        "heads": ["", *(head.replace("-", "\N{NON-BREAKING HYPHEN}") for head in heads)],  # no line break within SUM-3
         "rows": [(name, [cell or nothing for cell in own]) for name, own in rows],
         "missing": [column.name for column in table.columns if column.name not in done],
     }

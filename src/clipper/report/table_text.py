@@ -57,7 +57,7 @@ def _noted(text: str, *notes: str) -> str:
 
 
 def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
-    """One cell: the mean with its mark and remarks; or, if nothing was run, the cost of a run."""
+    """One cell: the mean with its mark and remarks; or, if nothing was run, the estimated cost of the runs."""
     values = entry.values(measure)
     if values:
         mean = f"{statistics.mean(values):.1f}"
@@ -167,7 +167,7 @@ Gathered = Sequence[tuple[Table, Sequence[Entry]]]
 
 
 def results_text(runs: int, gathered: Gathered, claims: Sequence[Claim]) -> str:
-    """All tables one below the other, in Markdown; the claims are those of the summary."""
+    """All tables one below the other, in Markdown, after a summary of the claims."""
     parts = [head(runs, claims), *(f"## {table.title}\n\n{section(table, own, 3)}" for table, own in gathered)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -281,7 +281,7 @@ def numbers(table: Table, entries: Sequence[Entry]) -> str:
 
 
 def _name(entry: Entry) -> str:
-    """The row, with the mark of runs that are no results."""
+    """The name of the row, with the mark of runs that do not count as results."""
     return f"{entry.place.row.name} *{entry.mark}*" if entry.mark else entry.place.row.name
 
 

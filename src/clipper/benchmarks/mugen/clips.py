@@ -53,11 +53,11 @@ def draw_clips(
     Args:
         clips: how many, `n`.
         seed: of all that is random.
-        frames: the fewest and the most of a clip.
-        actions: the fewest and the most of a text.
-        distractors: the average number of things per screen that play no part.
+        frames: the fewest and the most frames of a clip.
+        actions: the fewest and the most actions of a text.
+        distractors: the average number of coins, gems, monsters and ladders per screen that belong to no action.
         noise: deviation of the pixels' noise, as a share of their range.
-        art: what to draw with; Clipper's own if not given.
+        art: the pictures to draw with; Clipper's own if not given.
 
     Examples:
         >>> clips = draw_clips(3, seed=1, frames=(16, 24))
@@ -88,12 +88,12 @@ def pack(videos: Sequence[np.ndarray], texts: list[tuple[int, ...]], gold: Seque
 
 _ZOOM = 2
 MILLISECONDS = 100
-"""That a frame is shown."""
+"""How long a frame is shown."""
 _GAP = 2
 
 
 def contact_sheet(clips: Clips, path: str | Path, *, rows: int = 8, columns: int = 16) -> None:
-    """Write a picture of the first clips, a row each, with frames at equal distances."""
+    """Write a picture of the first clips, with a row of evenly spaced frames for each."""
     lines = []
     for i in range(min(rows, len(clips))):
         places = torch.linspace(0, int(clips.lengths[i]) - 1, columns).round().long()

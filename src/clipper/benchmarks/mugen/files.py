@@ -31,9 +31,9 @@ MUGEN_FILES = Source(
 _STILLS = {".png": ("PNG",), ".gif": ("GIF",), ".webp": ("WEBP",)}
 """Videos that Pillow reads; all others are left to PyAV."""
 _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,flv,ogg"
-"""What PyAV may take a video for: a playlist would have it open other files."""
+"""The formats that PyAV may read. Playlists are not among them, because they would make it open other files."""
 _LONGEST = 10_000
-"""Frames of a video; MUGEN's have 96."""
+"""The most frames of a video; MUGEN's have 96."""
 _REMEDY = "expected MUGEN's folder, or one that `clipper clips` has written"
 
 
@@ -78,33 +78,33 @@ def read_clips(
     """Read one split of MUGEN, or of drawn clips.
 
     Args:
-        folder: holds `coinrun_dataset_jsons`; videos are sought in the part of it that the annotations name, then in
-            the folder itself, and never outside.
+        folder: holds `coinrun_dataset_jsons`; videos are looked for in the subfolder that the annotations name, then
+            in the folder itself, and never outside it.
         split: `"train"`, `"val"` or `"test"`.
         clips: at most this many; all if not given.
         frames: take this many frames of a longer video, evenly spaced: 32 of MUGEN's 96 are every third.
-        side: pixels to which frames are shrunk; drawn clips are 32.
+        side: frames are shrunk to this many pixels in height and width; drawn clips have 32.
         seed: draws the clips at random; the first ones are taken if not given.
     """
     path = Path(folder) / ANNOTATIONS.format(split=split)
     home, entries = _annotations(path, Path(folder))
     order = range(len(entries)) if seed is None else np.random.default_rng(seed).permutation(len(entries))
     entries = [entries[i] for i in order[:clips]]
-    told = [actions_of(_automatic(entry, path)) for entry in entries]
+    texts = [actions_of(_automatic(entry, path)) for entry in entries]
     found = [_video(entry["video"], path, home, Path(folder)) for entry in entries]
     videos, gold = [], []
-    for place, entry, text in zip(found, entries, told, strict=True):
+    for place, entry, text in zip(found, entries, texts, strict=True):
         video = _read_video(place, side)
         kept = np.linspace(0, len(video) - 1, min(frames, len(video))).round().astype(int)
         if len(kept) < len(text):
-            raise InputError(f"{place} has {len(kept)} frames for {len(text)} actions; take more frames of a video")
+            raise InputError(f"{place} has {len(kept)} frames for {len(text)} actions; take more frames per video")
         videos.append(video[kept])
         gold.append(_gold(entry["video"], path, home, Path(folder), len(video))[kept])
-    return pack(videos, told, gold if all((labels >= 0).all() for labels in gold) else None)
+    return pack(videos, texts, gold if all((labels >= 0).all() for labels in gold) else None)
 
 
 def _annotations(path: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """The folders of the videos that a file of annotations names, if inside the data folder; and its clips."""
+    """The folder of videos that a file of annotations names (the data folder if it is not inside), and the clips."""
     document = read_json(path, _REMEDY)
     metadata = document.get("metadata", {}) if isinstance(document, dict) else None
     entries = document.get("data") if isinstance(document, dict) else None
@@ -125,7 +125,7 @@ def _annotations(path: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
 
 
 def _within(place: Path, folder: Path) -> bool:
-    """Whether a path is inside a folder. Drawn clips that were moved name the folder they were drawn in."""
+    """Whether a path is inside a folder. It may not be: drawn clips that were moved still name their old folder."""
     try:
         return place.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # links in a circle
@@ -143,7 +143,7 @@ def _automatic(entry: dict[str, Any], path: Path) -> str:
 
 
 def _found(video: dict[str, Any], key: str, path: Path, *homes: Path) -> Path | None:
-    """The file that an annotation names, in the first folder that has it; None where none has."""
+    """The file that an annotation names, in the first folder that has it; None if no folder has it."""
     places = [inside(home, video.get(key), str(path)) for home in homes]
     return next((place for place in places if os.path.isfile(place)), None)  # unlike Path.is_file, never an error
 
@@ -157,7 +157,7 @@ def _video(video: dict[str, Any], path: Path, home: Path, folder: Path) -> Path:
 
 
 def _gold(video: dict[str, Any], path: Path, home: Path, folder: Path, frames: int) -> np.ndarray:
-    """The action of each frame where it was noted, -1 elsewhere."""
+    """The action of each frame; -1 for all frames if no file has them."""
     unknown = np.full(frames, -1)
     place = _found(video, "json_file", path, home, folder) if "json_file" in video else None
     notes = {} if place is None else read_json(place, _REMEDY)

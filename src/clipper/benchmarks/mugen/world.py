@@ -17,7 +17,7 @@ from clipper.benchmarks.data.reading import opened_picture
 from clipper.errors import InputError, require
 
 ACTIONS = ("walk", "jump", "fall", "climb", "coin", "gem", "kill", "hit")
-"""By label. To fall is to jump down; coin and gem are collected; a monster is killed, or hits."""
+"""By label. "fall" is a jump down; "coin" and "gem" are collected; in "kill" a monster dies, in "hit" the character."""
 _PHRASES = {
     "walk": "walks to the {side}",
     "jump": "jumps up to the {side}",
@@ -32,7 +32,7 @@ _SPOKEN = {
     "walk": r"walks", "fall": r"jumps down", "jump": r"jumps", "climb": r"climbs", "coin": r"coins?", "gem": r"gems?",
     "hit": r"killed by", "kill": r"killed a",
 }  # fmt: skip
-"""How each action is recognised, the more specific first."""
+"""How each action is recognised in a text, the more specific pattern first."""
 _ANY = re.compile("|".join(rf"(?P<{name}>\b{pattern}\b)" for name, pattern in _SPOKEN.items()))
 
 
@@ -50,26 +50,27 @@ def actions_of(text: str) -> tuple[int, ...]:
     """The actions in an automatic annotation, in order; repetitions count once.
 
     Examples:
-        >>> said = "Mugen walks to the left, and jumps up to a crate, and jumps down and collects a few coins and a gem"
-        >>> [ACTIONS[action] for action in actions_of(said)]
+        >>> text = "Mugen walks to the left, and jumps up to a crate, and jumps down and collects a few coins and a gem"
+        >>> [ACTIONS[action] for action in actions_of(text)]
         ['walk', 'jump', 'fall', 'coin', 'gem']
     """
     found = [ACTIONS.index(str(match.lastgroup)) for match in _ANY.finditer(text)]
     if not found:
         raise InputError(
             f"expected a text that tells of actions, as MUGEN's automatic annotations do, got {text!r}; "
-            f"what is understood: {', '.join(_SPOKEN.values())}"
+            f"the words that name an action are: {', '.join(_SPOKEN.values())}"
         )
     return tuple(action for action, _ in groupby(found))
 
 
 SHORTEST = 2
-"""Frames that an action takes at least."""
+"""The fewest frames of an action."""
 _FORWARD = {"walk": 2, "jump": 1, "fall": 1, "climb": 0, "coin": 2, "gem": 2, "kill": 1, "hit": 0}
-"""Pixels a frame, of a picture 32 high."""
+"""How far the character moves forward per frame, in pixels of a frame of side 32."""
 _RISE = {"jump": 8, "climb": 8, "fall": -12}
+"""How far the character rises during the whole action, in the same pixels."""
 HIGHEST = 12
-"""Pixels above the ground."""
+"""The greatest height above the ground, in the same pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +148,7 @@ class Art:
 
     Attributes:
         pictures: by name, `(height, width, 4)` bytes.
-        backdrops: wide pictures `(32 * scale, width, 3)` to stand behind everything; hills are drawn where there
-            are none.
+        backdrops: wide background pictures `(32 * scale, width, 3)`; if there are none, hills are drawn.
         scale: frames are `32 * scale` pixels high.
     """
 
@@ -204,10 +204,11 @@ def _shrunk(picture: Any, width: int, height: int) -> np.ndarray:
 SIDE = 32
 """Pixels of a frame's side, before scaling."""
 _GROUND = 27
-"""Where the ground begins."""
+"""The row of pixels where the ground begins."""
 _MIDDLE = 11
 """The left edge of the character."""
 _TALL = 14
+"""The height of the character."""
 _SKIES = np.array([[150, 205, 240], [250, 214, 170], [52, 60, 110], [190, 225, 200], [225, 190, 220]])
 
 
@@ -216,10 +217,10 @@ def film(script: Script, art: Art, random: np.random.Generator, distractors: flo
 
     Args:
         script: position and action of the character in each frame.
-        art: how it looks.
+        art: the pictures to draw with.
         random: for the background, the distractors and the noise.
         distractors: the average number of coins, gems, monsters and ladders per screen that play no part.
-        noise: deviation of the pixels' noise, of 255.
+        noise: deviation of the pixels' noise, as a share of 255.
     """
     scale = art.scale
     world = _world(int(script.distance[-1]) + SIDE, art, random, distractors)
@@ -243,7 +244,7 @@ def _frame(script: Script, number: int, world: np.ndarray, art: Art) -> np.ndarr
 
 
 def _cast(name: str, since: int, feet: int, high: bool) -> list[tuple[str, int, int]]:
-    """What is in the picture: names with the left and upper edge, from back to front; `feet` is the floor's row."""
+    """The pictures in a frame, from back to front: name, left edge and upper edge. `feet` is the row of the floor."""
     top, step = feet - _TALL, since // 2 % 2
     walking = ("walk1" if step else "walk2", _MIDDLE, top)
     ledge = [("ledge", _MIDDLE - 2, feet)] if high else []
@@ -260,7 +261,7 @@ def _cast(name: str, since: int, feet: int, high: bool) -> list[tuple[str, int, 
 
 
 def _world(width: int, art: Art, random: np.random.Generator, distractors: float) -> np.ndarray:
-    """All that the camera passes by, `(side, width, 3)`."""
+    """The scenery of a whole clip: background, ground and distractors, `(side, width, 3)`."""
     scale = art.scale
     world = _backdrop(width * scale, art, random)
     ground = art.pictures["ground"]

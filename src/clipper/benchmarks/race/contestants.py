@@ -22,8 +22,8 @@ class Contestant:
     Attributes:
         name: its name on the command line.
         title: its name on pages.
-        function: `module:name` of a function of a `Heat`.
-        settings: what it trains with.
+        function: `module:name` of the function that trains; its only argument is a `Heat`.
+        settings: the settings that it trains with.
         document: the source that recommends these settings.
         peer: the framework whose environment it runs in; None for Clipper's own.
         packages: the packages whose versions its rows record.

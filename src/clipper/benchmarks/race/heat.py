@@ -45,8 +45,8 @@ MEASURED_AT = (
 )
 """Seconds at which accuracies are compared."""
 _SHORTLY_BEFORE = 0.9
-"""The network is measured after the first step beyond this share of these seconds, so that it is still within them."""
-_TOGETHER = 500
+"""The network is measured after the first step beyond this share of each time, so that it is still within the time."""
+_EVALUATION_BATCH = 500
 """Held-out images per forward pass."""
 
 
@@ -55,7 +55,7 @@ class Finished(Exception):  # noqa: N818
 
 
 class Scores(nn.Module):
-    """The network as other frameworks take it: from `(instances, …)` to scores `(instances, c)`, log-probabilities."""
+    """The network as other frameworks expect it, from `(instances, …)` to log-probabilities `(instances, c)`."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Heat:
         scores: the network, a module from `(instances, …)` to log-probabilities `(instances, c)`.
         settings: the contestant's own; "samples_seen" or "epochs" says how long it trains.
         seed: seed of all random draws.
-        notes: further information from the contestant, for the row.
+        notes: further figures that the contestant reports; they are written into its row.
         curve: at each measurement the seconds, the processor's seconds, the accuracy and the samples seen so far.
         first_step: seconds until the end of the first step; None before.
         out_of_time: whether the clock ended the run.
@@ -96,14 +96,14 @@ class Heat:
         seconds: float,
         tell: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
-        """Set a heat up; the clock starts with `run`.
+        """Prepare a heat; the clock starts with `run`.
 
         Args:
             arrays: what `write_task` wrote.
             network: a class of `clipper.benchmarks.networks`.
-            settings: the contestant's.
-            seed: of whatever is drawn.
-            seconds: after which the run ends.
+            settings: the contestant's settings.
+            seed: of all random draws.
+            seconds: the time limit of the run.
             tell: called with each measurement.
         """
         self.inputs = torch.from_numpy(arrays["inputs"])
@@ -116,7 +116,7 @@ class Heat:
         self.out_of_time = False
         self._held_out = torch.from_numpy(arrays["held_out"])
         self._held_out_labels = torch.from_numpy(arrays["held_out_labels"])
-        # Twice as fast on a CPU, for all contestants alike.
+        # With channels last, a CPU is twice as fast, for all contestants alike.
         self._network = getattr(networks, network)(CLASSES).to(memory_format=torch.channels_last)
         weights = {name.partition("/")[2]: torch.from_numpy(arrays[name]) for name in arrays if "weights/" in name}
         self._network.load_state_dict(weights)
@@ -148,7 +148,7 @@ class Heat:
         self._measure()
 
     def batches(self, size: int) -> Iterator[Tensor]:
-        """The numbers of samples, in batches and in random order, without end."""
+        """Endless batches of sample numbers, in random order; every pass uses each sample once."""
         while True:
             yield from torch.split(torch.randperm(len(self.inputs)), size)
 
@@ -195,7 +195,7 @@ class Heat:
         training = self._network.training
         self._network.eval()
         with torch.no_grad():
-            guessed = [self.scores(images).argmax(-1) for images in torch.split(self._held_out, _TOGETHER)]
+            guessed = [self.scores(images).argmax(-1) for images in torch.split(self._held_out, _EVALUATION_BATCH)]
         self._network.train(training)
         accuracy = float((torch.cat(guessed) == self._held_out_labels).double().mean())
         point = (round(self._spent, 4), round(self._processor_spent, 4), accuracy, round(self._seen, 1))
@@ -204,9 +204,9 @@ class Heat:
 
 
 def peak_megabytes() -> float | None:
-    """The most memory that this process has held so far; None where the system does not say."""
+    """The peak memory of this process so far; None where the system does not report it."""
     status = Path("/proc/self/status")
-    if status.exists():  # getrusage counts what the process was before it became this program
+    if status.exists():  # getrusage also counts memory from before this program was started
         found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
         return int(found[0]) / 1024 if found else None
     if sys.platform == "win32":
@@ -217,5 +217,5 @@ def peak_megabytes() -> float | None:
 
 
 def as_line(document: Mapping[str, Any]) -> str:
-    """A document of JSON on one line."""
+    """A document as one line of JSON."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False)

@@ -34,10 +34,10 @@ class Job(NamedTuple):
     """One run of one contestant.
 
     Attributes:
-        task: what is raced.
-        contestant: who runs.
-        seed: of the samples, the first weights and whatever is drawn.
-        seconds: after which the clock stops.
+        task: the task.
+        contestant: the contestant.
+        seed: of the samples, the initial weights and all other random draws.
+        seconds: the time limit.
     """
 
     task: Task
@@ -59,16 +59,16 @@ class Job(NamedTuple):
 def jobs_of(
     tasks: Sequence[Task], contestants: Sequence[Contestant], seeds: Sequence[int], seconds: float | None = None
 ) -> list[Job]:
-    """All runs in order: seed by seed, task by task, and all contestants in turn.
+    """All runs in order: seed by seed, task by task, contestant by contestant.
 
     All contestants run once before any runs again, so that a busy hour of the machine affects all of them. The first
     contestant changes with the seed.
 
     Args:
-        tasks: what is raced.
-        contestants: who runs.
-        seeds: how often.
-        seconds: for each run; by default the task's own.
+        tasks: the tasks.
+        contestants: the contestants.
+        seeds: every contestant runs each task once for each seed.
+        seconds: the time limit of each run; by default the task's own.
 
     Examples:
         >>> from clipper.benchmarks.race.contestants import contestants_like
@@ -91,11 +91,11 @@ def make_environments(
     """Create the environments that contestants need, unless they exist.
 
     Args:
-        contestants: who runs.
+        contestants: the contestants.
         progress: called with what is done.
 
     Returns:
-        By contestant, the interpreter to run it with; and for those who cannot run here, the reason.
+        Two mappings by the names of contestants: the interpreter to run it with, and why it cannot run here.
     """
     interpreters, skipped = {}, {}
     for done, each in enumerate(contestants):
@@ -124,16 +124,17 @@ def run_race(
     Args:
         jobs: the runs, in their order.
         file: the file of the rows, a line of JSON each; it may hold rows of other jobs. None to write nothing.
-        interpreters: by contestant; contestants without one are skipped.
+        interpreters: by the name of the contestant; contestants without one are skipped.
         progress: called with what is done.
-        data_root: where data sets lie; as everywhere else if not given.
+        data_root: the folder with the data sets; the usual folders if not given.
         again: also run jobs that are in the file; the newest row counts.
 
     Returns:
         The rows of all these runs, in the order of `jobs`.
 
     Raises:
-        FileError: the file holds something else."""
+        FileError: the file holds something else.
+    """
     able = [job for job in jobs if job.contestant.name in interpreters]
     there = {} if file is None else read_rows(file)
     rows = {job.key: there[job.key] for job in able if job.key in there and not again and _answers(there[job.key], job)}
@@ -209,20 +210,20 @@ def _result(job: Job, folder: Path, interpreter: Path) -> dict[str, Any]:
     )
     paths = [str(Path(clipper.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    with open(folder / "said", "w+", encoding="utf-8", errors="replace") as said:
+    with open(folder / "stderr", "w+", encoding="utf-8", errors="replace") as stderr:
         try:
             done = subprocess.run(
                 [interpreter, "-m", "clipper.benchmarks.race.worker", folder / "job.json"],
-                cwd=folder, env=os.environ | own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+                cwd=folder, env=os.environ | own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
                 text=True, check=False, timeout=3 * job.seconds + _PATIENCE,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise ContestantFailedError(f"it did not end within {error.timeout:.0f} seconds") from error
-        said.seek(0)
-        last = [line.strip() for line in said if line.strip()][-1:]
+        stderr.seek(0)
+        last = [line.strip() for line in stderr if line.strip()][-1:]
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
-        raise ContestantFailedError(f"exit code {done.returncode}: {last[0] if last else 'it said nothing'}")
+        raise ContestantFailedError(f"exit code {done.returncode}: {last[0] if last else 'nothing on standard error'}")
     result: dict[str, Any] = parsed_json(lines[-1].encode())["result"]
     return result
 

@@ -14,7 +14,7 @@ from clipper.benchmarks.race.tasks import TASKS
 NEAR = 0.95
 """The share of the best final accuracy for which the time to reach it is reported."""
 _FIRST_COMPARISON = 1.0
-"""Seconds; earlier, hardly any contestant has begun."""
+"""The first time, in seconds, at which contestants are compared; earlier, hardly any has begun to train."""
 
 Row = dict[str, Any]
 """The result of one run."""
@@ -25,9 +25,9 @@ class Entry:
     """What one contestant did on one task, over its seeds.
 
     Attributes:
-        contestant: who.
-        seeds: of the runs that ended well.
-        failed: how many runs did not.
+        contestant: the contestant.
+        seeds: of the runs that did not fail.
+        failed: how many runs failed.
         final: the accuracy of each seed, at the end of the run or when the seconds are over.
         near: of each seed, the seconds until 95 % of the task's best mean final accuracy; None if it was never
             reached.
@@ -99,8 +99,8 @@ class Standing:
         title: its name on pages.
         seconds: the time limit.
         entries: by final accuracy, the best first.
-        leaders: pairs of seconds and the contestant that is first from then on.
-        verdict: sentences that say who is first; and if it is not Clipper, why.
+        leaders: pairs of a time in seconds and the contestant that is first at that time.
+        verdict: sentences that say who is first when, and why, if the first does not use Clipper.
     """
 
     task: str
@@ -141,7 +141,7 @@ def standings(rows: Sequence[Row]) -> list[Standing]:
     If rows have different time limits, the shortest counts: later measurements of longer runs are left out.
 
     Args:
-        rows: of `run_race`, or some of them.
+        rows: the rows that `run_race` returns, or some of them.
     """
     known = {task.name: task for task in TASKS}
     names = [name for name in known if any(row["task"] == name for row in rows)]
@@ -189,9 +189,10 @@ def _standing(task: str, title: str, rows: Sequence[Row]) -> Standing:
 
 
 def _within(row: Row, limit: float) -> list[list[float]]:
-    """The measurements within the limit; the last one of a run that its own clock ended at this limit is at the limit.
+    """The measurements of a run within a time limit.
 
-    That measurement is of the step in which the seconds ran out.
+    If this is the run's own time limit, its last measurement may be later, because it follows the step during which the
+    time ran out. It counts as measured at the limit.
     """
     points = [list(point) for point in row["curve"]]
     if row["seconds"] == limit:
@@ -200,7 +201,7 @@ def _within(row: Row, limit: float) -> list[list[float]]:
 
 
 def _verdict(standing: Standing) -> list[str]:
-    """Sentences that say who is first when; and where Clipper is not, why."""
+    """Sentences that say who is first when, and why, where the first does not use Clipper."""
     spans: list[tuple[float, float, Entry]] = []
     for at, leader in standing.leaders:
         if spans and spans[-1][2] is leader:
@@ -208,21 +209,21 @@ def _verdict(standing: Standing) -> list[str]:
         else:
             spans.append((at, at, leader))
     ours = [entry for entry in standing.entries if entry.contestant.ours]
-    told = []
+    sentences = []
     for start, end, leader in spans:
         when = f"within {_seconds(start)}" if start == end else f"within {_seconds(start)} to {_seconds(end)}"
         best = f"{_percent(leader.accuracy_at(end))} in the end" if end > start else _percent(leader.accuracy_at(end))
         sentence = f"{leader.contestant.title} is first {when} ({best})."
         if ours and not leader.contestant.ours:
             sentence += " " + _why(leader, ours, end)
-        told.append(sentence)
+        sentences.append(sentence)
     if ours and all(leader.contestant.ours for _, leader in standing.leaders):
-        told.insert(0, f"Clipper is first at every time from {_seconds(standing.leaders[0][0])} on.")
-    return told
+        sentences.insert(0, f"Clipper is first at every time from {_seconds(standing.leaders[0][0])} on.")
+    return sentences
 
 
 def _why(leader: Entry, ours: Sequence[Entry], at: float) -> str:
-    """Why none of ours is first at some time, as far as the rows say."""
+    """Why none of the contestants with Clipper is first at some time, as far as the rows tell."""
     best = max(ours, key=lambda entry: entry.accuracy_at(at))
     lead = leader.accuracy_at(at) - best.accuracy_at(at)
     told = f"The best with Clipper then is {best.contestant.title}, {100 * lead:.1f} points behind:"

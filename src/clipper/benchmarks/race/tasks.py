@@ -1,4 +1,4 @@
-"""The tasks of the race, and the file that every contestant reads: inputs, targets, first weights, held-out images."""
+"""The tasks of the race, and the file that all contestants read: inputs, targets, initial weights, held-out images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Task:
         name: its name on the command line.
         title: its name on pages.
         data: the data set.
-        slots: digits of a sample, of which the sum is known.
+        slots: digits of a sample; only their sum is known.
         samples: how many sums there are to learn from.
         seconds: the time limit of each run.
     """
@@ -87,10 +87,10 @@ def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None)
     """Write the file that every contestant reads. It holds no gold labels except those of the held-out images.
 
     Args:
-        task: which one.
-        seed: of the samples and of the first weights.
+        task: the task.
+        seed: of the samples and of the initial weights.
         path: of the file, an `.npz`.
-        data_root: where data sets lie; as everywhere else if not given.
+        data_root: the folder with the data sets; the usual folders if not given.
 
     Returns:
         A checksum of its content.
@@ -103,7 +103,7 @@ def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None)
         ['held_out', 'held_out_labels', 'inputs', 'targets']
     """
     images, held_out = train_and_test(task.data, data_root)
-    if task.data == "mnist":  # every second of 10,000: measured often, and the first half is the easier one
+    if task.data == "mnist":  # every second of 10,000, to save time; the first half would be easier
         held_out = held_out.part(torch.arange(0, len(held_out), 2))
     samples = draw(images, SUM_RULE, task.samples, task.slots, seed)
     torch.manual_seed(seed)

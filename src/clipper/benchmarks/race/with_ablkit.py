@@ -14,23 +14,23 @@ from clipper.pruning import Clipper
 
 
 def alone(heat: Heat) -> None:
-    """Abduce the most probable of all minimal revisions."""
+    """Train with ABLkit's reasoner: of all minimal revisions of predicted labels, it takes the most probable one."""
     reasoning: Any = require("ablkit.reasoning", peer="ablkit")
     _train(heat, reasoning.Reasoner(_sum(heat), dist_func=heat.settings["distance"]), _data(heat))
 
 
 def with_joint_inference(heat: Heat) -> None:
-    """Abduce the most probable of the revisions that joint inference keeps."""
+    """Train with Clipper's reasoner: of all revisions that joint inference keeps, it takes the most probable one."""
     from clipper.integrations.abl import ClipperReasoner
 
     clip = Clipper(objective="joint", encoder=Outlines())
     reasoner, data = ClipperReasoner(_sum(heat), clip, dist_func=heat.settings["distance"]), _data(heat)
-    reasoner.prune(data)  # all of it together, before it is cut into segments
+    reasoner.prune(data)  # all data at once, before ABLkit cuts them into segments
     _train(heat, reasoner, data)
 
 
 def _sum(heat: Heat) -> Any:
-    """The knowledge base."""
+    """The knowledge base: the target of a sample is the sum of its labels."""
     reasoning: Any = require("ablkit.reasoning", peer="ablkit")
 
     class Sum(reasoning.KBBase):  # type: ignore[misc]

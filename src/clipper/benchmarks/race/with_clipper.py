@@ -27,7 +27,7 @@ def all_candidates(heat: Heat) -> Candidates:
 
 
 def kept_by_inference(heat: Heat) -> Candidates:
-    """The candidates that joint inference keeps; the heat notes its verdict."""
+    """The candidates that joint inference keeps; its verdict goes into `heat.notes`."""
     posterior = infer(all_candidates(heat), embed(Outlines(), heat.inputs), seed=heat.seed)
     heat.notes |= {"verdict": posterior.verdict, "expected_accuracy": round(float(posterior.expected_accuracy), 4)}
     return posterior.prune().candidates

@@ -15,7 +15,7 @@ from clipper.errors import require
 from clipper.integrations.ltn import guard
 
 Condition = Callable[..., Tensor]
-"""What a quantifier ranges over: a function of the samples' variable and the labels' variables."""
+"""Restricts what a quantifier ranges over: a function of the samples' variable and the labels' variables."""
 
 
 def alone(heat: Heat) -> None:
@@ -34,7 +34,7 @@ def with_joint_inference(heat: Heat) -> None:
 
 
 class _Digit(torch.nn.Module):
-    """How true it is that an image shows a label."""
+    """The truth value of "the image shows the label": the probability that the network gives to the label."""
 
     def __init__(self, scores: torch.nn.Module) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def main(job_file: str) -> None:
         arrays = dict(file)
     module, _, name = job["function"].partition(":")
     contestant = getattr(importlib.import_module(module), name)
-    for package in job["imports"]:  # a framework's own import is not charged
+    for package in job["imports"]:  # the time that a framework takes to import does not count
         importlib.import_module(package)
     heat = Heat(arrays, job["network"], job["settings"], job["seed"], job["seconds"], tell)
     before = peak_megabytes()

@@ -1,4 +1,4 @@
-"""Tables of results: their runs, the paper's figures, and the figures here."""
+"""Tables of results: the runs of each table, our figures from recorded runs, and published figures."""
 
 from clipper.benchmarks.tables.catalogue import TABLES, table_named, table_shown, tables_of
 from clipper.benchmarks.tables.layout import Column, Place, Row, Table

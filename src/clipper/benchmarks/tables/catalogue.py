@@ -35,7 +35,7 @@ from clipper.benchmarks.vqar.files import own_folder
 from clipper.errors import InputError
 
 _SCENES = {"vqar", "scenes"}
-"""VQAR's own scenes, and generated ones."""
+"""The data sets of VQAR's own scenes and of generated ones."""
 DEMO_TABLE = Table(
     "demo",
     "100 receipts of three handwritten digits, of which only the total is known",
@@ -58,15 +58,15 @@ DEMO_TABLE = Table(
     notes={"joint": "joint inference over the whole pool before training, neighbours by outlines"},
 )
 _PAPER = (SUM_TABLE, SCALE_TABLE, HWF_TABLE, MUGEN_TABLE, VQAR_TABLE, ABLATION_TABLE, JOINT_TABLE)
-_DOUBTS = (CONFOUNDS_TABLE, DRAWS_TABLE, NEIGHBOURS_TABLE, ENCODERS_TABLE)
+_OUR_CHECKS = (CONFOUNDS_TABLE, DRAWS_TABLE, NEIGHBOURS_TABLE, ENCODERS_TABLE)
 _FIELD = (
     ADDITION_TABLE, FORMULAS_TABLE, SHORTCUTS_TABLE, BAGS_TABLE, PROPORTIONS_TABLE, SUDOKU_TABLE, LONG_SUM_TABLE,
 )  # fmt: skip
-TABLES = {table.name: table for table in (*_PAPER, *_DOUBTS, *_FIELD, DEMO_TABLE)}
+TABLES = {table.name: table for table in (*_PAPER, *_OUR_CHECKS, *_FIELD, DEMO_TABLE)}
 
 
 def table_named(name: str, data_root: str | Path | None = None) -> Table:
-    """One of the tables, as it can be run here: on VQAR's own scenes if they are here, else on generated ones.
+    """A table as it can be run on this machine: on VQAR's own scenes if they are here, else on generated ones.
 
     Examples:
         >>> table_named("hwf").title
@@ -78,7 +78,7 @@ def table_named(name: str, data_root: str | Path | None = None) -> Table:
 
 
 def table_shown(name: str, ledger: Ledger) -> Table:
-    """One of the tables, as it was recorded: on VQAR's own scenes, generated ones, or both.
+    """A table with the scenes of its recorded runs: VQAR's own, generated ones, or both.
 
     Examples:
         >>> table_shown("hwf", Ledger("no-such-folder/records.jsonl")).title

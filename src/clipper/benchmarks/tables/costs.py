@@ -12,7 +12,7 @@ from clipper.benchmarks.registry import benchmark_named
 from clipper.errors import InputError
 from clipper.training import Record
 
-_LIKE = (
+_SIMILAR_BY = (
     ("rule", "slots", "data", "network", "engine", "engine_options", "objective", "encoder", "batch", "per_sample"),
     ("rule", "slots", "data", "network", "engine", "objective", "per_sample"),
     ("rule", "slots", "data", "network", "engine", "per_sample"),
@@ -21,7 +21,7 @@ _LIKE = (
     ("data", "network"),
     ("data",),
 )
-"""Fields that runs of about the same time per image and epoch have in common; the closest match first."""
+"""Groups of fields. Runs that agree in a group take about as long per image and epoch; the closest match first."""
 
 
 class Costs:
@@ -42,14 +42,14 @@ class Costs:
         self._found: dict[str, list[float]] = defaultdict(list)
         for record in records:
             seconds = statistics.mean(metrics.seconds for metrics in record.epochs)
-            for names in _LIKE:
-                self._found[_kind(record.config, names)].append(seconds / _images(record.config))
+            for names in _SIMILAR_BY:
+                self._found[_group_key(record.config, names)].append(seconds / _images(record.config))
 
     def hours(self, config: RunConfig, runs: int) -> float | None:
-        """Core-hours of a number of runs; None if no similar run is finished."""
+        """The estimated core-hours of `runs` runs; None if no similar run is finished."""
         values = config.as_dict()
-        for names in _LIKE:
-            if found := self._found.get(_kind(values, names)):
+        for names in _SIMILAR_BY:
+            if found := self._found.get(_group_key(values, names)):
                 epochs = (
                     config.epochs + config.restarts * config.trial if config.trial else config.epochs * config.restarts
                 )
@@ -61,12 +61,12 @@ def _images(config: Mapping[str, Any]) -> int:
     return int(config["samples"]) * int(config["slots"])
 
 
-def _kind(config: Mapping[str, Any], names: Iterable[str]) -> str:
+def _group_key(config: Mapping[str, Any], names: Iterable[str]) -> str:
     return repr([_network(config) if name == "network" else config[name] for name in names])
 
 
 def _network(config: Mapping[str, Any]) -> str:
-    """The network that is trained, whether it was asked for by name or not."""
+    """The network that is trained: the one asked for, or the first that fits the data if none was asked for."""
     try:
         fitting = benchmark_named(config["rule"]).data.get(config["data"], ())
     except InputError:  # a user's own benchmark that is not on this machine

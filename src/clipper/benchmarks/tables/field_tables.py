@@ -1,4 +1,4 @@
-"""Tables of the field's benchmarks, with figures that were published of other systems."""
+"""Tables on benchmarks from other papers, with published figures of other systems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADD_VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def _reported(source: str, *systems: str) -> list[Row]:
-    """Rows of other systems, with the figures that were published of them."""
+    """Rows of other systems, with the figures that a publication reports for them; nothing is run."""
     return [Row(system, "none", {}, source=source) for system in systems]
 
 
@@ -38,9 +38,10 @@ ADDITION_TABLE = Table(
     "addition",
     "MNIST-Add: the sum of two numbers of N handwritten digits",
     (
+        # The seeds from FRESH to 2 * FRESH - 1 were used to try other settings of MnistCnn.
         *(
             Row(network, variant, {"network": network, **_ADD_EPOCHS[network], **changes}, first_seed=first)
-            for network, first in (("LeNet", FRESH), ("MnistCnn", 2 * FRESH))  # other settings used its first seeds
+            for network, first in (("LeNet", FRESH), ("MnistCnn", 2 * FRESH))
             for variant, changes in _ADD_VARIANTS.items()
         ),
         *_reported("NeSyDM", "PLIA", "DeepSoftLog", "A-NeSI", "EXAL", "Scallop", "NeSyDM"),
@@ -90,7 +91,7 @@ FORMULAS_TABLE = Table(
 
 
 def _shortcuts(name: str, rule: str, slots: int, samples: int, **changes: Any) -> Column:
-    """As many samples as rsbench has, where it says how many."""
+    """A task with as many samples as in rsbench, where rsbench states the number."""
     base: dict[str, Any] = {"data": "mnist", "network": "LeNet", "epochs": 12, "batch": 32, "lr": 3e-3}
     base |= {"weight_decay": 0.05, "schedule": "one-cycle", "evaluate_every": 6}
     return Column(name, RunConfig(rule=rule, slots=slots, samples=samples, **base | changes))
@@ -180,10 +181,10 @@ PROPORTIONS_TABLE = Table(
     tuple(_proportions(data, slots) for data in ("digits", "breast-cancer") for slots in _BAG_SIZES),
     seeds=5,
     absent=frozenset(
-        {("bags", f"digits, bags of {slots}") for slots in (32, 64)}  # which has too many states
-        | {
-            ("class by class", f"breast cancer, bags of {slots}") for slots in _BAG_SIZES
-        }  # of two classes, one says all
+        # The exact likelihood of such a bag needs too many states.
+        {("bags", f"digits, bags of {slots}") for slots in (32, 64)}
+        # With two classes, the count of one gives that of the other.
+        | {("class by class", f"breast cancer, bags of {slots}") for slots in _BAG_SIZES}
     ),
     notes={"none": "all candidates: by the exact likelihood of a bag, or class by class"},
 )

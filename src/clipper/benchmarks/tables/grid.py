@@ -47,7 +47,7 @@ def run_cells(
         ledger: where finished runs are noted.
         jobs: processes of this machine, one per core by default; each computes with one thread.
         tick: called whenever a cell ends.
-        inspected: the cells whose runs write what the pruning inspector shows, see `inspections_of`.
+        inspected: the cells whose runs write data for the pruning inspector, see `inspections_of`.
         again: also run cells that are in the ledger; the newest record counts, the others stay in the file.
         executor: runs the cells instead of local processes, for example on a Ray cluster; the caller closes it.
     """
@@ -59,27 +59,27 @@ def run_cells(
     grid = _Grid(ledger, runner, tick, {run_key(cell.config) for cell in inspected}, records, waiting)
     try:
         while grid.waiting or grid.running:
-            grid.begin_what_can_be()
+            grid.begin_runs()
             grid.collect()
     finally:  # stop at once: a run takes minutes
         if executor is None:
             runner.close()
         for begun in grid.running.values():
-            begun.claim.close()
+            begun.lock.close()
     return grid.failed
 
 
 @dataclass(frozen=True)
 class _Begun:
-    """A run that is under way, and the claim on it."""
+    """A run that is under way, and its lock."""
 
     place: Place
-    claim: ExitStack
+    lock: ExitStack
 
 
 @dataclass
 class _Grid:
-    """The cells that wait, by what they do, and the tasks that run others; `records`: how many each had before."""
+    """The cells that wait and those that run; `records` says how many records each cell had at the start."""
 
     ledger: Ledger
     executor: Executor
@@ -90,27 +90,27 @@ class _Grid:
     running: dict[Any, _Begun] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
-    def begin_what_can_be(self) -> None:
-        """Claim cells and run them, as far as there are processes."""
+    def begin_runs(self) -> None:
+        """Lock waiting cells and start their runs, as long as there are free processes."""
         for name, place in list(self.waiting.items()):
             if len(self.running) == self.executor.workers:
                 return
-            claim = ExitStack()
-            lock = self.ledger.path.parent / f".{self.ledger.path.name}.{_short_name(place.config)}.claim"
-            if not claim.enter_context(claimed(lock)):
-                claim.close()
+            lock = ExitStack()
+            lock_file = self.ledger.path.parent / f".{self.ledger.path.name}.{_short_name(place.config)}.claim"
+            if not lock.enter_context(claimed(lock_file)):
+                lock.close()
                 continue
             del self.waiting[name]
-            self.ledger.refresh()  # another process may have finished it before it gave up its claim
+            self.ledger.refresh()  # another process may have finished it before it released its lock
             if len(self.ledger.history(place.config)) == self.records[name]:
                 job = place.config, name in self.inspected, self.ledger.path.parent
-                self.running[self.executor.submit(_job, job)] = _Begun(place, claim)
+                self.running[self.executor.submit(_job, job)] = _Begun(place, lock)
             else:
-                claim.close()
+                lock.close()
                 self.tick()
 
     def collect(self) -> None:
-        """Wait for a run to end; only briefly if a process is free and other commands' runs may end, too."""
+        """Wait for a run to end; only briefly if a process is free, because other commands may release their locks."""
         patience = PATIENCE if self.waiting and len(self.running) < self.executor.workers else None
         if not self.running:
             time.sleep(patience or 0)
@@ -119,7 +119,7 @@ class _Grid:
             begun = self.running[task]
             self._note(task, begun)
             del self.running[task]
-            begun.claim.close()
+            begun.lock.close()
             self.tick()
 
     def _note(self, task: Any, begun: _Begun) -> None:
@@ -136,7 +136,7 @@ class _Grid:
 
 
 def _job(job: tuple[RunConfig, bool, Path]) -> Record | str:
-    """What a worker does: one run."""
+    """Run one cell in a worker process."""
     return _run(*job)
 
 
@@ -159,12 +159,12 @@ def checkpoint_of(config: RunConfig, folder: Path) -> Path:
 
 
 def inspection_of(config: RunConfig, folder: Path) -> Path:
-    """Where a run keeps what the pruning inspector shows."""
+    """Where a run writes data for the pruning inspector."""
     return folder / "inspections" / f"{_short_name(config)}.json"
 
 
 def inspections_of(table: Table, folder: Path) -> dict[str, Inspection]:
-    """What the runs of a table wrote for the pruning inspector, by title; empty if none was run here."""
+    """The data for the pruning inspector that runs of a table wrote, by title; empty if none was run here."""
     files = {
         f"{place.row.name}, {place.column.name}, seed {place.seed}": inspection_of(place.config, folder)
         for place in table.inspected()

@@ -12,11 +12,11 @@ from typing import Any
 from clipper.benchmarks.config import RunConfig
 
 Measure = str
-"""What is measured of a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
+"""The name of something that is measured in a run, one of `clipper.benchmarks.tables.summary.NAMES`."""
 FROZEN = "mobilenet-v2"
 """The pretrained encoder of the rows "frozen"; the paper has ResNet-18."""
 ENTROPY = 0.1
-"""The weight of the entropy in the rows "entropy"."""
+"""The weight of the entropy penalty in the rows "entropy"."""
 FRESH = 100
 """The first seed of results; settings are chosen on seeds 0 to 19."""
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -59,8 +59,8 @@ class Row:
         variant: what is done to the candidates, one of `VARIANTS` or of the table's own `notes`.
         changes: the fields of the run's configuration that the row sets.
         first_seed: the first of its seeds.
-        title: its name, if not engine and variant.
-        source: the publication of its figures, if they are somebody else's; then nothing is run.
+        title: its name; if empty, the name is made of engine and variant.
+        source: the publication of its figures, if they are not ours; then nothing is run.
     """
 
     engine: str
@@ -105,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Place:
-    """A cell of a table and one of its runs."""
+    """A cell of a table, and the seed of one of its runs."""
 
     row: Row
     column: Column
@@ -125,8 +125,8 @@ class Table:
     Attributes:
         name: its name on the command line.
         title: its title on pages.
-        rows: ways to learn.
-        columns: tasks.
+        rows: the methods.
+        columns: the tasks.
         measures: what is shown in each cell.
         seeds: runs for each cell.
         more: another number of runs for some cells, by the names of row and column.
@@ -148,11 +148,11 @@ class Table:
 
     @property
     def published(self) -> dict[tuple[str, str], dict[Measure, tuple[float, float]]]:
-        """The paper's mean and deviation of each measure, by row and column; of a row with a source, that paper's."""
+        """The published mean and deviation of each measure, by row and column: the paper's, or a row's source's."""
         return _published().get(self.name, {})
 
     def places(self) -> Iterator[Place]:
-        """Column by column, so that a task is complete before the next begins."""
+        """All cells, column by column, so that a task is complete before the next begins."""
         for column in self.columns:
             for row in self.rows:
                 if (row.name, column.name) not in self.absent:
@@ -171,7 +171,7 @@ class Table:
         return [replace(place, seed=place.row.first_seed) for place in first + joint]
 
     def cells(self) -> Iterator[Place]:
-        """All runs, seed by seed: every row of a column gets its first seed before any gets its second."""
+        """All runs, column by column; every row of a column gets its first seed before any gets its second."""
         for column in self.columns:
             runs = [(place, self.runs_at(place)) for place in self.places() if place.column == column]
             for i in range(max((number for _, number in runs), default=0)):
@@ -180,7 +180,7 @@ class Table:
 
 @cache
 def _published() -> dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]]:
-    """The paper's figures by table; a deviation of 0 stands for a single run."""
+    """The published figures by table; a deviation of 0 stands for a single run."""
     figures: dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]] = {}
     with files(__package__).joinpath("published.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):

@@ -1,7 +1,7 @@
-"""Ledger: the finished runs of all tables in one file, one line each. They are not run again unless asked for.
+"""Ledger: a file with one line for each finished run of any table. A recorded run is repeated only if asked for.
 
 A run is identified by its effective settings (`clipper.benchmarks.settings`). If it is run again, the new record
-replaces the earlier one, which stays in the file. Each line ends with a checksum. Lines of the first format have no
+counts, and the earlier one stays in the file. Each line ends with a checksum. Lines of the first format have no
 checksum; lines of the first two formats hold neither settings nor the commit.
 """
 
@@ -29,18 +29,18 @@ UNCHECKED = "clipper ledger 1"
 _CORE = {"format", "config", "versions", "epochs"}
 """What every line has."""
 _PARTS = {"clipper ledger 2": _CORE, FORMAT: _CORE | {"settings", "commit", "load"}}
-"""The parts of lines by format; lines of the newest format may also have a probe."""
+"""The parts of a line by its format; lines of the newest format may also have a probe."""
 DIGITS = 6
 """Significant digits of the figures in the file."""
 _MARK, _END = b', "checksum": "', b'"}'
-"""What is around the checksum at the end of a line."""
+"""The text before and after the checksum at the end of a line."""
 
 
 class Ledger:
     """The finished runs, by their effective settings.
 
     If a process is killed, only its current run is lost: an incomplete line is skipped and counted in `cut_off`.
-        Several processes may write to one ledger; `refresh` reads what others have added.
+    Several processes may write to one ledger; `refresh` reads what others have added.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
@@ -55,20 +55,20 @@ class Ledger:
     def __init__(self, path: str | Path) -> None:
         self.path = checked_path(path)
         self.cut_off = 0
-        """Lines that were passed over."""
+        """How many incomplete lines were skipped."""
         self._records: dict[str, list[Record]] = {}
-        self._bytes, self._lines, self._cut_off = 0, 0, 0  # that are read, and will not change any more
+        self._bytes, self._lines, self._cut_off = 0, 0, 0  # read so far, without the last line, which may still grow
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was added since the ledger was read last."""
+        """Read the lines that were added since the last call."""
         lines = self._unread().split(b"\n")
         whole = [(number, line) for number, line in enumerate(lines, self._lines + 1) if not _is_cut_off(line)]
         found = [_record(line, f"line {number} of {self.path}") for number, line in whole if line.strip()]
         for record in found:
             self._records.setdefault(run_key(record.config), []).append(record)
         self.cut_off = self._cut_off + len(lines) - len(whole)
-        self._cut_off = self.cut_off - _is_cut_off(lines[-1])  # the last line may still be written
+        self._cut_off = self.cut_off - _is_cut_off(lines[-1])  # the last line may be completed later
         self._lines += len(lines) - 1
         self._bytes += sum(len(line) + 1 for line in lines[:-1])
 
@@ -83,11 +83,11 @@ class Ledger:
             raise FileError(f"cannot read the records in {self.path} ({error}); choose another folder") from error
 
     def find(self, config: RunConfig | Mapping[str, Any]) -> Record | None:
-        """The newest record of a run, if it is finished."""
+        """The newest record of a run; None if it is not finished."""
         return next(reversed(self.history(config)), None)
 
     def history(self, config: RunConfig | Mapping[str, Any]) -> list[Record]:
-        """All records of a run, the newest last; the others are superseded."""
+        """All records of a run, the newest last; only the newest counts."""
         return list(self._records.get(run_key(config), ()))
 
     def records(self) -> Iterator[Record]:
@@ -95,7 +95,7 @@ class Ledger:
         yield from (found[-1] for found in self._records.values())
 
     def add(self, record: Record) -> None:
-        """Write a finished run to disk."""
+        """Append the record of a finished run to the file."""
         try:
             line = json.dumps(_as_columns(record), ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, UnicodeError) as error:
@@ -117,7 +117,7 @@ def _is_cut_off(line: bytes) -> bool:
 
 
 def _as_columns(record: Record) -> dict[str, Any]:
-    """A record with its epochs as one list per metric, a tenth of the size."""
+    """A record for JSON, with one list per metric instead of one mapping per epoch: a tenth of the size."""
     epochs = [figures.as_dict() for figures in record.epochs]
     names = [name for name in epochs[0] if name != "pruning_share" and any(epoch[name] != {} for epoch in epochs)]
     columns = {name: [_short(epoch[name]) for epoch in epochs] for name in names}
@@ -147,28 +147,28 @@ def _record(line: bytes, where: str) -> Record:
     try:
         document = parsed_json(_body(line))
         if not isinstance(document, dict) or not set(document) >= _CORE:
-            raise ValueError(f"it is not made of {', '.join(sorted(_CORE))}")
+            raise ValueError(f"it does not have the parts {', '.join(sorted(_CORE))}")
         parts = _PARTS.get(document["format"]) if _MARK in line else {UNCHECKED: _CORE}.get(document["format"])
         if set(document) - ({"probe"} if document["format"] == FORMAT else set()) != parts:
             raise ValueError(f"its format is {document['format']!r}, and its parts are {', '.join(sorted(document))}")
         columns = document["epochs"]
         if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
-            raise ValueError("its epochs are not one list a figure")
+            raise ValueError("its epochs are not one list per metric")
         rows = zip(*columns.values(), strict=True)
         epochs = [EpochMetrics.from_dict(dict(zip(columns, row, strict=True))) for row in rows]
         record = Record(document["config"], epochs, document["versions"], **noted(document))
         return replace(record, config=config_of(record).as_dict())
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileError(
-            f"{where} is no record of a run, or a damaged one ({error}); remove the line to run it again"
+            f"{where} is no record of a run, or a damaged one ({error}); remove the line, then the run can be repeated"
         ) from error
 
 
 def _body(line: bytes) -> bytes:
-    """The record in a line, after its checksum was verified, if it has one."""
+    """A line without its checksum, which is verified first, if there is one."""
     if _MARK not in line:
         return line
     body, _, rest = line.rpartition(_MARK)
     if rest != _checksum(body + b"}") + _END:
-        raise ValueError("it does not have the checksum at its end")
+        raise ValueError("it does not match the checksum at its end")
     return body + b"}"

@@ -1,4 +1,4 @@
-"""The paper's tables, and more on its tasks: joint inference, one change at a time, draws, neighbours, encoders."""
+"""The paper's tables, and our own on its tasks: joint inference, single changes, draws, neighbours, encoders."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CEILING = Row("gold labels", "none", {"engine": "semantic", "objective": "gold"}
 EXACT_LOSS = Row(
     "exact loss", "none", {"engine": "semantic", "objective": "none", "per_sample": 0, "batch": 8, "lr": 3e-4}
 )
-"""Semantic loss over all candidates, however many. A long sum holds little information, so there are many steps. The
-learning rate is small, because otherwise a label may die out early (docs/lattices.md)."""
+"""Semantic loss over all candidates, however many. A long sum contains little information, so training needs many
+steps. The learning rate is small, because otherwise the network may stop predicting a label (docs/lattices.md)."""
 EXACT_CEILING = replace(CEILING, changes={**EXACT_LOSS.changes, "objective": "gold"}, title="gold labels, small steps")
 """The ceiling of the exact loss: the same batches and steps."""
 _WARM = Row(
@@ -34,14 +34,14 @@ _DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
 def _sums(slots: int, data: str, size: str, samples: int, **changes: Any) -> Column:
-    """Scallop with three proofs, if not told otherwise."""
+    """A task of sums; Scallop uses the three most probable proofs."""
     base = RunConfig(data=data, slots=slots, samples=samples, **changes)
     return Column(f"{_DATA[data]} SUM-{slots}, {size}", base, {"scallop": {"k": 3}})
 
 
-# Where samples are few, measuring takes longer than learning. There Scallop has all proofs, as in the paper. Those of
-# SUM-4 make circuits too large, and candidates discarded at random would have to be compiled anew in every step, so
-# there the ten best.
+# With 100 samples, measuring takes longer than training, so it is done every 25 epochs. Scallop uses all proofs of
+# SUM-3, as in the paper. In two cases it uses the ten best proofs: for SUM-4, because the circuits of all proofs are
+# too large, and after random pruning, because the circuits would have to be compiled again in every step.
 _SUM_3 = replace(
     _sums(3, "mnist", "n=100", 100, evaluate_every=25),
     options={"scallop": {"k": None}, "scallop + random": {"k": 10}},
@@ -58,7 +58,7 @@ _FINE_TUNED: dict[str, Any] = {
     "network": "CifarMobileNetV2", "epochs": 4, "batch": 16, "lr": 2e-4, "weight_decay": 0.05, "schedule": "one-cycle",
     "augment": "flip-shift", "evaluate_every": 4,
 }  # fmt: skip
-"""Chosen on seed 0 of SUM-3, by training images that the samples leave over."""
+"""Settings chosen on seed 0 of SUM-3, by the accuracy on training images that are in no sample."""
 _FINE_TUNED_ROWS = (
     Row("CifarMobileNetV2", "joint", {**_FINE_TUNED, "objective": "joint", "encoder": FROZEN, "metric": "cosine"}),
     Row("CifarMobileNetV2", "gold", {**_FINE_TUNED, "objective": "gold"}),
@@ -74,7 +74,7 @@ SUM_TABLE = Table(
         *_FINE_TUNED_ROWS,
     ),
     (*_MNIST_SUMS, *_CIFAR_SUMS),
-    more={  # where ten seeds decide nothing, or more than three are too slow
+    more={  # more seeds where ten decide nothing, fewer where runs are slow
         **{
             (row.name, column.name): 40
             for row in rows_of(["dolphin"], ["none", "frozen", "trainable", "exact", "random"])
@@ -138,15 +138,15 @@ HWF_TABLE = Table(
         CEILING,
         EXACT_CEILING,
     ),
-    # As many as HWF has of length 7; the paper does not say how many it uses.
+    # As many formulas as HWF has of length 7; the paper does not say how many it uses.
     tuple(_formulas(f"HWF-{slots}", slots, 6_000, **_SAMPLED) for slots in (7, 15)),
     seeds=3,
-    absent=frozenset({("semantic + joint", "HWF-15")}),  # which has too many candidates to list
+    absent=frozenset({("semantic + joint", "HWF-15")}),  # too many candidates to list
 )
 
 
 def _clips(samples: int) -> Column:
-    """Few epochs, so that the table takes an hour; 16 clips per step, since three see few neighbours."""
+    """Few epochs, so that the table takes an hour; 16 clips per step, because frames of three have few neighbours."""
     base = RunConfig(rule="align", data="clips", slots=32, samples=samples, epochs=8, batch=16, evaluate_every=8)
     return Column(f"n={samples}", base, {"scallop": {"k": 3}})
 
@@ -164,7 +164,7 @@ def _clip_rows(engine: str) -> list[Row]:
     return [*rows_of([engine], ["none", "trainable", "exact", "random"]), joint]
 
 
-# Of how many choices the paper's retrieval is, it does not say; its figures are one run each, on MUGEN's own videos.
+# The paper does not say among how many texts or videos it chooses. Its figures are one run each, on MUGEN's own videos.
 MUGEN_TABLE = Table(
     "mugen",
     "Table 4: aligning drawn clips with texts (MUGEN)",
@@ -180,13 +180,13 @@ MUGEN_TABLE = Table(
 
 
 def _scenes(data: str, names: int, samples: int) -> Column:
-    """The paper's batches of 512 with small steps make a hundred steps of a thousand samples; here are 480 larger."""
+    """On 1,000 samples, the paper takes about 100 small steps, in batches of 512. Here a run takes 480 larger steps."""
     base = RunConfig(rule="vqar", data=data, slots=3, names=names, samples=samples, epochs=30, evaluate_every=10)
     return Column(f"{'VQAR' if data == 'vqar' else 'generated scenes'}, {names} names, n={samples:,}", base)
 
 
 def _scene_rows(engine: str) -> list[Row]:
-    """The encoder is frozen, and every row that prunes sees the same edges."""
+    """Rows with a frozen encoder, so that all rows that prune use the same edges."""
     frozen = {"engine": engine, "encoder": "features", "when": "once"}
     pruned = [Row(engine, name, {**frozen, "objective": name}) for name in ("paper", "exact", "joint", "random")]
     return [*rows_of([engine], ["none"]), *pruned]
@@ -234,7 +234,7 @@ def _thousand(rule: str, slots: int) -> Column:
     return Column(f"MNIST {rule.upper()}-{slots}, n=1,000", base)
 
 
-# Few epochs of many small steps; the longer a formula is, the smaller, as for the exact loss on long sums.
+# Few epochs of many small steps. Longer formulas get smaller steps, like long sums under the exact loss.
 _LONGEST = _formulas("HWF-15, n=1,000", 15, 1_000, epochs=6, batch=8, lr=3e-4, evaluate_every=3)
 JOINT_TABLE = Table(
     "joint",

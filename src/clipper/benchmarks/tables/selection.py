@@ -12,7 +12,7 @@ from clipper.proximity.backbones.pretrained import NAMES as PRETRAINED
 
 QUICK_SEEDS, QUICK_EPOCHS = 3, 30
 ANY_IMAGES = "LinearOnOutlines"
-"""The network that takes images of any size."""
+"""The network that accepts images of any size."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Selection:
         engines: keep rows with these engines.
         variants: keep rows with these variants.
         columns: keep columns whose name contains one of these.
-        seeds: runs for each cell.
-        epochs: of each run.
-        samples: of each run.
+        seeds: runs for each cell, if not the table's own number.
+        epochs: the epochs of each run, if not the table's own.
+        samples: the samples of each run, if not the table's own.
         encoder: the frozen encoder of the rows "frozen".
         quick: a smaller grid on scikit-learn's digits, if the task allows it.
         first_seed: the first seed of every row, if not the table's own.
@@ -62,11 +62,11 @@ class Selection:
         ]
         if self.quick:
             columns = _distinct(columns)
-            too_much = (*PRETRAINED, "trained")  # which need weights, or more samples than there are small images
-            rows = [row for row in rows if row.changes.get("encoder") not in too_much and not row.source]
-            rows = [row for row in rows if row.changes.get("augment") != "flip-shift"]  # a mirrored digit is none
-            rows = [row for row in rows if "warm_up" not in row.changes]  # so few sums say nothing of single images
-            rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # what became the same row is one
+            unavailable = (*PRETRAINED, "trained")  # encoders that need weights, or more images than the digits have
+            rows = [row for row in rows if row.changes.get("encoder") not in unavailable and not row.source]
+            rows = [row for row in rows if row.changes.get("augment") != "flip-shift"]  # a mirrored digit is no digit
+            rows = [row for row in rows if "warm_up" not in row.changes]  # so few sums tell nothing about single images
+            rows = list({row.name: row for row in reversed(rows)}.values())[::-1]  # merge rows that became equal
         _check(self, table, rows, columns)
         seeds = self.seeds or (min(QUICK_SEEDS, table.seeds) if self.quick else table.seeds)
         more = {} if self.seeds or self.quick else table.more
@@ -74,10 +74,10 @@ class Selection:
 
     def _row(self, row: Row) -> Row:
         row = row if self.first_seed is None else replace(row, first_seed=self.first_seed)
-        small = self.quick and row.changes.get("network", ANY_IMAGES) != ANY_IMAGES
-        if small:  # which does not fit the small images
+        too_large = self.quick and row.changes.get("network", ANY_IMAGES) != ANY_IMAGES
+        if too_large:  # the network does not accept the small images
             row = replace(row, engine="small network")
-        dropped = {"epochs" if self.epochs or self.quick else "", "network" if small else ""}
+        dropped = {"epochs" if self.epochs or self.quick else "", "network" if too_large else ""}
         row = replace(row, changes={name: value for name, value in row.changes.items() if name not in dropped})
         if row.variant != "frozen" or not (self.encoder or self.quick):
             return row

@@ -42,7 +42,7 @@ SCORES = {
     "boards": "boards, %",
     "auroc": "area under the ROC curve of boards, %",
 }
-"""Titles of what is measured on held-out data besides the accuracy."""
+"""Titles of the measures on held-out data, besides the accuracy."""
 NAMES = {
     "accuracy": "accuracy, %",
     "retained": "candidates kept, %",
@@ -54,7 +54,7 @@ OF_PRUNING: dict[Measure, Callable[[Record], float | None]] = {
     "retained": lambda record: 100 * record.retained,
     "gold": lambda record: _percent(record.gold),
 }
-"""Measures of pruning, which runs without pruning do not have."""
+"""Measures of pruning, and how to compute them from a record; runs without pruning do not have them."""
 OLD, STALE = "old", "stale"
 """Marks of figures that do not count as results."""
 MARKS = {
@@ -89,16 +89,16 @@ class Entry:
 
     @property
     def epochs(self) -> int | None:
-        """Of its runs; None if nothing was run."""
+        """The epochs of its runs; None if nothing was run."""
         return config_of(self.records[0]).epochs if self.records else None
 
     @property
     def seeds(self) -> list[int]:
-        """Those of the records."""
+        """The seeds of the records."""
         return [record.config["seed"] for record in self.records]
 
     def values(self, measure: Measure) -> list[float]:
-        """One for each seed, where it was measured."""
+        """The figures of a measure, one for each seed for which it was measured."""
         found: list[float | None]
         if measure not in OF_PRUNING:
             found = [r.last.accuracy if measure == "accuracy" else r.last.scores.get(measure) for r in self.records]
@@ -110,7 +110,7 @@ class Entry:
         return [value for value in found if value is not None]
 
     def as_dict(self, measures: Sequence[Measure]) -> dict[str, Any]:
-        """For JSON: the figures, every seed's among them."""
+        """The cell for JSON, with the figures of every seed."""
         config = {name: value for name, value in self.place.config.as_dict().items() if name != "seed"}
         return {
             "row": self.place.row.name,
@@ -140,14 +140,14 @@ class Entry:
 
 
 def mark_of(record: Record) -> str:
-    """`OLD` or `STALE` if a run is no result; else empty."""
+    """`OLD` or `STALE` if a run does not count as a result; else empty."""
     if record.config["seed"] < FRESH or not record.probe:
         return OLD
     return STALE if changed_parts(record) else ""
 
 
 def summarise(table: Table, ledger: Ledger) -> list[Entry]:
-    """All cells of the table with the finished ones of the runs that it asks for."""
+    """All cells of the table, each with those of its runs that are finished."""
     found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for place in table.cells():
         record = ledger.find(place.config)
@@ -158,22 +158,22 @@ def summarise(table: Table, ledger: Ledger) -> list[Entry]:
 def gather(table: Table, ledger: Ledger) -> list[Entry]:
     """All cells of the table, each with the runs that match it best: results first, then most seeds, then most epochs.
 
-    Runs with other numbers of epochs count, and runs with any frozen encoder in the rows "frozen"; `deviations` says
-    how they differ. Runs with another number of samples do not count. Neither do old runs in a column with results,
-    because the seeds differ, nor old runs on gold labels that share no seed with the rows they bound. Each cell has the
-    estimated cost of its missing runs.
+    A run may have another number of epochs than the table asks for, and another frozen encoder in the rows "frozen";
+    `deviations` says how it differs. It must have the same number of samples. Old runs are left out of a column that
+    has results, because their seeds differ. Old runs on gold labels are left out if no other row of the task has a run
+    with one of their seeds. Each cell has the estimated cost of its missing runs.
     """
     by_task: dict[str, list[Record]] = defaultdict(list)
     for record in ledger.records():
-        by_task[_essence(config_of(record))].append(record)
+        by_task[_cell_key(config_of(record))].append(record)
     costs, entries = Costs(ledger.records()), []
     for place in table.places():
-        near = () if place.row.source else _nearest(place, by_task[_essence(place.config)])
+        near = () if place.row.source else _nearest(place, by_task[_cell_key(place.config)])
         entry = _entry(table, place, near)
         missing = table.runs_at(place) - (len(near) if counts(entry) else 0)
         entries.append(replace(entry, hours=costs.hours(place.config, max(0, missing))))
     shown = [replace(entry, records=()) if _of_other_seeds(entry, entries) else entry for entry in entries]
-    return [replace(entry, records=()) if _bounds_nothing(entry, shown) else entry for entry in shown]
+    return [replace(entry, records=()) if _is_ceiling_of_nothing(entry, shown) else entry for entry in shown]
 
 
 def counts(entry: Entry) -> bool:
@@ -187,7 +187,7 @@ def _of_other_seeds(entry: Entry, entries: Sequence[Entry]) -> bool:
     return entry.mark == OLD and any(each.records and not each.mark for each in column)
 
 
-def _bounds_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
+def _is_ceiling_of_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
     """Whether a cell has old runs on gold labels, and the other rows of its task have no run on these seeds."""
     if entry.place.config.objective != "gold" or not entry.mark:
         return False
@@ -240,7 +240,7 @@ def peculiarity(entry: Entry) -> str:
 
 
 def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
-    """The best group of runs for a place."""
+    """The runs for a place. Runs that differ only in their seeds form a group; the best group is taken."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if place.row.variant == "frozen" or record.config["encoder"] == place.config.encoder:
@@ -252,8 +252,8 @@ def _nearest(place: Place, records: Iterable[Record]) -> tuple[Record, ...]:
     return tuple(sorted(best, key=lambda record: record.config["seed"]))
 
 
-def _essence(config: RunConfig) -> str:
-    """What two runs must have in common to belong to one cell: what they did. Frozen encoders are compared later."""
+def _cell_key(config: RunConfig) -> str:
+    """What the runs of a cell have in common: all settings but seed and epochs. Frozen encoders are compared later."""
     settings = settings_of(config)
     loose = {"seed": 0, "epochs": 0, "evaluate_every": 0, "encoder": settings.get("encoder") == "trainable"}
     return json.dumps({**settings, **loose}, sort_keys=True)

@@ -19,11 +19,11 @@ from clipper.errors import InputError
 from clipper.training import Classifiers, Encoders, Packing, Samples
 
 RELATIONS = 50
-"""The most frequent relations, as in the paper."""
+"""How many relations to use, the most frequent ones, as in the paper."""
 OVERLAP = 0.8
-"""Of the generated names: a nearest neighbour among a thousand objects has the same name nine times in ten."""
+"""The spread of generated objects of one name. In nine of ten cases, the nearest of 1,000 objects has the same name."""
 _TIME_LIMIT = 600.0
-"""Seconds that the candidates may take; those of a thousand samples take well below a minute."""
+"""Seconds that computing the candidates may take; those of a thousand samples take well below a minute."""
 SIDE = 28
 """Pixels of a picture's side."""
 _HELD_OUT = 2**31 - 1
@@ -75,7 +75,7 @@ def scene_benchmark(
         test: the scenes to measure on.
         knowledge: vocabularies and ontology.
         known: the sentences about the samples.
-        candidates: what they allow.
+        candidates: the candidates that the sentences allow.
     """
     names, features = candidates.kinds[0].stop, train.features.shape[1]
     tables = _inputs(train, known.subject, known.objects)
@@ -86,7 +86,7 @@ def scene_benchmark(
     gold = torch.cat([train.name[known.subject][:, None], relation], 1)
 
     def between(pairs: Tensor) -> Tensor:
-        """The relative position of the boxes of both objects; each box follows its object's features."""
+        """The relative position of two objects. In a pair, the box of each object comes after its features."""
         return geometry(pairs[:, features : features + 4], pairs[:, -4:])
 
     return Benchmark(
@@ -124,7 +124,7 @@ def _held_out(test: Scenes, names: int, packing: Packing) -> tuple[Tensor, Tenso
         )
     subject = torch.unique(test.subject[pairs])
     features, both = test.features[subject], test.pair_inputs(test.subject[pairs], test.object[pairs])
-    tables = {  # the names first, then the relations; each table is blank where the other one counts
+    tables = {  # first the rows of names, then those of relations; each table is zero in the other's rows
         "name": torch.nn.functional.pad(features, (0, 0, 0, len(pairs)))[:, None],
         "rel": torch.nn.functional.pad(both, (0, 0, len(subject), 0))[:, None],
     }

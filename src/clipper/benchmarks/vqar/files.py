@@ -1,8 +1,9 @@
-"""VQAR's own scenes: its pickles are read without running them, and converted once to Parquet.
+"""VQAR's own scenes: reads VQAR's pickles without running them, and converts them once to Parquet.
 
-Expected in `<data root>/vqar`, as they come from VQAR: `gqa_formatted_scene_graph.pkl`, by image id the boxes, names
-and relations of its objects, and `features.npy`, by object id 2,048 numbers; or in its place `features.npz` without a
-pickle, with the arrays `object (objects,)`, the ids, and `feature (objects, 2048)`.
+The folder `<data root>/vqar` must hold two files as VQAR publishes them. `gqa_formatted_scene_graph.pkl` has the
+boxes, names and relations of the objects in each image. `features.npy` has 2,048 numbers for each object. It contains a
+pickle, so it may be replaced by `features.npz`, with the arrays `object (objects,)`, the ids, and
+`feature (objects, 2048)`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def read_scenes(root: str | Path | None = None) -> tuple[Scenes, Scenes]:
 
 
 def convert(folder: Path, into: Path) -> tuple[Path, Path]:
-    """Convert VQAR's files in a folder to two Parquet files, unless that was done and the files have not changed."""
+    """Convert VQAR's files in a folder to two Parquet files, unless that was done before and they have not changed."""
     vectors = folder / FEATURES if (folder / FEATURES).exists() else folder / PLAIN_FEATURES
     state = ";".join(f"{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in (folder / GRAPHS, vectors))
     paths = into / OBJECTS, into / PAIRS
@@ -74,7 +75,7 @@ def convert(folder: Path, into: Path) -> tuple[Path, Path]:
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"cannot write VQAR's scenes into {into} ({error}); name a folder by XDG_CACHE_HOME") from error
+        raise FileError(f"cannot write VQAR's scenes into {into} ({error}); change XDG_CACHE_HOME") from error
     return paths
 
 
@@ -88,7 +89,7 @@ def _state(path: Path) -> str:
 
 
 def _features(path: Path) -> Mapping[Any, Any]:
-    """The dictionary in a .npy file that holds one Python object: a header, then a pickle of an array of it."""
+    """The dictionary in a .npy file: after a header, the file holds a pickle of an array with this one object."""
     content = read_bytes(path, VQAR_FILES.remedy)
     lengths = {b"\x93NUMPY\x01": "<H", b"\x93NUMPY\x02": "<I", b"\x93NUMPY\x03": "<I"}
     layout = lengths.get(content[:7])
@@ -119,15 +120,15 @@ def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.
         for image, graph in sorted(named, key=lambda pair: pair[0]):
             if not all(isinstance(graph[part], dict) for part in ("names", "bboxes", "relations")):
                 raise TypeError(f"image {image} has no dictionaries of names, bboxes and relations")
-            found = {one: vector for one in graph["names"] if (vector := _found(features, one)) is not None}
-            for one, vector in found.items():
-                row = image, int(one), _whole(graph["names"][one]), _box(graph["bboxes"][one]), vector
+            found = {key: vector for key in graph["names"] if (vector := _found(features, key)) is not None}
+            for key, vector in found.items():
+                row = image, int(key), _index(graph["names"][key]), _box(graph["bboxes"][key]), vector
                 for column, value in zip(objects.values(), row, strict=True):
                     column.append(value)
-            for one in found:
-                for other, relation in graph["relations"].get(one, {}).items():
+            for key in found:
+                for other, relation in graph["relations"].get(key, {}).items():
                     if relation >= 0 and other in found:
-                        for column, value in zip(pairs.values(), (int(one), int(other), _whole(relation)), strict=True):
+                        for column, value in zip(pairs.values(), (int(key), int(other), _index(relation)), strict=True):
                             column.append(value)
         _check(objects)
         flat = pa.array(np.concatenate(objects.pop("feature")), pa.float32())
@@ -141,10 +142,10 @@ def _tables(graphs: Any, features: Mapping[Any, Any], folder: Path) -> tuple[pa.
         ) from error
 
 
-def _whole(number: Any) -> int:
+def _index(number: Any) -> int:
     """An index into a vocabulary."""
     if isinstance(number, float) or not 0 <= int(number) < 2**31:
-        raise ValueError(f"expected a place in the vocabulary, got {str(number)[:40]}")
+        raise ValueError(f"expected an index into the vocabulary, got {str(number)[:40]}")
     return int(number)
 
 
@@ -163,16 +164,16 @@ def _check(objects: Mapping[str, list[Any]]) -> None:
         raise ValueError("an object is in two images")
     widths = {len(feature) for feature in objects["feature"]}
     if len(widths) > 1 or widths == {0}:
-        raise ValueError(f"expected as many features of every object, got {sorted(widths)[:5]}")
+        raise ValueError(f"expected the same number of features for every object, got {sorted(widths)[:5]}")
     if not all(np.isfinite(feature).all() for feature in objects["feature"]):
-        raise ValueError("a feature is no finite number")
+        raise ValueError("a feature is not a finite number")
 
 
-def _found(features: Mapping[Any, Any], one: Any) -> Any:
-    """The features of an object; ids are numbers in one file and text in another."""
-    found = features.get(one)
-    found = features.get(str(one)) if found is None else found
-    found = features.get(int(one)) if found is None else found
+def _found(features: Mapping[Any, Any], key: Any) -> Any:
+    """The features of an object; None if there are none. An id may be a number in one file and text in the other."""
+    found = features.get(key)
+    found = features.get(str(key)) if found is None else found
+    found = features.get(int(key)) if found is None else found
     return None if found is None else np.asarray(found, np.float32).ravel()
 
 
@@ -181,7 +182,7 @@ def _scenes(objects: Path, pairs: Path, *, held_out: bool) -> Scenes:
     try:
         table, relations = pq.read_table(objects), pq.read_table(pairs)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise FileError(f"{objects} or {pairs} is damaged ({error}); remove them, they are made anew") from error
+        raise FileError(f"{objects} or {pairs} is damaged ({error}); remove both, then they are made again") from error
     image, scene = np.unique(table["image"].to_numpy(), return_inverse=True)
     mine = (np.arange(len(image))[scene] % _EVERY == _EVERY - 1) == held_out
     table, scene = table.filter(pa.array(mine)), scene[mine]

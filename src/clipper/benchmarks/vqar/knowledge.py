@@ -20,8 +20,8 @@ from clipper.errors import InputError
 CRIC = Source(
     "vqar",
     (Form("vocabularies and facts", published("vqar", ["name.json", "rel.json", "cric_facts.tsv"])),),
-    "take VQAR's name.json and rel.json, and CRIC's facts as cric_facts.tsv: a line each, is_a, child, parent or "
-    "oa_rel, relation, object, attribute",
+    "take VQAR's name.json and rel.json, and CRIC's facts as cric_facts.tsv, where each line holds, separated by "
+    "tabs, is_a, child, parent; or oa_rel, relation, object, attribute",
 )
 
 
@@ -34,10 +34,10 @@ class Knowledge:
     """The vocabularies, the most frequent words first, and CRIC's facts about them.
 
     Attributes:
-        names: of objects, the most frequent first.
-        relations: between objects, the most frequent first.
-        is_a: child and parent.
-        oa_rel: triples of relation, object and related word.
+        names: names of objects, the most frequent first.
+        relations: relations between objects, the most frequent first.
+        is_a: pairs of a word and a class directly above it.
+        oa_rel: triples of a relation, an object and a related word.
 
     Examples:
         >>> facts = (("dog", "mammal"), ("mammal", "animal"), ("cup", "thing"))
@@ -70,18 +70,19 @@ class Knowledge:
     def classes(self, name: str, *, generic: bool = False) -> list[str]:
         """The classes that a name belongs to, as terms, sorted; the name itself if there is none.
 
-        Properties by `oa_rel` are those of the name itself; in the theory, it also inherits those of its classes.
+        Properties come from the facts of `oa_rel` about the name itself. In the theory, a name also has the properties
+        of its classes.
 
         Args:
             name: a word of the vocabulary.
-            generic: only the most generic classes by `is_a`, instead of all of them and what `oa_rel` says.
+            generic: only the most generic classes by `is_a`, instead of all classes and properties.
         """
         above: set[str] = set()
-        open_ = [name]
-        while open_:
-            new = self.parents.get(open_.pop(), set()) - above
+        unvisited = [name]
+        while unvisited:
+            new = self.parents.get(unvisited.pop(), set()) - above
             above |= new
-            open_ += new
+            unvisited += new
         if generic:
             return sorted(term(word) for word in above if not self.parents.get(word)) or [term(name)]
         return sorted({*map(term, above - {name}), *self.properties.get(name, ())}) or [term(name)]
@@ -145,13 +146,13 @@ def draw_sentences(
     Args:
         scenes: what to draw from.
         knowledge: the vocabularies and the ontology.
-        names: only subjects with one of this many most frequent names.
-        relations: likewise.
+        names: only draw subjects with one of this many most frequent names.
+        relations: only use this many most frequent relations.
         samples: how many; no object is the subject of two.
         seed: of the draws.
-        others: at most this many objects around a subject that O2 can be.
-        generic: use the most generic superclass, as the paper does, instead of any. Then the names in a generic class
-            have the same sentences, and cannot be told apart.
+        others: use at most this many of the objects around a subject as O2.
+        generic: use the most generic superclass, as the paper does, instead of any. Then all names in a generic class
+            have the same sentences, so nothing distinguishes these names.
     """
     generator = torch.Generator().manual_seed(seed)
     fits = (scenes.name[scenes.subject] < names) & (scenes.relation < relations)

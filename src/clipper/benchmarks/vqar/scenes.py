@@ -14,7 +14,7 @@ from torch import Tensor
 from clipper.errors import InputError
 
 _SMALLEST = 1e-6
-"""Width and height of a box that has none."""
+"""The least width and height of a box, so that none is zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +24,11 @@ class Scenes:
     Attributes:
         features: `(objects, d)`.
         boxes: `(objects, 4)`: left, top, width, height, as shares of the picture.
-        name: `(objects,)`: places in the vocabulary.
-        scene: `(objects,)`, ascending.
+        name: `(objects,)`: indices into the vocabulary.
+        scene: `(objects,)`: the number of each object's scene, ascending.
         subject: `(pairs,)`: object ids, ascending.
         object: `(pairs,)`: object ids of the same scene.
-        relation: `(pairs,)`: places in the vocabulary.
+        relation: `(pairs,)`: indices into the vocabulary.
         generated: whether they were made here, instead of taken from VQAR.
     """
 
@@ -53,7 +53,7 @@ class Scenes:
 
 
 def geometry(subject: Tensor, object_: Tensor) -> Tensor:
-    """The relative position of two boxes: offset in widths and heights, and relative size.
+    """The relative position of two boxes: the offset in units of the subject's size, and the log of the relative size.
 
     Examples:
         >>> geometry(torch.tensor([[0.4, 0.4, 0.2, 0.2]]), torch.tensor([[0.6, 0.4, 0.2, 0.2]])).round().abs()
@@ -66,11 +66,11 @@ def geometry(subject: Tensor, object_: Tensor) -> Tensor:
 
 
 LATENT = 24
-"""Directions in which names differ."""
+"""Dimensions of the space in which each name is a point."""
 _FEATURES = 32
-"""Numbers that describe an object."""
+"""How many features an object has."""
 _SCATTER = 0.25
-"""How far boxes scatter around their relation's place."""
+"""The deviation of boxes from the position that belongs to their relation."""
 _WORLD = 20_260_207
 """Seed of what all scenes share: how names look and where relations lie."""
 _ANGLES = (0, 180, 108, 288, 36, 216, 72, 252, 144, 324)
@@ -102,8 +102,8 @@ def generate(scenes: int, names: int, relations: int, seed: int = 0, *, overlap:
 
     Args:
         scenes: how many.
-        names: of the vocabulary, the first ones, all equally frequent.
-        relations: likewise.
+        names: how many names to use, the first of the vocabulary, all equally frequent.
+        relations: how many relations to use, the first of the vocabulary.
         seed: of the draws; how names look and where relations lie is the same for all seeds.
         overlap: the spread of objects of one name, in units of the distance between names.
 
@@ -123,8 +123,8 @@ def generate(scenes: int, names: int, relations: int, seed: int = 0, *, overlap:
     boxes = _subjects(len(scene), generator)
     wanted = torch.randint(relations, (len(other),), generator=generator)
     boxes[other], relation = _placed(boxes[subject[other]], wanted, relations, generator)
-    looks = _features(name, names, overlap, generator)
-    return Scenes(looks, boxes, name, scene, subject[other], other, relation, generated=True)
+    features = _features(name, names, overlap, generator)
+    return Scenes(features, boxes, name, scene, subject[other], other, relation, generated=True)
 
 
 def _subjects(count: int, generator: torch.Generator) -> Tensor:
@@ -137,16 +137,16 @@ def _subjects(count: int, generator: torch.Generator) -> Tensor:
 def _placed(subject: Tensor, wanted: Tensor, relations: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A box for each wanted relation to a subject's box, and the relation that results."""
     places = placements(relations)
-    lies = places[wanted] + _SCATTER * torch.randn(len(wanted), 4, generator=generator)
-    size = subject[:, 2:] * lies[:, 2:].exp()
-    centre = subject[:, :2] + subject[:, 2:] / 2 + lies[:, :2] * subject[:, 2:].prod(1, keepdim=True).sqrt()
+    position = places[wanted] + _SCATTER * torch.randn(len(wanted), 4, generator=generator)
+    size = subject[:, 2:] * position[:, 2:].exp()
+    centre = subject[:, :2] + subject[:, 2:] / 2 + position[:, :2] * subject[:, 2:].prod(1, keepdim=True).sqrt()
     boxes = torch.cat([centre - size / 2, size], 1)
     return boxes, torch.cdist(geometry(subject, boxes), places).argmin(1)
 
 
 def _features(name: Tensor, names: int, overlap: float, generator: torch.Generator) -> Tensor:
     world = torch.Generator().manual_seed(_WORLD)
-    looks = torch.randn(1000, LATENT, generator=world)[:names]  # so that a name looks the same among 50 and 100
+    looks = torch.randn(1000, LATENT, generator=world)[:names]  # 1,000, so that a name looks the same among 50 and 100
     image = torch.randn(LATENT, _FEATURES, generator=world) / math.sqrt(LATENT)
     latent = looks[name] + overlap * torch.randn(len(name), LATENT, generator=generator)
     return latent @ image + 0.1 * torch.randn(len(name), _FEATURES, generator=generator)

@@ -4,16 +4,16 @@ const root = document.currentScript.parentElement;
 const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
 const byId = new Map(data.samples.map((sample) => [sample.id, sample]));
 const known = data.samples.some((sample) => sample.verdict !== null);
-const several = data.kinds.length > 1; // then each slot is called by its kind, "name" or "rel"
+const several = data.kinds.length > 1; // then a slot is named after its kind, such as "name" or "rel"
 const words = data.names.some((name) => name.length > 2); // "cat", not "7" or "12"
 root.classList.toggle("words", words);
-const MANY = 9999; // candidates past which a share says more
-const FEW = 16; // labels that still fit into one strip
-const WORDS = 12; // listed before "and 8 more"
+const MANY = 9999; // for more candidates, the share that stays is shown instead of the number
+const FEW = 16; // the most labels that fit into one strip
+const WORDS = 12; // labels that are listed before "and 8 more"
 
-// ---- What the data says of a sample, in words ----------------------------------------------------------------------
+// ---- The data of a sample in words ----------------------------------------------------------------------------------
 
-const number = (value) => value.toLocaleString("en"); // text stays as it is
+const number = (value) => value.toLocaleString("en"); // text stays unchanged
 const percent = (share) => `${share < 0.1 ? (100 * share).toPrecision(2) : (100 * share).toFixed(0)} %`;
 const stayed = (sample) => (sample.total > MANY || typeof sample.total === "string" ? percent(sample.share)
   : `${number(sample.stay)} of ${number(sample.total)}`);
@@ -54,7 +54,7 @@ function edgesOf(sample) {
   });
 }
 
-// The listed candidates, each with the chosen edges that it contradicts (Definition 3.2).
+// The listed candidates, each with the chosen edges that it contradicts (Definition 3.2 of the paper).
 function candidatesOf(sample, edges) {
   const slots = sample.tiles.length;
   return [...sample.keep].map((bit, i) => {
@@ -74,7 +74,8 @@ function whyCandidate(candidate) {
     return `${name} has a probability of ${sureness(candidate.probability)}. It ${fate}.`;
   }
   if (candidate.kept) return `${name} stays: it contradicts no chosen edge.`;
-  if (!candidate.struckBy.length) return `${name} is struck out, but by no edge: the pool made it improbable, or it was drawn at random.`;
+  if (!candidate.struckBy.length) return `${name} is struck out, but not by an edge: it is improbable given the whole pool, ` +
+    "or it was discarded at random.";
   const reasons = candidate.struckBy.map(
     (edge) => `${edge.name}: ${edge.noun} ${edge.slot} should not be ${data.names[candidate.labels[edge.slot]]}, ` +
       `its neighbour in sample ${edge.sample} could only be ${oneOf(edge.support)}`
@@ -82,7 +83,7 @@ function whyCandidate(candidate) {
   return `${name} is struck out by ${reasons.join("; by ")}.`;
 }
 
-// A label of a slot: never possible, left, struck by an edge of this slot, or struck because of other slots.
+// What became of a label of a slot: never possible, left, struck by an edge of this slot, or ruled out by other slots.
 function fateOf(sample, edges, slot, label) {
   if (!sample.support[slot].includes(label)) return "never";
   if (sample.left[slot].includes(label)) return "left";
@@ -105,7 +106,7 @@ function whySlot(sample, edges, slot) {
 // ---- One sample on the page ----------------------------------------------------------------------------------------
 
 const detail = el("div", { class: "detail" });
-let focused = null; // explains what was clicked or tabbed to again, after the mouse has pointed elsewhere
+let focused = null; // shows the explanation of the focused element again, after the mouse has pointed elsewhere
 
 // Text always goes in as text, never as markup.
 function el(tag, attributes = {}, ...children) {
@@ -129,7 +130,7 @@ function tile(index, label, aim) {
   return node;
 }
 
-// Where all samples decided together, a neighbour counts by the label that it was found to have.
+// The neighbour at an edge under joint inference: whether its inferred label is that of this slot.
 function inferredCard(edge, own) {
   const whose = `sample ${edge.sample}, ${edge.noun} ${edge.image}`;
   const where = byId.has(edge.sample)
@@ -180,7 +181,7 @@ function verdictOf(sample) {
 function show(sample) {
   const edges = edgesOf(sample);
   const reading = detail.contains(document.activeElement);
-  if (reading) document.activeElement.blur(); // while what it explains is still there
+  if (reading) document.activeElement.blur(); // before its element is removed
   focused = null;
   detail.replaceChildren(
     el("h3", { tabindex: -1 }, `Sample ${sample.id}: target ${sample.target}`, verdictOf(sample)),
@@ -188,7 +189,7 @@ function show(sample) {
   if (reading) detail.querySelector("h3").focus();
 }
 
-// Pointing explains for a moment; a click or the tab key until the focus goes elsewhere.
+// Pointing at an element explains it until the mouse leaves. A click or the tab key explains it until it loses the focus.
 function explainOn(button, explain) {
   button.addEventListener("mouseenter", explain);
   button.addEventListener("mouseleave", () => (focused || rest)());
@@ -197,7 +198,7 @@ function explainOn(button, explain) {
   button.addEventListener("click", () => button.focus()); // Safari does not focus a clicked button
 }
 
-let rest = () => {}; // what is shown while nothing is pointed at
+let rest = () => {}; // called when the mouse points at nothing
 const say = (text) => { detail.querySelector(".why").textContent = text; };
 const unlight = () => detail.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
 
@@ -274,7 +275,7 @@ function slotsView(sample, edges) {
     "struck out, and why.";
   const every = data.names.map((_, label) => label);
   const shown = every.length > FEW ? every.filter((label) => sample.support.some((could) => could.includes(label))) : every;
-  rest = () => {}; // what was explained last stays, so that its neighbours can be reached
+  rest = () => {}; // the last explanation stays, so that the mouse can reach its neighbours
   return [
     el("p", { class: "hint" }, `${number(sample.stay)} of ${number(sample.total)} candidates stay.`),
     el("div", { class: "film" },
@@ -335,7 +336,7 @@ function buildList() {
       el("span", { class: "number" }, String(id)), bar, el("span", { class: "count" }, stayed(sample)),
       sample.verdict === "lost" ? el("span", { class: "lost" }, "gold lost") : null));
   }));
-  if (!order.length) list.append(el("li", { class: "none" }, "no sample is like that"));
+  if (!order.length) list.append(el("li", { class: "none" }, "no sample matches"));
 }
 
 function buildTools() {
@@ -380,7 +381,7 @@ function mark() {
     if (here) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
     link.tabIndex = i === Math.max(at, 0) ? 0 : -1; // the list is one stop for the tab key
-    if (here) list.scrollTop = link.offsetTop - list.clientHeight / 2; // the page itself stays put
+    if (here) list.scrollTop = link.offsetTop - list.clientHeight / 2; // the page itself does not scroll
     if (here && reading) link.focus({ preventScroll: true });
   }
   place.textContent = at < 0 ? `sample ${current}, not in this list` : `${at + 1} of ${order.length}`;
