@@ -126,7 +126,7 @@ def test_the_summary_is_that_of_rows_made_by_hand():
     first = {at: entry.contestant.name for at, entry in standing.leaders}
     assert first == {1: "clipper", 2: "clipper", 3: "clipper", 5: "klay", 7: "klay", 10: "klay"}
     assert standing.verdict[0].startswith("Clipper: joint inference, then training is first within 1 s to 3 s")
-    assert standing.verdict[1].startswith("KLay circuits is first within 5 s to 10 s (100.0 % in the end)")
+    assert standing.verdict[1].startswith("KLay circuits is first within 5 s to 10 s (100.0 % after 10 s)")
     assert "30.0 points behind: its own 50 epochs were over after 2 s" in standing.verdict[1]
     assert entry_cells(klay)[1:5] == ["100.0 ± 0.0", "10", "0.50", "clock"]
 
@@ -134,7 +134,7 @@ def test_the_summary_is_that_of_rows_made_by_hand():
 def test_joint_inference_before_the_first_step_is_a_reason_for_not_being_first():
     rows = [row_of("clipper", first_step=1.5, curve=[[0.0, 0.0, 0.1, 0.0], [1.6, 1.6, 0.9, 9.0]]), row_of("klay")]
     (standing,) = standings(rows)
-    assert "its first step ends after 1.5 s, as it infers labels before it trains" in standing.verdict[0]
+    assert "its first step ends after 1.5 s." in standing.verdict[0]
     assert standing.leaders[-1][1].contestant.name == "clipper"
     (alone,) = standings(rows[:1])
     assert alone.verdict[0] == "Clipper is first at every time from 1 s on."

@@ -378,7 +378,7 @@ def line_named(name: str) -> Line:
 def missing_data(line: Line, data_root: Path | None = None) -> str | None:
     """Why a line cannot run here; None if it can."""
     if line.data == "mnist" and find(source_of("mnist"), data_root) is None:
-        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
+        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
     return None
 
 

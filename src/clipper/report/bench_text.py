@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clipper.benchmarks.tables import Entry
-from clipper.report.claims import NOT_RUN, NOTHING, Claim, nearness
+from clipper.report.claims import INCOMPARABLE, NOT_RUN, NOTHING, Claim
 from clipper.report.table_text import markdown_table, papers
 
 Measurement = Mapping[str, Any]
@@ -91,7 +91,10 @@ def overhead(rows: Sequence[Measurement], entries: Sequence[Entry]) -> str:
 
 
 def overhead_claims(rows: Sequence[Measurement], entries: Sequence[Entry]) -> list[Claim]:
-    """The paper's claims about pruning's share of the training time; arguments as for `overhead`."""
+    """The paper's claims about pruning's share of the training time; arguments as for `overhead`.
+
+    They cannot be compared: the paper solves an integer program beside a GPU, and has other frozen encoders.
+    """
     shares = {
         (row["settings"]["engine"], row["figures"]["batch"], row["figures"]["encoder"]): 100 * row["figures"][SHARE]
         for row in rows
@@ -101,7 +104,7 @@ def overhead_claims(rows: Sequence[Measurement], entries: Sequence[Entry]) -> li
     for key, theirs in _published(entries).items():
         for entry in theirs:
             paper, share = entry.published[SHARE], shares.get(key)
-            ours, verdict = (NOTHING, NOT_RUN) if share is None else (f"{share:.1f}", nearness(share - paper[0]))
+            ours, verdict = (NOTHING, NOT_RUN) if share is None else (f"{share:.1f}", INCOMPARABLE)
             what = f"pruning, share of the time: {entry.place.row.name}, {entry.place.column.name}"
             claims.append(Claim(what, f"{paper[0]:.1f}", ours, verdict, "overhead"))
     return claims

@@ -54,7 +54,7 @@ _PLURAL = {
     "retrieval gain": "gains in retrieval (on drawn clips here)",
     "name or relation gain": "gains in names or relations (on generated scenes here)",
     "share kept": "shares kept",
-    "overhead": "shares of the time",
+    "overhead": "shares of the time (of another solver on another machine)",
     "difference between encoders": "comparisons of encoders",
     "rank of ABLSim": "comparisons with ABLSim",
 }
@@ -63,7 +63,7 @@ _SAID = {
     "not run": "are not run",
     "marked": "have only old or stale runs",
     "too few seeds": "have too few seeds",
-    "not comparable": "cannot be compared, because the runs differ in length",
+    "not comparable": "cannot be compared",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
     **{
@@ -73,7 +73,7 @@ _SAID = {
     **{verdict: f"are {verdict} here" for verdict in ("smaller", "larger")},
 }
 """The words for a verdict on several claims."""
-NOT_RUN, FEW, MARKED = "not run", "too few seeds", "marked"
+NOT_RUN, FEW, MARKED, INCOMPARABLE = "not run", "too few seeds", "marked", "not comparable"
 NO_RESULTS = " runs: "
 """Separates the mark of runs that are no results from a verdict."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
@@ -106,7 +106,7 @@ def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]
     pairs = paired(entry, base, measure)
     ours, verdict = NOTHING, NOT_RUN
     if pairs and entry.epochs != base.epochs:
-        ours, verdict = NOTHING, "not comparable"
+        ours, verdict = NOTHING, INCOMPARABLE
     elif pairs:
         low, high = interval(pairs)
         several = f" [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)" if len(pairs) > 1 else " (1 seed)"
@@ -159,7 +159,7 @@ def _near(entry: Entry, measure: Measure) -> list[Claim]:
     same = measure, entry.place.row.engine, *paper
     if not values:
         return [Claim(name, f"{paper[0]:.1f}", NOTHING, NOT_RUN, "share kept", same)]
-    verdict = _marked(nearness(statistics.mean(values) - paper[0]), entry)
+    verdict = _marked(_nearness(statistics.mean(values) - paper[0]), entry)
     return [Claim(name, f"{paper[0]:.1f}", _mean(values), verdict, "share kept", same)]
 
 
@@ -167,7 +167,7 @@ def _mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f} ({len(values)} seed{'s' if len(values) > 1 else ''})"
 
 
-def nearness(difference: float) -> str:
+def _nearness(difference: float) -> str:
     """Whether a share is within `CLOSE` points of the paper's, larger, or smaller."""
     if abs(difference) <= CLOSE:
         return f"within {CLOSE:g} points"
@@ -182,16 +182,18 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
             groups.setdefault((entry.place.row.engine, entry.place.column.name), []).append(entry)
     claims = []
     for (engine, column), own in groups.items():
-        papers = [entry.published["accuracy"][0] for entry in own if {"accuracy", "retained"} <= set(entry.published)]
+        theirs = [entry for entry in own if {"accuracy", "retained"} <= set(entry.published)]
         run = [entry for entry in own if entry.records]
-        if len(papers) < 3:
+        if len(theirs) < 3:
             continue
+        papers = [entry.published["accuracy"][0] for entry in theirs]
         widest = max(papers) - min(papers)
         ours, said = NOTHING, NOT_RUN
         if len(run) > 1:
             means = [statistics.mean(entry.values("accuracy")) for entry in run]
             ours = f"{max(means) - min(means):.1f} ({', '.join(entry.place.row.variant for entry in run)})"
-            said = _marked(nearness(max(means) - min(means) - widest), *run)
+            same = all(entry.records for entry in theirs)
+            said = _marked(_nearness(max(means) - min(means) - widest), *run) if same else INCOMPARABLE
         what = f"largest difference between encoders: {engine}, {column}"
         claims.append(Claim(what, f"{widest:.1f}", ours, said, "difference between encoders"))
     return claims
@@ -233,8 +235,10 @@ def in_short(claims: Sequence[Claim]) -> str:
             last = {MARKED: 1, NOT_RUN: 2}
             ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
             said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
+            if kind in _GAINS.values() and "reproduces" not in counts:
+                said = f"none reproduces so far: {said}"
             whose = "the paper's" if not sentences else "its"
-            also = f" of more than a point, beside {losses} losses" if losses else ""
+            also = f" (of more than a point; the paper also reports {losses} losses)" if losses else ""
             sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
     return " ".join(sentences)
 

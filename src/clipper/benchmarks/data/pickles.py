@@ -197,7 +197,7 @@ class _Machine:
 
 def _checked(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() >= _WIDEST:
-        raise _RefusedError(f"it holds a whole number of {value.bit_length()} bits, and at most 64 are read")
+        raise _RefusedError(f"it holds a whole number of {value.bit_length()} bits, and at most 63 are read")
     return value
 
 

@@ -224,7 +224,10 @@ def _result(job: Job, folder: Path, interpreter: Path) -> dict[str, Any]:
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         raise ContestantFailedError(f"exit code {done.returncode}: {last[0] if last else 'nothing on standard error'}")
-    result: dict[str, Any] = parsed_json(lines[-1].encode())["result"]
+    try:
+        result: dict[str, Any] = parsed_json(lines[-1].encode())["result"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ContestantFailedError("its last line is no result") from error
     return result
 
 

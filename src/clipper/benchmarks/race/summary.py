@@ -57,6 +57,11 @@ class Entry:
         """The mean over the seeds of the last accuracy measured within a number of seconds."""
         return statistics.fmean(value_at(curve, seconds) for curve in self.curves)
 
+    def deviation_at(self, seconds: float) -> float:
+        """The standard deviation over the seeds of what `accuracy_at` averages; 0 for a single seed."""
+        values = [value_at(curve, seconds) for curve in self.curves]
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
     @property
     def mean(self) -> float:
         """The mean final accuracy."""
@@ -212,7 +217,7 @@ def _verdict(standing: Standing) -> list[str]:
     sentences = []
     for start, end, leader in spans:
         when = f"within {_seconds(start)}" if start == end else f"within {_seconds(start)} to {_seconds(end)}"
-        best = f"{_percent(leader.accuracy_at(end))} in the end" if end > start else _percent(leader.accuracy_at(end))
+        best = f"{_percent(leader.accuracy_at(end))}{f' after {_seconds(end)}' if end > start else ''}"
         sentence = f"{leader.contestant.title} is first {when} ({best})."
         if ours and not leader.contestant.ours:
             sentence += " " + _why(leader, ours, end)
@@ -229,10 +234,10 @@ def _why(leader: Entry, ours: Sequence[Entry], at: float) -> str:
     told = f"The best with Clipper then is {best.contestant.title}, {100 * lead:.1f} points behind:"
     begun = statistics.fmean(best.first_step) if best.first_step else float("inf")
     if at < begun:
-        return f"{told} its first step ends after {_seconds(begun)}, as it infers labels before it trains."
-    spread = max(leader.deviation, best.deviation)
+        return f"{told} its first step ends after {_seconds(begun)}."
+    spread = max(leader.deviation_at(at), best.deviation_at(at))
     if len(best.final) > 1 and lead <= spread:
-        return f"{told} less than the deviation over the seeds, {100 * spread:.1f} points."
+        return f"{told} no more than the deviation over the seeds, {100 * spread:.1f} points."
     ended = max(best.ended)
     if ended < at and not best.out_of_time:
         return f"{told} its own {_length(best)} were over after {_seconds(ended)}, and the other goes on."

@@ -79,7 +79,7 @@ def tasks_like(patterns: list[str], data: str) -> list[Task]:
 def missing_data(task: Task, data_root: Path | None = None) -> str | None:
     """Why a task cannot be run here; None if it can."""
     if task.data == "mnist" and find(source_of("mnist"), data_root) is None:
-        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to where it lies"
+        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
     return None
 
 
