@@ -23,13 +23,17 @@ PAGES = sorted(
     for page in (DOCS / folder).glob("*.md")
     if page.name != "machines.md" and re.search(r"^```python\n", page.read_text(), flags=re.M)
 )
-NEEDS = {"pandas": ("first-labels", "receipts", "embeddings"), "PIL": ("receipts", "ontology"), "clingo": ("ontology",)}
+NEEDS = {
+    "pandas": ("first-labels", "receipts", "embeddings"),
+    "PIL": ("receipts", "ontology", "bags"),
+    "clingo": ("ontology",),
+}
 PROMISES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "first-labels": lambda names: names["labels"].verdict == "joint" and names["right"] > 0.98,
     "receipts": lambda names: names["right"] > 0.98 and names["accuracy"] > 0.85,
     "loader": lambda names: names["posterior"].verdict == "joint" and names["accuracy"] > 0.85,
     "embeddings": lambda names: names["right"] > 0.98,
-    "bags": lambda names: names["right"] > 0.95 and names["accuracy"] > 0.9,
+    "bags": lambda names: names["right"] > 0.95 and names["accuracy"] > 0.9 and sum(names["agree"]) > 0.98 * 319,
     "check-digits": lambda names: names["alone"].verdict != "joint" and names["helped"].verdict == "joint",
     "transcripts": lambda names: names["posterior"].verdict == "joint" and names["right"] > 0.95,
     "ontology": lambda names: names["labels"].verdict == "joint" and names["right"] > 0.95,

@@ -47,6 +47,8 @@ UNIMPORTED = {"integrations": ("clipper.integrations.abl.ClipperReasoner",)}
 """What a page shows besides, read from its source, because its module needs a framework that is not here."""
 LIBRARY_PAGES = {"developers/contributing.md": "CONTRIBUTING.md", "developers/changelog.md": "CHANGELOG.md"}
 """Pages that are files of the repository."""
+INSTANCES = {"posterior": "Posterior", "labels": "Labels"}
+"""What pages call an object of a class: `posterior.prune` means the method of `Posterior`."""
 WORDS = {"count", "label", "none", "register", "run", "total", "train"}
 """Functions whose names are ordinary words: linked where they are called or have their module in front, not alone."""
 
@@ -107,6 +109,7 @@ def reference_of(value: Any) -> str | None:
 def identifier(dotted: str) -> str | None:
     """The path in the reference of what a page calls `dotted`, such as "engines.SemanticLoss" or "Candidates.read"."""
     first, *rest = dotted.removeprefix("clipper.").split(".")
+    first = INSTANCES.get(first, first) if rest else first
     found = next((path for path in public() if path.rpartition(".")[2] == first), None)
     if found is None:
         room = next((path for path in ROOMS.values() if path.rpartition(".")[2] == first), None)
@@ -120,6 +123,8 @@ def identifier(dotted: str) -> str | None:
         path = reference_of(base)
         if rest[0] in vars(base) and path:
             return f"{path}.{rest[0]}"
+        if rest[0] in vars(base).get("__annotations__", ()) and path:
+            return path  # fields are listed with their class
     return None
 
 

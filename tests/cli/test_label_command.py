@@ -72,6 +72,8 @@ def test_files_and_python_give_the_same_labels(
     )
     summary = json.loads(run.stdout)
     assert summary["verdict"] == expected.verdict
+    assert summary["namings"] == len(expected.posterior.namings)
+    assert summary["verification"]["explained"] == pytest.approx(expected.posterior.verification.explained)
     assert summary["labels"] == 120
     text = page.read_text(encoding="utf-8")
     assert expected.verdict in text
@@ -245,6 +247,7 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,b\ni.png,3\n", "column 'target'"),
         ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target'$"),
         ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target'$"),
+        ("a,taget\ni.png,3\n", "column 'target'.*; rename 'taget' to 'target'$"),
         ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
         ("a,target\ni.png,2.5\n", "whole number"),
         ("a,target\ni.png,\n", "line 2 of .*no target"),
@@ -320,6 +323,40 @@ def test_too_few_classes_for_the_targets_are_an_error_and_no_wrong_targets(
     with pytest.raises(InputError, match=said):
         LabelPool.read(replace(job, **change))
     assert LabelPool.read(replace(job, **change, wrong=0.9)).impossible  # who says so may have that many wrong targets
+
+
+def test_with_few_samples_the_first_advice_is_to_add_some() -> None:
+    for verdict in ("ambiguous", "unsettled", "uninformative"):
+        said = meaning_of(verdict, samples=8)
+        assert said.endswith(". 8 samples are seldom enough: add samples first.")
+        assert said.split(".")[0] in meaning_of(verdict, samples=200)
+    assert meaning_of("joint", samples=8) == meaning_of("joint")
+
+
+def test_a_cell_that_names_a_folder_is_told_apart_from_a_missing_file(
+    receipts: tuple[LabelJob, torch.Tensor, torch.Tensor],
+) -> None:
+    job, *_ = receipts
+    assert job.images is not None
+    (Path(job.images) / "000a.png").unlink()
+    (Path(job.images) / "000a.png").mkdir()
+    with pytest.raises(FileError, match=r"000a\.png is a folder, but a cell names one image"):
+        LabelPool.read(job)
+
+
+def test_an_ambiguous_result_says_how_many_ways_there_are_and_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, gold = digits(60, 2)
+    candidates = Candidates.from_rule(lambda y: abs(y[0] - y[1]), (gold[:, 0] - gold[:, 1]).abs(), slots=2, classes=10)
+    candidates.write(tmp_path / "c.parquet")
+    np.save(tmp_path / "e.npy", embed(Outlines(), images.float() / 255).numpy())
+    app(["label", str(tmp_path / "c.parquet"), str(tmp_path / "e.npy"), "-o", str(tmp_path / "l.csv")],
+        standalone_mode=False)  # fmt: skip
+    said = capsys.readouterr().out
+    assert "ambiguous" in said
+    assert "ways to name them" in said
+    assert "write l.parquet with -o, then clipper review" in " ".join(said.split())
 
 
 def test_a_few_targets_that_no_labels_give_are_a_warning_and_the_first_thing_to_check(

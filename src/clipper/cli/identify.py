@@ -69,7 +69,10 @@ def identify(
     """
     given = None if labels is None else read_labels(labels)
     if (candidates is None) == (rule is None):
-        raise InputError("expected either a file of candidates, or --rule with --classes and --slots")
+        raise InputError(
+            "expected either a file of candidates, or --rule with --classes and --slots; for a table of samples, give "
+            "its targets: --rule sum --classes 10 --slots 3 --targets 4,7,12"
+        )
     if candidates is not None:
         if slots is not None or targets is not None:
             raise InputError("expected --slots and --targets only with --rule: a file of candidates has its own")

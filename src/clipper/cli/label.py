@@ -93,6 +93,8 @@ def _summary(labels: Labels) -> dict[str, Any]:
         "expected_accuracy": labels.expected_accuracy,
         "samples": labels.posterior.candidates.samples,
         "labels": len(status),
+        "namings": len(labels.posterior.namings),
+        "verification": {name: getattr(labels.posterior.verification, name) for name in ("explained", "leak")},
         "status": {name: status.count(name) for name in sorted(set(status))},
         "suspicious": len(labels.details["suspicious"]),
         "questions": labels.details["questions"],
@@ -105,12 +107,15 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
         ["labels", f"{summary['labels']:,}"],
         ["verdict", labels.verdict],
         ["expected to be right", percent(labels.expected_accuracy)],
-        *([f"status {name}", f"{number:,}"] for name, number in summary["status"].items()),
+        *([["ways to name them", f"{summary['namings']:,}"]] if labels.verdict == "ambiguous" else []),
+        *([f"labels with status {name}", f"{number:,}"] for name, number in summary["status"].items()),
     ]
     output.print(table(f"labels of {summary['samples']:,} samples", ["", ""], rows))
-    output.print(meaning_of(labels.verdict, labels.details["impossible"]), soft_wrap=True)
+    output.print(meaning_of(labels.verdict, labels.details["impossible"], summary["samples"]), soft_wrap=True)
     output.print(f"labels: {out}", soft_wrap=True)
     if report is not None:
         output.print(f"report: {report}", soft_wrap=True)
-    if summary["questions"] and labels.expected_accuracy < 1 and out.suffix != ".csv":
-        output.print(f"to answer the questions that would help most: clipper review {out}", soft_wrap=True)
+    if summary["questions"] and labels.expected_accuracy < 0.9995:
+        stored = out.with_suffix(".parquet") if out.suffix == ".csv" else out
+        before = f"write {stored.name} with -o, then " if stored != out else ""
+        output.print(f"to answer the questions that would help most: {before}clipper review {stored}", soft_wrap=True)

@@ -77,7 +77,9 @@ class LabelJob:
     label_names: str | None = option(
         None, "Names of the labels, such as cat,dog,bird, or a text file with a name in each line."
     )
-    deadline: float | None = option(None, "Seconds after which the search ends; the verdict is then unsettled.")
+    deadline: float | None = option(
+        None, "Seconds after which no new round of the search begins; if one was needed, the verdict is unsettled."
+    )
     seed: int = option(0, "Seed of everything that is random.")
 
     def as_dict(self) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class ImageFiles:
         missing = [str(path) for path in found if not path.is_file()]
         if missing:
             more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+            if Path(missing[0]).is_dir():
+                raise FileError(f"{missing[0]} is a folder, but a cell names one image; give each image a cell")
             raise FileError(
                 f"cannot read {len(missing):,} of {len(found):,} images: there is no {', '.join(missing[:3])}{more}; "
                 "check --images, the folder that their names are relative to"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +33,12 @@ _NOT_CSV = {
     **dict.fromkeys([".json", ".jsonl"], "Labels.to_pandas().to_json"),
 }
 """Endings of files that are no CSV, and what writes such files."""
+FEW = 20
+"""With fewer samples, chance explains most results."""
 VERDICTS = {
     "joint": "You can use the labels: targets that were hidden during the search confirm them.",
-    "ambiguous": "The groups are right, but several ways to name them fit all targets. One or two known labels decide "
-    "which one is true.",
+    "ambiguous": "Clipper found which inputs have the same label, but several ways to name these labels fit all "
+    "targets. Some known labels, or more samples, decide which one is true.",
     "unsettled": "Do not rely on the labels: hidden targets confirm them only in part. More time, more samples, a "
     "better encoder or some known labels may help.",
     "uninformative": "Do not use the labels: similar inputs say nothing about these targets. Try another encoder, and "
@@ -44,13 +47,14 @@ VERDICTS = {
 """What each verdict means for the user of the labels."""
 
 
-def meaning_of(verdict: str, impossible: str = "") -> str:
+def meaning_of(verdict: str, impossible: str = "", samples: int = FEW) -> str:
     """What a verdict means for the user of the labels, and what to do.
 
     Args:
         verdict: the verdict.
         impossible: a warning about targets that no labels give, if there are any: then these are the first thing to
             check, and not the time or the encoder.
+        samples: how many samples there are; with less than `FEW`, more samples are the first thing to get.
 
     Examples:
         >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
@@ -58,6 +62,9 @@ def meaning_of(verdict: str, impossible: str = "") -> str:
     """
     if impossible and verdict in ("unsettled", "uninformative"):
         return f"{VERDICTS[verdict].partition(':')[0]}: {impossible}."
+    if samples < FEW and verdict != "joint":
+        first = re.split(r"[:.] ", VERDICTS[verdict])[0]
+        return f"{first}. {samples} samples are seldom enough: add samples first."
     return VERDICTS[verdict]
 
 
@@ -192,7 +199,7 @@ def label(
         encoder: from images `(instances, channels, height, width)` to embeddings; `Outlines()` if not given. With an
             encoder, inputs of any shape `(n, m, …)` are encoded.
         label_names: the names of the labels, one for each.
-        deadline: seconds after which the search ends.
+        deadline: seconds after which no new round of the search begins.
         seed: the seed of everything that is random.
         progress: called with the share of the work that is done.
         previous: earlier labels of the same samples. If more labels are known now, the search continues from these,

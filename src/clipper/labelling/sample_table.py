@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -66,6 +67,7 @@ class SampleTable:
         for name, what in wanted.items():
             if name not in columns:
                 alike = [other for other in columns if name == TARGET and other.lower() in _LIKE_TARGET]
+                alike += get_close_matches(name, columns, 1)
                 advice = f"; rename {alike[0]!r} to {TARGET!r}" if alike else ""
                 raise InputError(
                     f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}{advice}"

@@ -43,7 +43,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
         {**own, "rows": [row for (sample, _), row in at.items() if sample == own["sample"]]}
         for own in about.get("suspicious", [])
     ]
-    groups = _groups(rows)
+    groups, samples = _groups(rows), len({sample for sample, _ in at})
     shown = [*questions, *(row for own in suspicious for row in own["rows"])]
     shown += [row for group in groups for row in group["rows"]]
     names = _names(rows, about.get("classes", 0))
@@ -52,7 +52,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
         "labels.html",
         title=_title(about, len(rows)),
         verdict=about["verdict"],
-        meaning=meaning_of(about["verdict"], about.get("impossible", "")),
+        meaning=meaning_of(about["verdict"], about.get("impossible", ""), samples),
         figures=_figures(about, rows),
         questions=[{**_tile(row), "known": target} for row, target in _with_targets(questions, about)],
         suspicious=[_suspicious(own, names) for own in suspicious],

@@ -76,7 +76,7 @@ def infer(
             edges do not matter. Or embeddings `(n, m, d)`, in which eight neighbours of each instance are found.
         known: labels that you know, `(n, m)`, -1 elsewhere; the result contains them.
         wrong: the probability that a sample's target is wrong; fitted to the pool if None, or 0 if `trust` is given.
-        deadline: seconds after which the search ends; the verdict is then "unsettled".
+        deadline: seconds after which no new round of the search begins; if one was needed, the verdict is "unsettled".
         method: "joint", or "em" for the baseline: expectation-maximisation over neighbours' averages.
         log_probs: the output of a classifier, `(n, m, c)`, as additional evidence. Use a classifier that was not
             trained on these samples, because it would repeat its training labels. Its weight is chosen by how well it
