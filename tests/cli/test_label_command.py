@@ -247,7 +247,7 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,b\ni.png,3\n", "column 'target'"),
         ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target'$"),
         ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target'$"),
-        ("a,taget\ni.png,3\n", "column 'target'.*; rename 'taget' to 'target'$"),
+        ("a,my_target\ni.png,3\n", "column 'target'.*; rename 'my_target' to 'target'$"),
         ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
         ("a,target\ni.png,2.5\n", "whole number"),
         ("a,target\ni.png,\n", "line 2 of .*no target"),
