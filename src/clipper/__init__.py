@@ -1,6 +1,6 @@
 """Clipper: train neural classifiers from logic instead of labels.
 
-The names below and the rooms of the library are imported when they are first used: `import clipper` is instant.
+The names below and the subpackages are imported on first use, so `import clipper` is instant.
 """
 
 from typing import TYPE_CHECKING
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from clipper.proximity import ProximityGraph
     from clipper.pruning import Clipper, Posterior, Pruning, Trust, infer, prune
 else:
-    _ROOMS = (
+    _MODULES = (
         "candidates", "engines", "errors", "integrations", "labelling", "proximity", "pruning", "rules", "training",
     )  # fmt: skip
-    _ROOM_OF = {
+    _MODULE_OF = {
         "CandidateSet": "candidates", "Candidates": "candidates", "Lattice": "candidates", "ClipperError": "errors",
         "ProximityGraph": "proximity", "Clipper": "pruning", "Posterior": "pruning", "Pruning": "pruning",
         "Trust": "pruning", "WeakClassifier": "labelling", "decode": "labelling", "identify": "labelling",
@@ -38,16 +38,16 @@ else:
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:
-        """Import a public name, or a room, when it is first asked for."""
+        """Import a public name or a subpackage on first use."""
         from importlib import import_module
 
-        if name in _ROOMS:
+        if name in _MODULES:
             return import_module(f"clipper.{name}")
-        if name not in _ROOM_OF:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module 'clipper' has no attribute {name!r}; it has {', '.join(__all__)}", name=name)
-        globals()[name] = found = getattr(import_module(f"clipper.{_ROOM_OF[name]}"), name)
+        globals()[name] = found = getattr(import_module(f"clipper.{_MODULE_OF[name]}"), name)
         return found
 
     def __dir__() -> list[str]:
-        """All names, those that are not imported yet among them."""
-        return sorted({*globals(), *__all__, *_ROOMS} - {"TYPE_CHECKING"})
+        """All names, including those that are not imported yet."""
+        return sorted({*globals(), *__all__, *_MODULES} - {"TYPE_CHECKING"})

@@ -20,9 +20,9 @@ from clipper.errors import InputError
 Thing = TypeVar("Thing")
 MOST_SEED = 2**63 - 1
 MOST = 2**31 - 1
-"""The largest number that something is counted to."""
+"""The largest count that an argument may have."""
 _SIGNED = {torch.uint8: torch.int16, torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
-"""The signed type that holds every value of an unsigned one; of 64 bits, those that matter."""
+"""For each unsigned type, a signed type that holds its values; of 64 bits, only those below 2^63."""
 _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64, *_SIGNED)
 
 
@@ -138,7 +138,7 @@ def one_of(value: object, name: str, options: Sequence[str]) -> None:
 
 
 def named_like(patterns: Sequence[str], things: Mapping[str, Thing], name: str, known: str = "") -> list[Thing]:
-    """The things whose names match one of the patterns, in their order; all of them for no pattern.
+    """The things whose names match one of the patterns, in the order of `things`; all if there is no pattern.
 
     Raises:
         InputError: if nothing matches a pattern; `known` says what there is, by default all names.
@@ -165,18 +165,18 @@ def as_list(values: Any, name: str) -> list[Any]:
     try:
         if not isinstance(values, str | bytes | bytearray | Mapping):
             return list(values)
-    except TypeError:  # nothing to go through; a tensor without dimensions says that there is
+    except TypeError:  # it cannot be iterated, such as a tensor without dimensions
         pass
     raise InputError(f"expected {name} as a list, got {shown(values)}")
 
 
 def as_tensor(values: object, name: str, device: torch.device | None = None) -> Tensor:
-    """A dense tensor of real numbers: a tensor as it is, an array or nested lists as one on `device`."""
+    """A dense tensor of real numbers: a tensor is returned unchanged, an array or lists become one on `device`."""
     tensor = values if isinstance(values, Tensor) else _from_array(values, name).to(device)
     if tensor.is_meta or tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
         raise InputError(
             f"expected {name} as a dense tensor with values in it, got {tensor.layout} of {tensor.dtype} on "
-            f"{tensor.device}; turn it into one, with to_dense() say"
+            f"{tensor.device}; turn it into one, for example with to_dense()"
         )
     if tensor.is_complex():
         raise InputError(f"expected {name} of real numbers, got {tensor.dtype}; take .abs() or torch.view_as_real")
@@ -184,7 +184,7 @@ def as_tensor(values: object, name: str, device: torch.device | None = None) -> 
 
 
 def _from_array(values: object, name: str) -> Tensor:
-    """In the byte order of this machine, as torch needs it."""
+    """An array or nested lists as a tensor, in the byte order of this machine, which torch needs."""
     try:
         array = np.asarray(values)
     except Exception as error:  # an object may raise anything here
@@ -218,7 +218,7 @@ def whole_numbers(values: object, name: str) -> Tensor:
 
 
 def all_within(numbers: Tensor, low: int, high: int) -> bool:
-    """Whether all whole numbers of a tensor are in `low … high`, with a single read from its device.
+    """Whether all whole numbers of a tensor are in `low … high`. Only the answer is read from its device.
 
     Examples:
         >>> all_within(torch.tensor([0, 3]), 0, 3), all_within(torch.tensor([0]), 0, -1)
@@ -233,15 +233,15 @@ def usable_device(device: object) -> torch.device:
         found: torch.device = torch.device(device)  # type: ignore[call-overload]
         torch.empty(0, device=found)
     except Exception as error:  # which one depends on how PyTorch was built
-        raise InputError(f"expected a device of this computer, 'cpu' say, got {shown(device)}: {error}") from error
+        raise InputError(f"expected a device of this computer, such as 'cpu', got {shown(device)}: {error}") from error
     if found.type == "meta":
-        raise InputError("expected a device that holds values, 'cpu' say, got 'meta', which holds shapes alone")
+        raise InputError("expected a device that holds values, such as 'cpu', got 'meta', which holds only shapes")
     return found
 
 
 @lru_cache(maxsize=64)
 def widest_float(device: torch.device) -> torch.dtype:
-    """The most precise floating point that a device has: double precision, except on Apple's, which have single."""
+    """The most precise floating point that a device has: double precision, but single precision on Apple's GPUs."""
     try:
         return torch.empty(0, dtype=torch.float64, device=device).dtype
     except (TypeError, RuntimeError):
@@ -277,7 +277,7 @@ def shown(value: object) -> str:
         return f"an array of shape {value.shape}, {value.dtype}"
     try:
         return reprlib.repr(value)
-    except Exception:  # Python does not write out numbers of more than some thousand digits; objects do as they like
+    except Exception:  # Python does not write out numbers of thousands of digits; other objects may raise anything
         return f"a {type(value).__name__}"
 
 
@@ -287,13 +287,13 @@ def option(default: Any, text: str, **limits: Any) -> Any:
     Args:
         default: the default value.
         text: the help text.
-        limits: `least`, `most` and `above` of numbers; `flags` that the command line takes besides the field's name.
+        limits: `least`, `most` and `above` of numbers; `flags`, more names of the option besides the field's.
     """
     return field(default=default, metadata={"help": text, **limits})
 
 
 def documented(config: type) -> type:
     """Add an `Attributes` block to the docstring of a configuration, from the help texts of its fields."""
-    told = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
-    config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *told, "    "])
+    lines = [f"        {entry.name}: {entry.metadata['help']}" for entry in fields(config) if "help" in entry.metadata]
+    config.__doc__ = "\n".join([str(config.__doc__).rstrip(), "", "    Attributes:", *lines, "    "])
     return config

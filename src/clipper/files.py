@@ -1,4 +1,4 @@
-"""Outputs that appear whole or not at all, files that grow line by line, and claims that end with their process."""
+"""Files that are written atomically or extended line by line, lock files that end with their process, and JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from clipper.errors import ClipperError, FileError, InputError
 fcntl: ModuleType | None
 try:
     import fcntl
-except ImportError:  # not on this system: files are then written without locks, and nothing is swept
+except ImportError:  # on Windows: files are written without locks, and old temporary files stay
     fcntl = None
 
 LONGEST = 200
-"""Bytes of a file's name past which its temporary file has a shorter name: file systems allow 255."""
+"""If a name has more bytes, its temporary file is named by a hash, because file systems allow only 255 bytes."""
 
 
 @contextmanager
@@ -81,8 +81,8 @@ def sweep(path: str | Path) -> None:
 def append(path: str | Path, line: bytes) -> None:
     """Add a line to a file, on disk before this returns; several processes may do so at once.
 
-    What a killed process wrote of its line stays a line of its own. A line that cannot be written as a whole is
-    taken back.
+    If a killed process left an unfinished line, the new line starts below it. If the new line cannot be written
+    completely, its part is removed again.
 
     Raises:
         FileError: if the line cannot be written, whatever the system's reason.
@@ -113,15 +113,15 @@ def append(path: str | Path, line: bytes) -> None:
 
 
 def rows_in(path: str | Path, kind: str, name: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a file to which `append` adds, one a line; those that a killed process cut off are left out.
+    """The JSON objects in a file that `append` extends, one per line; unfinished lines are left out.
 
     Args:
-        path: the file; one that is not there has no rows.
+        path: the file; a missing file has no rows.
         kind: the value of `"format"`, with which every row begins.
         name: what such a row is called, for the message.
 
     Raises:
-        FileError: the file cannot be read, or holds anything else.
+        FileError: the file cannot be read, or holds other lines.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -148,9 +148,9 @@ def rows_in(path: str | Path, kind: str, name: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def claimed(path: str | Path) -> Iterator[bool]:
-    """Whether this process alone holds the claim that the file stands for; it ends with the block, or the process.
+    """Claim a lock file; yields whether this process got it. The claim ends with the block or with the process.
 
-    Where the system has no file locks, every process gets every claim.
+    On a system without file locks, every process gets every claim.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder, claimed(Path(folder) / "run.lock") as first:
@@ -163,7 +163,7 @@ def claimed(path: str | Path) -> Iterator[bool]:
         make_folder(final.parent)
         handle = os.open(final, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # a file that is gone was another's, whose claim has just ended: look again later
+        # if the file is gone, another process has just ended its claim and removed it: this attempt fails
         mine = _lock(handle) is not False and (fcntl is None or os.fstat(handle).st_nlink > 0)
         try:
             yield mine
@@ -176,7 +176,7 @@ def claimed(path: str | Path) -> Iterator[bool]:
 
 
 def make_folder(folder: str | Path) -> None:
-    """Create a folder and those it lies in, where they are missing."""
+    """Create a folder and its missing parent folders."""
     place = checked_path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def make_folder(folder: str | Path) -> None:
 
 
 def checked_path(path: str | Path) -> Path:
-    """The path, if it is one."""
+    """The path as a `Path`; raises an `InputError` if no file can have it."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"expected the path of a file, got {path!r}")
     if "\0" in str(path) or not str(path):
@@ -224,8 +224,8 @@ def _as_file_error(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(
-            f"cannot write {path} ({error}); nothing was changed: see to space, rights and name, or choose another "
-            "place"
+            f"cannot write {path} ({error}); nothing was changed: check the free space, the permissions and the name, "
+            "or choose another place"
         ) from error
 
 
@@ -233,7 +233,7 @@ def _begun(final: Path) -> tuple[int | None, Path]:
     """A temporary file beside the final one, locked while its handle is open, so that `sweep` does not remove it."""
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(final), suffix=".part", dir=final.parent)
-        if fcntl is None:  # an open file could not be moved there
+        if fcntl is None:  # Windows cannot rename an open file
             os.close(handle)
             return None, Path(name)
         _lock(handle, wait=True)
@@ -298,7 +298,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_from_file(name: str, expected: str) -> Any:
-    """What `FILE.py:NAME` names: the file is run, once for as long as it stays as it is.
+    """The object that `FILE.py:NAME` names. The file is run once, and again only after a change.
 
     Args:
         name: the path of the file, a colon and a name in it.
@@ -321,7 +321,7 @@ def read_from_file(name: str, expected: str) -> Any:
 
 @lru_cache(maxsize=16)
 def _module(path: str, changed: int) -> ModuleType:
-    """A file of the user's, run once for as long as it stays as it is."""
+    """A Python file of the user, run as a module. `changed` is part of the cache key: a changed file runs again."""
     del changed
     name = f"clipper_user_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -273,7 +273,8 @@ def addition(digits: int) -> Rule:
 
     Slots are in reading order: the digits of the first number from left to right, then those of the second. A target is
     the sum, or its digits from left to right. A state machine adds column by column and reads the known digits of the
-    sum as `observed` labels (see `Lattice.from_rule`). So numbers of a hundred digits need 3,299 states for any sums.
+    sum as `observed` labels (see `Lattice.from_rule`). So numbers of a hundred digits need only 3,299 states, whatever
+    their sums are.
 
     Args:
         digits: the number of digits of each number; there are twice as many slots.
@@ -485,7 +486,7 @@ def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
 
 
 def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
-    """The labels of a bag in ascending order; the counts themselves, which no labels satisfy, if their sum is wrong."""
+    """The labels of a bag in ascending order. If the counts have a wrong sum, the counts, which no labels satisfy."""
     if sum(number for _, number in counts) != slots:
         return tuple(counts)
     return tuple(label for label, number in sorted(counts) for _ in range(number))
@@ -505,7 +506,7 @@ def _as_counts(values: list[Any], slots: int) -> list[int] | None:
 
 
 _ROUNDED = 0.25
-"""Largest difference between a share of the slots and a whole number: shares are often rounded."""
+"""How far a share times the number of slots may be from a whole number, because users often round shares."""
 
 
 def _digits(slots: int) -> list[range]:
@@ -682,12 +683,12 @@ _NEEDS = {
     ":DIGITS": "{rule} needs a number of digits",
     "[:10]": "{rule} takes no number but 10",
 }
-"""What is said of a rule with other numbers than its syntax has."""
+"""For each syntax: the message for numbers that do not fit it."""
 _SYNTAX = re.compile(r"([a-z-]+)(?::(-?\d+(?:,-?\d+)*)(?:%(\d+))?)?")
 
 
 def named(text: str) -> Rule:
-    """The rule with this name, numbers after a colon. These are the names that `--rule` takes on the command line.
+    """The rule with this name; its numbers follow a colon. These are the names that `--rule` takes on the command line.
 
     | text | rule |
     |---|---|
@@ -706,7 +707,7 @@ def named(text: str) -> Rule:
         The rule.
 
     Raises:
-        InputError: if there is no such rule, with all names in the message; or if it has other numbers.
+        InputError: there is no such rule (the message lists all names), or the numbers do not fit it.
 
     Examples:
         >>> named("checksum:1,4%5").value((2, 3))

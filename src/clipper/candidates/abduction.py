@@ -34,7 +34,7 @@ class Templates:
     Attributes:
         labels: `(rows, m)`: the candidates, template by template, padded with -1.
         counts: `(templates,)`: the number of candidates of each template.
-        typical: `(templates, m)`: a label of each slot's kind, also for templates without candidates.
+        typical: `(templates, m)`: one label of each slot, which shows its kind even if a template has no candidates.
         shared: the template of each sample.
     """
 
@@ -85,7 +85,7 @@ def templates(
             raise InputError(
                 f"sample {sample}: no labels of {length} slots give the target {shown(missing)}; "
                 f"the rule gives {_attainable(rule, domain[:length])}. Correct the target, leave the sample out, or "
-                "keep it without candidates by impossible='keep'"
+                "keep it without candidates with impossible='keep'"
             )
         place.update({(length, target): len(place) + i for i, target in enumerate(distinct)})
         row = torch.tensor([own[0] for own in domain[:length]]).repeat(len(distinct), 1)

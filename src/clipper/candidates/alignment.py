@@ -1,11 +1,12 @@
 """Alignments: which frame shows which action, if a clip shows the actions of its text in order.
 
 All texts have the same lattice: the first action of the text, then the second, and so on, each for one frame or more.
-So all clips share one chain of places, and each clip has a row with the action of each place.
+So all clips share one chain of **places**, the positions in a text, and each clip has a row with the action of each
+place.
 
-A path through the chain visits the places 0 … a-1 in order and stays at each for one slot or more. So each place has
-two arcs instead of a row in a table of states. Sums are computed in logarithms, because the probability of a long clip
-underflows. Sets of places are stored as the bits of an integer.
+A path through the chain visits the places 0 … a-1 in order and stays at each for one slot or more. At each place, it
+stays or moves on, so no table of states is needed. Sums are computed in logarithms, because the probability of a long
+clip underflows. Sets of places are stored as the bits of an integer.
 """
 
 from __future__ import annotations
@@ -84,19 +85,21 @@ class Alignments(Lattice):
         if len(actions) > 1:
             raise InputError(f"expected one number of actions as classes, got {shown(classes)}")
         clips = enumerate(as_list(texts, "a list of actions for each clip"))
-        told = [_read_text(text, i, actions[0].stop) for i, text in clips]
-        if isinstance(frames, Sequence) and len(frames) != len(told):
-            raise InputError(f"expected a text and a number of frames for each clip, got {len(told)} and {len(frames)}")
-        places, lengths = targets_and_lengths([len(text) for text in told], frames)
-        for i, (text, length) in enumerate(zip(told, lengths, strict=True)):
+        checked = [_read_text(text, i, actions[0].stop) for i, text in clips]
+        if isinstance(frames, Sequence) and len(frames) != len(checked):
+            raise InputError(
+                f"expected a text and a number of frames for each clip, got {len(checked)} and {len(frames)}"
+            )
+        places, lengths = targets_and_lengths([len(text) for text in checked], frames)
+        for i, (text, length) in enumerate(zip(checked, lengths, strict=True)):
             if length < len(text) and impossible != "keep":
                 raise InputError(
                     f"expected a frame for each of the {len(text)} actions of text {i}, got {length} frames; "
                     "shorten the text, or leave the clip out"
                 )
-        longest = max(map(len, told))
+        longest = max(map(len, checked))
         graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, BUDGET, impossible)
-        rows = [[*text, *[-1] * (longest - len(text))] for text in told]
+        rows = [[*text, *[-1] * (longest - len(text))] for text in checked]
         return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 
     @property
@@ -123,7 +126,7 @@ class Alignments(Lattice):
         return chain_log_sum(weights, self.lengths, self.places) + shift
 
     def _template_outputs(self, _: Tensor) -> Tensor:
-        """Not for alignments: a text may be read in clips of any length."""
+        """Raises an error: alignments have no outputs, because a text may be read in clips of any length."""
         raise InputError(
             "expected the outputs' lattice of a rule, got alignments; build the pairs of clips and texts to compare "
             "with Alignments.from_texts, and ask for their log_probability"
@@ -174,7 +177,7 @@ class Alignments(Lattice):
         return torch.where(labels < 0, -1, actions)
 
     def _inward(self, values: Tensor) -> Tensor:
-        """What `values (n, m, c)` say of actions, said of places, `(n, m, a)`."""
+        """The `values (n, m, c)` of actions, as values of the places that stand for them, `(n, m, a)`."""
         index = self.actions.clamp(min=0)[:, None].expand(-1, self.slots, -1)
         return values.gather(2, index)
 
@@ -194,7 +197,7 @@ def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:
     if not actions or any(a == b for a, b in pairwise(actions)) or min(actions) < 0 or max(actions) >= classes:
         raise InputError(
             f"expected at least one action of 0 … {classes - 1}, neighbouring ones different, in text {number}, got "
-            f"{shown(text)}; a frame does not say where an action ends and the same one begins: merge repetitions"
+            f"{shown(text)}; frames cannot show where an action ends and the same one begins: merge repetitions"
         )
     return actions
 
@@ -283,8 +286,8 @@ class _LogSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         before, total, slots, places = ctx.kept
-        seed = torch.where(total == -torch.inf, 0, grad)  # a sample without a path has no gradient
-        return _flow(before, slots, places, seed).permute(2, 0, 1), None, None
+        grad = torch.where(total == -torch.inf, 0, grad)  # a sample without a path has no gradient
+        return _flow(before, slots, places, grad).permute(2, 0, 1), None, None
 
 
 def _before(rows: Tensor) -> Tensor:
@@ -298,15 +301,15 @@ def _before(rows: Tensor) -> Tensor:
     return result
 
 
-def _flow(before: Tensor, slots: Tensor, places: Tensor, seed: Tensor) -> Tensor:
-    """`seed (n,)` times the share of the paths that are at each place in each slot, `(m, a, n)`.
+def _flow(before: Tensor, slots: Tensor, places: Tensor, grad: Tensor) -> Tensor:
+    """`grad (n,)` times the share of the paths that are at each place in each slot, `(m, a, n)`.
 
     It uses only differences of neighbouring logarithms, so no share exceeds 1 even if all logarithms are very low.
     """
     lead = before[:, 1:] - before[:, :-1]  # the log-odds of having stayed at a place against having come to it
     stayed, went = (torch.sigmoid(part).nan_to_num_(0.0) for part in (lead, -lead))  # NaN where no path can be
     result = before.new_zeros(lead.shape)
-    result[slots - 1, places - 1, torch.arange(len(seed), device=seed.device)] = seed
+    result[slots - 1, places - 1, torch.arange(len(grad), device=grad.device)] = grad
     for slot in reversed(range(1, len(result))):
         result[slot - 1].addcmul_(result[slot], stayed[slot - 1])
         result[slot - 1, :-1].addcmul_(result[slot, 1:], went[slot - 1, 1:])

@@ -382,7 +382,7 @@ class CandidateSet(ABC):
         return self._rows(nothing.view(0, 1).expand(0, self.slots), nothing)
 
     def _affordable(self, per_sample: int) -> int:
-        """`per_sample`, at most the largest number that exists. Raises if the rows of all samples are too many."""
+        """`per_sample`, limited to the most candidates of a sample. Raises if the rows of all samples are too many."""
         if per_sample * self.samples > self.LISTED:
             per_sample = min(per_sample, max(self.counts, default=1))
             self._check_rows(sum(min(per_sample, count) for count in self.counts))
@@ -570,7 +570,7 @@ class TemplateSet(CandidateSet):
 
     @abstractmethod
     def _draws(self, draws: int, generator: torch.Generator, log_probs: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`draws` candidates of each sample with replacement, without repetitions.
+        """Draw `draws` candidates of each sample with replacement, and keep each different one once.
 
         Returns:
             `labels (rows, m)` and `sample (rows,)`, ascending.

@@ -18,6 +18,7 @@ from clipper.candidates.task import read_task
 from clipper.errors import BudgetError, InputError
 
 _UNKNOWN, _NOWHERE = -2, -1
+"""Entries of the table of transitions: a step that was not computed yet, and a dead end."""
 _CELLS = 1 << 27
 """Largest number of labels in all prefixes at a time."""
 
@@ -46,7 +47,7 @@ def beam_search(
         classes: the number of labels, or a mapping from each kind of label to its number.
         log_probs: the classifier's output, `(n, m, c)`.
         width: the number of prefixes of each sample to keep after each slot.
-        ways: the largest number of these with the same state.
+        ways: how many of these prefixes may have the same state.
         domains: the labels that each slot may have; all labels if not given.
         known: candidates found before, or drawn uniformly; they are kept.
 

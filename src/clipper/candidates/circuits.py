@@ -191,7 +191,7 @@ class _Diagrams:
 
 
 def kept(manager: Any, before: Any, after: Any) -> Any:
-    """Reference a diagram and dereference the one that it replaces; collect garbage if much of it has gathered."""
+    """Reference a diagram and dereference the one that it replaces; collect garbage if there is much of it."""
     after.ref()
     before.deref()
     if manager.dead_count() > 2 * manager.live_count():
@@ -286,7 +286,7 @@ def _first(layer: Any, taken: Tensor) -> Tensor:
 
 
 def _balanced(blocks: Sequence[_Block], join: Callable[[_Block, _Block], _Block]) -> _Block:
-    """All blocks joined pairwise as a balanced tree, which is not deep: PySDD recurses on it on the system's stack."""
+    """Join all blocks pairwise as a balanced tree. It must not be deep, because PySDD recurses on it."""
     half = len(blocks) // 2
     return join(_balanced(blocks[:half], join), _balanced(blocks[half:], join)) if half else blocks[0]
 

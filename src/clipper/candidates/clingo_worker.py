@@ -1,7 +1,7 @@
 """clingo in a separate process, which is ended if grounding takes too long or too much memory.
 
-Run as a script, so that neither Clipper nor PyTorch is loaded here. Reads a job as JSON from standard input; writes
-frames, each the lengths of two parts and the parts: a JSON document, and codes as 32-bit integers.
+It runs as a script, so that neither Clipper nor PyTorch is loaded. It reads a job as JSON from standard input and
+writes frames to standard output. A frame is a header with two lengths, a JSON document, and codes as 32-bit integers.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CONSTANT = re.compile(r"(?<![\w'])_*[a-z][\w']*")
 _MESSAGES = 1000
 """Largest number of messages that clingo prints."""
 _REFUSED = {
-    "ShowTerm": "#show of terms is not for a theory: only the label atoms are read",
-    "ProjectAtom": "#project is not for a theory: candidates are projections on the label atoms",
-    "ProjectSignature": "#project is not for a theory: candidates are projections on the label atoms",
-    "Script": "#script is not for a theory: scripts are not run",
-    "TheoryDefinition": "#theory is not for a theory: there is no solver for its atoms",
+    "ShowTerm": "#show of terms is not allowed in a theory: only the label atoms are read",
+    "ProjectAtom": "#project is not allowed in a theory: candidates are projections on the label atoms",
+    "ProjectSignature": "#project is not allowed in a theory: candidates are projections on the label atoms",
+    "Script": "#script is not allowed in a theory: scripts are not run",
+    "TheoryDefinition": "#theory is not allowed in a theory: there is no solver for its atoms",
 }
 _FEW = 4
 """If a sentence has less than this multiple of the wanted rows, draws list them all and pick from the list."""
@@ -100,7 +100,7 @@ class Reader:
         rules = [node for node in nodes[1:] if node.ast_type.name != "Comment"]  # the first one says: part base
         written = str(rules[0]).replace("\n", " ") if rules else ""
         if len(rules) != 1 or rules[0].ast_type.name != "Rule":
-            raise RefusedError("expected one rule body, got more than that; rules belong into facts=", line)
+            raise RefusedError("expected one rule body, got more than that; rules belong in facts=", line)
         if len(_RESERVED.findall(_STRING.sub(" ", written))) != 2:
             raise RefusedError(_TAKEN, line)
         return written
@@ -136,7 +136,7 @@ class Reader:
             if kind == "Program" and (node.name != "base" or node.parameters):
                 raise RefusedError(f"{at}only the part base is grounded, so {node} would be ignored", line)
             if line and kind not in ("Rule", "Program"):
-                raise RefusedError(f"expected facts and rules, got {node}; it belongs into the theory", line)
+                raise RefusedError(f"expected facts and rules, got {node}; it belongs in the theory", line)
             if _RESERVED.search(_STRING.sub(" ", str(node))):
                 raise RefusedError(at + _TAKEN, line)
 
@@ -192,14 +192,14 @@ class Group:
         self.control.configuration.solve.enum_mode = "auto"
         return codes
 
-    def drawn(self, sentence: int, slots: int, most: int, chance: random.Random) -> list[list[int]] | None:
+    def drawn(self, sentence: int, slots: int, most: int, generator: random.Random) -> list[list[int]] | None:
         """`most` different rows, every set of rows equally likely; None if too few of the drawn combinations fit."""
         domains: list[list[int]] = [[] for _ in range(slots)]
         for code in self.brave(sentence):
             domains[code // self.classes].append(code)
         found: dict[tuple[int, ...], None] = {}
         for _ in range(_TRIES):
-            row = tuple(chance.choice(domain) for domain in domains)
+            row = tuple(generator.choice(domain) for domain in domains)
             literals = [self.holds[sentence], *(self.label[divmod(code, self.classes)] for code in row)]
             if row not in found and self.possible(literals):
                 found[row] = None
@@ -209,7 +209,7 @@ class Group:
 
 
 def _codes(model: Any) -> list[int]:
-    """The shown terms, slot · classes + label. Single numbers, because reading symbols takes longer than solving.
+    """The shown terms, each one number: slot · classes + label. Reading other symbols takes longer than solving.
 
     All shown terms are Clipper's own, because a theory that shows terms is refused.
     """
@@ -240,9 +240,9 @@ class AnswerWriter:
         if more and (not per_sample or most <= per_sample):
             return self.say({**here, "more": True})
         if per_sample and (more or len(rows) > per_sample):
-            chance = random.Random(f"{job['seed']} {here['group']} {sentence}")
+            generator = random.Random(f"{job['seed']} {here['group']} {sentence}")
             rows.sort()
-            drawn = group.drawn(sentence, slots, per_sample, chance) if more else chance.sample(rows, per_sample)
+            drawn = group.drawn(sentence, slots, per_sample, generator) if more else generator.sample(rows, per_sample)
             if drawn is None:
                 return self.say({**here, "thin": True})
             rows = drawn

@@ -132,10 +132,8 @@ def _of_samples(candidates: Lattice | Formula, weights: Tensor) -> Tensor:
     if isinstance(every, Formula):
         mask: Tensor | None = every.mask
     else:
-        own, mask = (
-            every._inward(own - 1) + 1,
-            every._mask,
-        )  # as for logarithms: what reads no slot gets 0, a factor of 1
+        # `_inward` puts 0 at the steps that read no slot; the shift by 1 makes that a factor of 1
+        own, mask = every._inward(own - 1) + 1, every._mask
     values = _of_templates(every, own if mask is None else torch.where(mask, own, 0))  # (templates, n*b)
     return values.gather(0, every.template[None])[0].view(count, b)
 

@@ -92,11 +92,11 @@ class Formula(TemplateSet):
             BudgetError: if a diagram is larger than the budget.
         """
         kinds = kinds_of(classes)
-        told = as_list(propositions, "propositions, one for each sample,")
-        for wrong in (p for p in told if not isinstance(p, Proposition)):
+        given = as_list(propositions, "propositions, one for each sample,")
+        for wrong in (p for p in given if not isinstance(p, Proposition)):
             raise InputError(f"expected propositions such as has_label(0, 3) | has_label(1, 3), got {shown(wrong)}")
-        _, lengths = targets_and_lengths(range(len(told)), slots)
-        pairs = list(zip(told, lengths, strict=True))
+        _, lengths = targets_and_lengths(range(len(given)), slots)
+        pairs = list(zip(given, lengths, strict=True))
         budget = _check_size(max(lengths), classes, budget)
         distinct, template = numbered(pairs)
         taken = domains_of_slots(domains, max(lengths), kinds[-1].stop)
@@ -209,7 +209,7 @@ class Formula(TemplateSet):
         """The exact number of candidates of each sample, as Python integers of any size."""
         with torch.no_grad():
             about = self.compiled.evaluate(widened(self.mask), self.template, "real")
-        exact = 2 / torch.finfo(about.dtype).eps  # below this, so are whole numbers
+        exact = 2 / torch.finfo(about.dtype).eps  # whole numbers below this have no rounding error
         found = zip(about.tolist(), self.template.tolist(), self.mask, strict=True)
         return [
             round(value) if value < exact else self.compiled.count(template, mask) for value, template, mask in found
@@ -362,7 +362,7 @@ def _literals(cnf: Any) -> list[list[int]]:
     given = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
     clauses = [[whole_number(literal, "a literal", -_LITERAL, _LITERAL) for literal in clause] for clause in given]
     if any(0 in clause for clause in clauses):
-        raise InputError("expected literals as variables from 1, negated if negative, got 0")
+        raise InputError("expected literals such as 3 or -3, for a variable from 1 on or its negation, got 0")
     return clauses
 
 

@@ -87,7 +87,7 @@ def _check_attained(graph: StateGraph, pairs: Sequence[tuple[int, Hashable]], te
         length, target = pairs[sample]
         raise InputError(
             f"sample {sample}: no labels of {length} slots give the target {shown(target)}; "
-            "correct the target, leave the sample out, or keep it without candidates by impossible='keep'"
+            "correct the target, leave the sample out, or keep it without candidates with impossible='keep'"
         )
 
 

@@ -34,7 +34,7 @@ from clipper.candidates.table import Candidates
 from clipper.errors import InputError
 
 _LARGE = 1 << 14
-"""From this number of arcs in a slot on, a batch gets its own graph: extracting it costs less than traversing all."""
+"""If a slot has at least this many arcs, a batch gets a graph of its own, which is faster than traversing all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +179,9 @@ class Lattice(TemplateSet):
         if impossible == "refuse":
             raise InputError(
                 f"sample {int(emptied.nonzero()[0])}: no labels satisfy its formula; correct it, leave the "
-                "sample out, or keep it without candidates by impossible='keep'"
+                "sample out, or keep it without candidates with impossible='keep'"
             )
-        templates = self.graph.targets  # a second copy of each, in which no state ends
+        templates = self.graph.targets  # add a copy of each, in which no state ends
         graph = replace(self.graph, targets=(*templates, *templates), lengths=self.graph.lengths.repeat(2))
         return replace(self, graph=graph, template=self.template + len(templates) * emptied)
 

@@ -98,7 +98,7 @@ def draw(
 
 
 def drawn(lattice: Lattice, draws: int, generator: torch.Generator, logs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`draws` candidates of each sample with replacement, without repetitions.
+    """Draw `draws` candidates of each sample with replacement, and keep each different one once.
 
     Args:
         lattice: the candidates.

@@ -42,13 +42,13 @@ def output_probabilities(graph: StateGraph, log_probs: Tensor) -> Tensor:
 
 def forward(graph: StateGraph, weights: list[Tensor]) -> list[Tensor]:
     """The summed weight of all paths from the start to each state, `(states, n)` for each depth."""
-    everyone, sums, arcs = _room(graph, weights[0])
+    all_states, sums, arcs = _buffers(graph, weights[0])
     sums[0].fill_(1)
-    everyone.index_add_(0, graph.following[0], weights[0])  # the weight of an arc from the start is that of its label
+    all_states.index_add_(0, graph.following[0], weights[0])  # the weight of an arc from the start is that of its label
     for ways, weight, following in zip(sums[1:], weights[1:], graph.following[1:], strict=False):
         used = arcs[: len(following)]
         torch.mul(ways[:, None], weight, out=used.view(len(ways), len(weight), -1))
-        everyone.index_add_(0, following, used)  # the last row collects dead ends
+        all_states.index_add_(0, following, used)  # the last row collects dead ends
     return sums
 
 
@@ -61,18 +61,18 @@ def backward(graph: StateGraph, weights: list[Tensor], sums: list[Tensor], seeds
         sums: the result of `forward`.
         seeds: the gradient of each final state, `(states, n)`, by depth.
     """
-    everyone, behind, room = _room(graph, weights[0])
+    all_states, behind, buffer = _buffers(graph, weights[0])
     flow: list[Tensor] = []
     behind[graph.slots].copy_(seeds[graph.slots])
     for depth in reversed(range(1, graph.slots)):
         weight, following = weights[depth], graph.following[depth]
-        arcs = torch.index_select(everyone, 0, following, out=room[: len(following)])
+        arcs = torch.index_select(all_states, 0, following, out=buffer[: len(following)])
         arcs = arcs.view(-1, *weight.shape).mul_(weight)  # (states, a, n)
         torch.sum(arcs, 1, out=behind[depth])
         if depth in seeds:
             behind[depth].add_(seeds[depth])
         flow.append(arcs.mul_(sums[depth][:, None]).sum(0))
-    flow.append(everyone.index_select(0, graph.following[0]).mul_(weights[0]))  # the start has a sum of 1
+    flow.append(all_states.index_select(0, graph.following[0]).mul_(weights[0]))  # the start has a sum of 1
     return torch.stack([_of_all_labels(graph, depth, part) for depth, part in enumerate(reversed(flow))])
 
 
@@ -83,15 +83,15 @@ def _of_all_labels(graph: StateGraph, depth: int, values: Tensor) -> Tensor:
     return values.new_zeros(graph.classes, values.shape[1]).index_copy_(0, graph.layers[depth].labels, values)
 
 
-def _room(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+def _buffers(graph: StateGraph, weight: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
     """Zeros for all states and dead ends, `(states + 1, n)`, views of these by depth, and a buffer for a layer's arcs.
 
     All layers share these blocks, because allocating memory for every layer costs more than the arithmetic.
     """
     columns = weight.shape[1]
-    everyone = weight.new_zeros(graph.states + 1, columns)
-    *by_depth, _ = torch.split(everyone, [*graph.sizes, 1])
-    return everyone, by_depth, weight.new_empty(graph.widest, columns)
+    all_states = weight.new_zeros(graph.states + 1, columns)
+    *by_depth, _ = torch.split(all_states, [*graph.sizes, 1])
+    return all_states, by_depth, weight.new_empty(graph.widest, columns)
 
 
 def masked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
@@ -124,7 +124,7 @@ def ended(graph: StateGraph, template: Tensor, sums: list[Tensor]) -> Tensor:
 
 
 def seeds_of(graph: StateGraph, template: Tensor, seed: Tensor) -> dict[int, Tensor]:
-    """`seed (n,)` placed at the states in which each sample ends, `(states, n)`, by depth."""
+    """The gradient `seed (n,)` of each sample, placed at the states in which it ends, `(states, n)`, by depth."""
     if graph.ragged:
         return {depth: graph.ending(depth, template) * seed for depth in graph.depths}
     ends = seed.new_zeros(graph.sizes[-1], len(seed))

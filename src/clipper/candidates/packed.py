@@ -21,7 +21,8 @@ _LONG = 4096
 def candidate_log_probs(log_probs: Tensor, candidates: Candidates) -> Tensor:
     """log Π_j p(σ(j)) of each candidate under its own sample's `log_probs (n, m, c)`, `(Ω,)`.
 
-    Half precision is converted to single precision: a sum of some hundred candidates would no longer grow.
+    Half precision is converted to single precision, because in half precision a sum stops growing after some hundred
+    candidates.
     """
     table = _table(log_probs, candidates)
     return _GatherSum.apply(table, candidates.cells, _many(candidates))  # type: ignore[no-any-return, no-untyped-call]
@@ -35,7 +36,7 @@ def log_probability(log_probs: Tensor, candidates: Candidates) -> Tensor:
 
 def _table(log_probs: Tensor, candidates: Candidates) -> Tensor:
     """The flat table that `candidates.cells` index: log-probabilities of labels, or of pairs of labels in two slots."""
-    table = torch.constant_pad_nd(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log 1
+    table = torch.constant_pad_nd(_at_least_single(log_probs), (1, 0))  # (n, m, c+1); label -1 has log-probability 0
     if len(candidates.cells) < table.shape[1]:
         table = torch.constant_pad_nd(table, (0, 0, 0, 1)) if table.shape[1] % 2 else table
         table = table[:, 0::2, :, None] + table[:, 1::2, None, :]  # (n, m/2, c+1, c+1)
@@ -71,7 +72,7 @@ def segment_max(values: Tensor, candidates: Candidates) -> Tensor:
 
 
 def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
-    """The rows of the `k` largest of each sample's `values (Ω, …)`, the first of equals first.
+    """The rows of the `k` largest of each sample's `values (Ω, …)`; equal values in the order of the rows.
 
     Returns:
         `rows (k, n, …)` and `found (k, n, …)`: false where a sample has fewer than `k`.
@@ -184,7 +185,7 @@ def _gathered(table: Tensor, index: Tensor) -> Tensor:
 def _scattered(values: Tensor, index: Tensor, shape: torch.Size) -> Tensor:
     """The gradient of `_gathered` in its table of that shape, from the `values (Ω, …)` of its result's gradient."""
     result = values.new_zeros(shape)
-    for column in index.unbind():  # a pass per slot needs no copy of the gradient for each of them
+    for column in index.unbind():  # one pass per slot, which needs no copies of the gradient
         result.index_add_(0, column, values)
     return result
 
@@ -235,7 +236,7 @@ class _LogSumProduct(torch.autograd.Function):
 
 
 class _SegmentEntropy(torch.autograd.Function):
-    """log T - Σ w log w / T of the softmax weights w and their sum T: no large numbers cancel."""
+    """The entropy as log T - Σ w log w / T, with softmax weights w and their sum T, so that no large numbers cancel."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, sample: Tensor, offsets: Tensor, many: bool) -> Tensor:

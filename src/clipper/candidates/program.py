@@ -170,7 +170,7 @@ def term(value: str | int) -> str:
         ['7', 'dog', '"in front of"']
     """
     if not isinstance(value, str):
-        return str(whole_number(value, "a label that is no text", -_LARGEST, _LARGEST))
+        return str(whole_number(value, "a numeric label", -_LARGEST, _LARGEST))
     _check_letters(value, "a label")
     if PREDICATE.fullmatch(value) and value != "not":
         return value
@@ -418,8 +418,8 @@ def _too_late(frames: Sequence[tuple[dict[str, Any], np.ndarray]], shapes: Seque
             "variables of its rules more narrowly, or raise time_limit="
         )
     return (
-        f"solving the samples of the shape of sample {first} took longer than the time limit of {time_limit:g} s; "
-        "raise time_limit=, or draw some candidates with per_sample="
+        f"solving the samples with the slots and facts of sample {first} took longer than the time limit of "
+        f"{time_limit:g} s; raise time_limit=, or draw some candidates with per_sample="
     )
 
 
@@ -442,7 +442,7 @@ class Program:
         labels: the labels of each kind, by predicate: `{"name": ["dog", …], "rel": ["on", …]}`; the id of a label is
             its index.
         slots: the slots of samples whose `Sentence` has none, such as `["digit(x1, _)", "digit(x2, _)"]`.
-        time_limit: seconds, for each call; infinite for none.
+        time_limit: seconds for each call; `math.inf` for no limit.
     """
 
     theory: str | Path

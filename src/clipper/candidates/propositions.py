@@ -16,7 +16,7 @@ _DIGITS = 18
 _NUMBER = re.compile(rf"-?[0-9]{{1,{_DIGITS}}}")
 _HEAD = re.compile(rf"p\s+cnf\s+[0-9]{{1,{_DIGITS}}}\s+[0-9]{{1,{_DIGITS}}}")
 Clauses = Sequence[Sequence[int]]
-"""A formula in conjunctive normal form: literals are variables from 1, negated if negative."""
+"""A formula in conjunctive normal form. A literal is the number of a variable, from 1; a minus sign negates it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,7 +231,7 @@ def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Prop
     """Clauses as a proposition.
 
     Args:
-        clauses: lists of literals: variables from 1, negated if negative.
+        clauses: lists of literals; a literal is the number of a variable, from 1, and a minus sign negates it.
         variables: the slot and the label that each variable stands for.
 
     Examples:

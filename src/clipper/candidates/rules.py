@@ -132,7 +132,7 @@ def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
         if not sequence or any(a == b for a, b in pairwise(sequence)):
             raise InputError(
                 f"expected at least one action, and neighbouring actions that differ, in sequence {i}, got {sequence}; "
-                "a frame does not say where an action ends and the same one begins: merge repetitions"
+                "frames cannot show where an action ends and the same one begins: merge repetitions"
             )
         prefixes.update(sequence[:length] for length in range(1, len(sequence) + 1))
 
@@ -313,8 +313,8 @@ class Rule:
             check_not_text(wanted[sample], sample, self.value, (0,) * lengths[sample])
             raise InputError(
                 f"sample {sample}: no labels of {lengths[sample]} slots give the rule {self.name!r} the target "
-                f"{shown(wanted[sample])}; correct it, leave the sample out, or keep it without candidates by "
-                "impossible='keep'"
+                f"{shown(wanted[sample])}; correct it, leave the sample out, or keep it without candidates "
+                "with impossible='keep'"
             )
         return lattice, place
 

@@ -414,7 +414,7 @@ class Candidates(CandidateSet):
 
     @cached_property
     def most(self) -> int:
-        """How many candidates the sample with the most of them has; 0 without any sample."""
+        """The largest number of candidates of a sample; 0 if there are no samples."""
         return int(self.offsets.diff().max()) if self.samples else 0
 
     @property
@@ -464,7 +464,7 @@ class Candidates(CandidateSet):
         cells = self.samples * self.slots * width
         if cells > _MOST_CELLS:
             raise BudgetError(
-                f"a table of which of {self.classes:,} labels each of {self.samples * self.slots:,} instances takes "
+                f"the table of which of {self.classes:,} labels {self.samples * self.slots:,} instances may have "
                 f"would have {number_in_words(cells)} entries; batch the samples, or number the labels without gaps"
             )
         if (len(self) <= _CHUNK and cells <= _CELLS) or self.samples <= 1:

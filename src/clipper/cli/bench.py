@@ -46,7 +46,7 @@ Kept = Annotated[
 RuleName = Annotated[str, typer.Option(help="What is known about a sample: the sum or max of its labels.")]
 Data = Annotated[str, typer.Option(help="Data set of the images; digits needs no download.")]
 METHODS = {"lattice": "lattice", "candidates": "candidates", "circuit, log": "KLay, log", "circuit, real": "KLay, real"}
-"""The methods of `bench loss`, with their heads in the table."""
+"""The methods of `bench loss`, with their column heads in the table."""
 
 
 @bench.command(name="prune")
@@ -265,7 +265,7 @@ def infer(
     _print(f"joint inference on {data}, eight neighbours by outlines ({threads} threads)", costs, measured)
     races = {"list, ms": "list_milliseconds", "lattice, ms": "lattice_milliseconds", "list ÷ lattice": "times"}
     columns = pool | {head: f"{{round[{name}]:.1f}}" for head, name in races.items()}
-    _print("time of the formulas' messages in a round of four starts", columns, measured)
+    _print("time of the messages through the formulas, in a round with four starting points", columns, measured)
 
 
 @bench.command(name="ceiling")
@@ -279,11 +279,11 @@ def ceiling(
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Measure how many held-out images belong to a class that the samples identify, if a class has one label.
+    """Measure how many held-out images belong to a class that the samples identify, if each class has one label.
 
     Two classes that can exchange names without contradicting any sample are
-    not identified. The second figure counts only names that are distinct:
-    there, two classes that could share a name are identified.
+    not identified. The second figure considers only namings that give
+    different classes different names, so it is at least as large.
     """
     base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
     measured = bench_ceiling.measure_ceiling(base, range(first_seed, first_seed + seeds))
@@ -310,7 +310,9 @@ def zoo(
         "results/zoo.jsonl"
     ),
     page: Annotated[Path | None, typer.Option(help="Also write the results as an HTML page.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only one kind for each rule and trouble; minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One kind of pool for each rule and difficulty; takes minutes.")
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="Also run pools that are in the file already.")] = False,
     data_root: DataRoot = None,
     json: Json = False,
@@ -360,7 +362,7 @@ def ask(
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Compare known labels that `posterior.ask` chooses with random ones: how many labels are right afterwards."""
+    """Compare labels that `posterior.ask` asks for with random known labels: how many labels are right afterwards."""
     base = RunConfig(rule=rule, slots=slots, samples=samples, data=data, data_root=data_root)
     with progress_bars() as report:
         measured = bench_ask.measure_asking(base, range(first_seed, first_seed + seeds), labels, report)

@@ -32,23 +32,23 @@ def demo(
     require("matplotlib", extra="report")
     table = Selection(seeds=seeds, epochs=epochs).of(table_named("demo"))
     page, ledger, receipts = out / "index.html", opened(out), out / "receipts"
-    labels, look = receipts / "labels.csv", out / "labels.html"
-    with writable(page, ledger.path, labels, look):
-        right = _label(receipts, next(table.cells()).config, labels, look)
+    labels, label_page = receipts / "labels.csv", out / "labels.html"
+    with writable(page, ledger.path, labels, label_page):
+        right = _label(receipts, next(table.cells()).config, labels, label_page)
         failed = run_missing(table, ledger)
         entries = summarise(table, ledger)
         with errors.status("writing the report"):
             result = _result(entries, right)
-            links = {"Look at the labels": look.name, "Labels as a table": f"{receipts.name}/{labels.name}"}
+            links = {"Look at the labels": label_page.name, "Labels as a table": f"{receipts.name}/{labels.name}"}
             links["The receipts"] = f"{receipts.name}/{TABLE}"
             write_table_page(table, entries, page, inspections_of(table, out), result=result, links=links)
     print_table(table, entries)
     output.print(result, style="bold", soft_wrap=True)
-    output.print(f"report: {page}\nlabels: {labels}\nlook at them: {look}", soft_wrap=True)
+    output.print(f"report: {page}\nlabels: {labels}\nlook at them: {label_page}", soft_wrap=True)
     report_failed(failed)
 
 
-def _label(folder: Path, config: RunConfig, labels: Path, look: Path) -> str:
+def _label(folder: Path, config: RunConfig, labels: Path, label_page: Path) -> str:
     """Write receipts and label their digits from the files; return the number of right labels as text."""
     gold = write_receipts(folder, config)
     job = LabelJob(folder / TABLE, labels, rule="sum", classes=10, images=folder / SCANS)
@@ -56,7 +56,7 @@ def _label(folder: Path, config: RunConfig, labels: Path, look: Path) -> str:
         pool = LabelPool.read(job)
         found = pool.labels(pool.embeddings(bars), bars)
     write_labels(found.to_arrow(), labels, replace=True)
-    write_label_page(found.to_arrow(), look, pool.pictures)
+    write_label_page(found.to_arrow(), label_page, pool.pictures)
     return f"{int((found.posterior.labels == gold).sum()):,} of {gold.numel():,} digits"
 
 

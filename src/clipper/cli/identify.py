@@ -48,7 +48,8 @@ def identify(
         str | None, typer.Option(help="Targets that occur, with commas; default: those of --labels, else all.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="True labels of the samples (.csv, .parquet), to find all maps of them.")
+        Path | None,
+        typer.Option(help="True labels of the samples (.csv, .parquet); changes what is searched, see above."),
     ] = None,
     one_to_one: Annotated[
         bool, typer.Option("--one-to-one", help="With --labels: only maps that keep different labels different.")

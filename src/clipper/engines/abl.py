@@ -103,7 +103,7 @@ class AblSim(Engine):
         return torch.stack([rows[choice] for rows, choice in chosen])
 
     def _options(self, log_probs: Tensor, candidates: Candidates) -> list[Tensor]:
-        """Each sample's rows within the smallest revision of the prediction, plus `revisions`."""
+        """Each sample's rows that change at most `revisions` more predicted labels than the minimum."""
         prediction = log_probs.argmax(2)[candidates.sample]  # (Ω, m)
         distance = ((candidates.labels != prediction) & (candidates.labels >= 0)).sum(1)
         least = -segment_max(-distance, candidates)[candidates.sample]

@@ -128,7 +128,7 @@ class IsedLoss(RandomEngine):
         return torch.where(candidates.kind[..., None] < 0, -1, labels).transpose(1, 2)
 
     def _counts(self, labels: Tensor, drawn: Tensor, targets: Tensor, candidates: CandidateSet) -> Tensor:
-        """Which draws count, `(n, samples)` bool: neither without output, nor pruned, nor drawn before."""
+        """The draws that count, `(n, samples)` bool: with an output, not pruned, and new if `distinct`."""
         n, samples, _ = labels.shape
         sample = torch.arange(n, device=labels.device).repeat_interleave(samples)
         rows = labels.flatten(0, 1)

@@ -67,7 +67,8 @@ class RayCluster:
                 'change its settings; set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0" first, or call ray.init() yourself'
             )
         before = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # import what this imports
+        # workers import from the same places as this process
+        os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         try:
             self._ray.init(
                 num_cpus=workers, _node_ip_address=LOOPBACK, include_dashboard=False, log_to_driver=False,

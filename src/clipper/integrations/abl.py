@@ -146,7 +146,7 @@ class ClipperReasoner(_REASONING.Reasoner):  # type: ignore[misc]
         """All revisions of an example, and the knowledge base's result for each."""
         slots = len(x)
         anything = [self.kb.pseudo_label_list[0]] * slots  # every position is revised
-        if isinstance(self.kb, _REASONING.GroundKB):  # which has them listed
+        if isinstance(self.kb, _REASONING.GroundKB):  # a GroundKB has a list of them
             revisions, results = self.kb.abduce_candidates(anything, y, x, slots, slots)
         else:  # not abduce_candidates: its cache mixes up knowledge bases
             revisions, results = self.kb.revise_at_idx(anything, y, x, list(range(slots)))

@@ -268,7 +268,7 @@ def _satisfying(maps: Tensor, distinct: CandidateSet, which: Tensor, rows: Tenso
 
 
 def _base(group: SymmetryGroup, namings: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], bool]:
-    """A base of the group (labels that only the identity fixes), and whether it is proven to be a smallest one."""
+    """A base of the group (only the identity fixes all these labels), and whether it is proven to be a smallest one."""
     if not group.exhaustive:
         still_open = tuple(label for label, names in enumerate(group.possible) if len(names) > 1)
         return still_open, not still_open
@@ -286,7 +286,7 @@ def _base(group: SymmetryGroup, namings: Sequence[tuple[int, ...]]) -> tuple[tup
 
 
 def _deciding_labels(found: Independent, possible: Tensor) -> tuple[tuple[int, ...], bool]:
-    """Labels that only the identity keeps, and whether they are proven to be as few as possible."""
+    """Labels such that only the identity keeps all of them, and whether they are proven to be as few as possible."""
     settle = {label for label, names in found.free.items() if len(names) > 1}
     smallest = True
     for part in found.parts:
@@ -364,33 +364,35 @@ def shortened(values: Sequence[object], most: int = 8) -> str:
 def _sentences(found: Identification) -> list[str]:
     classes, missing = len(found.identified), (~found.identified).nonzero()[:, 0].tolist()
     known, what = classes - len(missing), "map" if found.given else "naming"
-    told = []
+    sentences = []
     if found.order > 1:
         number = number_in_words(found.order) if found.exhaustive else f"at least {number_in_words(found.order)}"
         fit = "satisfy" if found.given else "fit"
         changes = found.namings != found.namings[0]  # (k, c)
         example = found.namings[1 + int(changes[1:].sum(1).argmin())].tolist()  # one with few changes
         moved = [f"{label} → {name}" for label, name in enumerate(example) if label != name]
-        told.append(
+        sentences.append(
             f"{number.capitalize()} {what}s of the labels {fit} every formula, for example {shortened(moved, 4)}."
         )
     if not found.exhaustive:
         none = "" if found.order > 1 else f"No other {what} of the labels was found, but "
-        told.append(f"{none}the search was not exhaustive; a larger budget searches longer.")
+        sentences.append(f"{none}the search was not exhaustive; a larger budget searches longer.")
     if not missing:
-        told.append(f"The formulas identify all {classes:,} labels.")
+        sentences.append(f"The formulas identify all {classes:,} labels.")
     elif found.exhaustive and not known:
-        told.append(f"The formulas identify none of the {classes:,} labels.")
+        sentences.append(f"The formulas identify none of the {classes:,} labels.")
     elif found.exhaustive:
-        told.append(f"The formulas identify {known:,} of {classes:,} labels: not {shortened(missing)}.")
+        sentences.append(f"The formulas identify {known:,} of {classes:,} labels: not {shortened(missing)}.")
     else:
-        told.append(f"So far {known:,} of {classes:,} labels are known to be identified: not {shortened(missing)}.")
+        sentences.append(
+            f"So far {known:,} of {classes:,} labels are known to be identified: not {shortened(missing)}."
+        )
     if missing:
         most = "" if found.exhaustive else "at most "
         total = f"{found.instances.sum():,.0f}" if found.given else "the"
         have = "has" if found.given and found.concerned == 1 else "have"
         number = found.amount(found.concerned)
-        told.append(f"{most}{number} of {total} instances {have} a label that is not identified.")
+        sentences.append(f"{most}{number} of {total} instances {have} a label that is not identified.")
         labels = f"label{'s' * (len(found.settle) > 1)} {shortened(found.settle)}"
-        told.append(f"Knowing {labels} would settle it{'' if found.smallest else '; fewer labels may be enough'}.")
-    return [text[0].upper() + text[1:] for text in told]
+        sentences.append(f"Knowing {labels} would settle it{'' if found.smallest else '; fewer labels may be enough'}.")
+    return [text[0].upper() + text[1:] for text in sentences]

@@ -173,11 +173,11 @@ def neighbour_vote(embeddings: Tensor, labels: Tensor, kind: Tensor, classes: in
     points, names, own = embeddings.flatten(0, 1).float(), labels.flatten(), kind.flatten()
     vote = points.new_full((len(points), classes), InferenceSettings.least_error)
     for number in torch.unique(own[names >= 0]).tolist():
-        asked, known = (own == number).nonzero()[:, 0], ((own == number) & (names >= 0)).nonzero()[:, 0]
-        said = nn.functional.one_hot(names[known], classes).to(vote)
-        for some in torch.split(asked, _TOGETHER):
+        instances, known = (own == number).nonzero()[:, 0], ((own == number) & (names >= 0)).nonzero()[:, 0]
+        votes = nn.functional.one_hot(names[known], classes).to(vote)
+        for some in torch.split(instances, _TOGETHER):
             near = torch.cdist(points[some], points[known]).topk(min(k, len(known)), largest=False).indices
-            vote[some] += said[near].mean(1)
+            vote[some] += votes[near].mean(1)
     return (vote / vote.sum(1, keepdim=True)).log().view(*labels.shape, classes)
 
 

@@ -20,7 +20,7 @@ from clipper.files import read_text
 TARGET, ID, KNOWN = "target", "id", "known_"
 """Reserved names of columns; the last is the prefix of the columns of known labels."""
 _LIKE_TARGET = ("target", "targets", "total", "totals", "sum")
-"""Names, in small letters, of columns that probably hold the target under another name."""
+"""Names, in lower case, of columns that probably hold the target under another name."""
 WRONG_TARGET = "wrong target"
 """Written in place of a label in the file of answers if the target of the sample is wrong."""
 

@@ -139,13 +139,13 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         inputs, lengths = _samples(X)
         self._check(inputs)
         candidates = self._candidates(targets, lengths, self.impossible).to(inputs.device)
-        told = None if known is None else _known_labels(known, candidates)
+        known_labels = None if known is None else _known_labels(known, candidates)
         seed = int(_VALIDATION.check_random_state(self.random_state).randint(2**31))
         embeddings: Any = embed(self._encoder(inputs), inputs)  # (n, m, d)
-        posterior = infer(candidates, embeddings, known=told, wrong=self.wrong, seed=seed)
-        kept = _with_known(posterior.prune(self.mass).candidates, told)
-        taught = (kept.possible() & (posterior.suspicion <= 1 / 2)).nonzero()[:, 0]
-        if not len(taught):
+        posterior = infer(candidates, embeddings, known=known_labels, wrong=self.wrong, seed=seed)
+        kept = _with_known(posterior.prune(self.mass).candidates, known_labels)
+        usable = (kept.possible() & (posterior.suspicion <= 1 / 2)).nonzero()[:, 0]
+        if not len(usable):
             raise InputError(
                 "expected samples to learn from, got none whose target is probably right; check that rule, targets and "
                 "classes belong together"
@@ -154,7 +154,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         rate = self.learning_rate or (1e-2 if self.network is None and inputs.ndim == 3 else 1e-3)
         optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
         self.history_ = train(
-            network, Samples(inputs[taught], kept.batch(taught)), SemanticLoss(),
+            network, Samples(inputs[usable], kept.batch(usable)), SemanticLoss(),
             optimiser=optimiser, epochs=self.epochs, batch=self.batch, seed=seed,
         )  # fmt: skip
         self.network_ = network.eval()
@@ -378,6 +378,6 @@ def _with_known(candidates: CandidateSet, known: Tensor | None) -> CandidateSet:
         return candidates
     labels = known.flatten()
     allowed = torch.ones_like(candidates.support)
-    told = labels >= 0
-    allowed[told] = nn.functional.one_hot(labels[told], candidates.classes).bool()
+    given = labels >= 0
+    allowed[given] = nn.functional.one_hot(labels[given], candidates.classes).bool()
     return candidates.narrowed(allowed)

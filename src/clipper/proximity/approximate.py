@@ -20,13 +20,13 @@ _ADDED = 1 << 16
 """Vectors that are put into an index at a time."""
 
 _PER_CELL = 64
-"""Vectors for each cell of an inverted file that its cells are fitted to."""
+"""Vectors for each cell on which the cells of an inverted file are trained."""
 
 _SHORT = 10_000
-"""Pools of fewer vectors are stored as they are; of more, a coordinate takes four bits, which is faster to scan."""
+"""Smaller pools are stored unchanged. In others, each coordinate is stored in four bits, which is faster to scan."""
 
 _MORE = 8
-"""Neighbours that are asked for beyond twice those that are wanted, because stored vectors are rounded."""
+"""A search asks FAISS for 2 k neighbours and this many more, because the stored vectors are rounded."""
 
 _LINKS = 24
 """Links of each vector in a navigable graph."""
@@ -55,7 +55,7 @@ class Structure(Protocol):
     efforts: list[int]
 
     def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
-        """Places in the pool of about the k nearest or some more, `(queries, k or more)`, -1 where there is none."""
+        """Positions in the pool of about the k nearest vectors, or of more, `(queries, k or more)`; -1 for none."""
 
     def write(self, path: Path) -> None:
         """Write a file that `read` maps into memory."""
@@ -79,7 +79,7 @@ class FaissStructure:
                 cells = max(1, min(int(1.5 * size**0.5), size // _PER_CELL))
                 index = faiss.index_factory(width, f"IVF{cells},{'Flat' if size < _SHORT else f'PQ{width}x4fs'}")
                 index.cp.seed = seed
-                index.cp.min_points_per_centroid = 1  # it would print warnings
+                index.cp.min_points_per_centroid = 1  # avoids warnings
                 chosen = torch.randperm(size, generator=torch.Generator().manual_seed(seed))[: cells * _PER_CELL]
                 index.train(_numpy(vectors[chosen.sort().values.to(vectors.device)] * scale))
             elif method == "hnsw":
@@ -87,7 +87,7 @@ class FaissStructure:
             else:
                 index = faiss.IndexNNDescentFlat(width, _NEAREST)
                 index.nndescent.random_seed = seed
-            step = size if method == "nn-descent" else _ADDED  # whose graph is built when vectors are added
+            step = size if method == "nn-descent" else _ADDED  # NN-descent builds its graph in `add`
             for start in range(0, size, step):
                 index.add(_numpy(vectors[start : start + step] * scale))
         return cls(index, method)

@@ -73,7 +73,7 @@ def embed(encoder: Encoder, inputs: Tensor, chunk: int = 256) -> Tensor:
 def check_encoder(encoder: object) -> None:
     """Raise an `InputError` unless the encoder can be called; a name cannot."""
     if isinstance(encoder, str):
-        from clipper.proximity.backbones.pretrained import NAMES  # which wraps networks by what is above
+        from clipper.proximity.backbones.pretrained import NAMES  # it imports this module
 
         names = {"pixels": "Pixels()", "outlines": "Outlines()"}
         call = names.get(encoder.lower(), f'pretrained("{encoder if encoder in NAMES else NAMES[0]}")')

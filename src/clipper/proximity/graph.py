@@ -131,7 +131,8 @@ class ProximityGraph:
             if k is not None and not allow_fewer:
                 _check_enough(k, queries, searched, group.name)
             finder, reason = _finder(search, metric, group.kind, queries, searched)
-            if type(finder) is not ExactSearch or finder.distance is not None:  # that one finds what is no number
+            # the exact Euclidean search finds NaN and infinity by itself
+            if type(finder) is not ExactSearch or finder.distance is not None:
                 searched.check_finite()
                 if queries is not searched:
                     queries.check_finite()

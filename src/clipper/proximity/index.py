@@ -270,7 +270,7 @@ def build(
         recall: which share of the true neighbours should be found.
         group: `(instances,)`, ascending: instances of one group are never each other's neighbours. By default the
             groups are the samples of `(n, m, d)`; in `(instances, d)`, each instance is its own group.
-        seed: of what is drawn at random.
+        seed: the seed of the random draws.
 
     Returns:
         The index.
@@ -353,7 +353,7 @@ def search(
         group: `(queries,)`: the group that each query belongs to; instances of that group are left out. -1, the
             default, for none.
         measured: for how many of the queries recall is measured; by default one in a hundred, 100 to 1,000 of them.
-        seed: of their draw.
+        seed: the seed of the draw of these queries.
         progress: called with the number of queries done and their total.
 
     Returns:
@@ -398,7 +398,7 @@ class IndexedSearch:
     Attributes:
         method: as in `build`; "faiss" is another name for "ivf".
         recall: the share of the true neighbours that should be found.
-        seed: of what is drawn at random.
+        seed: the seed of the random draws.
         folder: where the index is saved. If there is none yet, it is built and saved there.
 
     Examples:

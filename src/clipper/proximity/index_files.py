@@ -36,7 +36,7 @@ _OURS = re.compile(r"(vectors|groups|structure)-[0-9a-f]{16}(\.npy)?")
 
 _VERSION = 1
 TYPES = (torch.float32, torch.float64)
-"""What vectors may be made of."""
+"""The types of numbers that vectors may hold."""
 
 
 def write_index(index: Index, path: str | Path) -> None:
@@ -53,13 +53,13 @@ def write_index(index: Index, path: str | Path) -> None:
             files["groups"] = _stored(folder, f"groups-{token}.npy", index.vectors.group.cpu())
         if index.structure is not None:
             files["structure"] = _stored(folder, f"structure-{token}", index.structure)
-        told = {
+        manifest = {
             "version": _VERSION, "method": index.method, "reason": index.reason, "effort": index.effort,
             "scale": index.scale, "group_size": index.vectors.group_size, "files": files,
         }  # fmt: skip
         with written_whole(folder / MANIFEST, replace=True) as temporary:
-            temporary.write_text(json.dumps({"index": told, "check": _check_sum(told)}), encoding="utf-8")
-        for place in folder.iterdir():  # what another index, or a killed process, has left there
+            temporary.write_text(json.dumps({"index": manifest, "check": _check_sum(manifest)}), encoding="utf-8")
+        for place in folder.iterdir():  # files of an older index or of a killed process
             if _OURS.fullmatch(place.name) and token not in place.name:
                 place.unlink(missing_ok=True)
 
@@ -67,15 +67,19 @@ def write_index(index: Index, path: str | Path) -> None:
 def read_index(path: str | Path, check: bool) -> tuple[Vectors, str, str, int, Structure | None, float]:
     """The fields of the index in a folder, as `Index.load`."""
     folder = checked_path(path)
-    told = _manifest(folder)
+    manifest = _manifest(folder)
     try:
-        files = {name: _intact(folder, check, file) for name, file in told["files"].items()}
+        files = {name: _intact(folder, check, file) for name, file in manifest["files"].items()}
         values = _mapped(files["vectors"])
-        size = whole_number(told["group_size"], "size of a group", 0)
+        size = whole_number(manifest["group_size"], "size of a group", 0)
         vectors = Vectors(values, None if size else _mapped(files["groups"]), size)
         fits = values.ndim == 2 and values.dtype in TYPES and vectors.group.shape == values.shape[:1]
-        method, reason, scale = str(told["method"]), str(told["reason"]), real_number(told["scale"], "scale")
-        effort = whole_number(told["effort"], "effort", 0)
+        method, reason, scale = (
+            str(manifest["method"]),
+            str(manifest["reason"]),
+            real_number(manifest["scale"], "scale"),
+        )
+        effort = whole_number(manifest["effort"], "effort", 0)
         structure = None if method == "exact" else FaissStructure.read(files["structure"], faiss_method(method))
     except (LookupError, TypeError, ValueError) as error:
         raise FileError(f"the index in {folder} is damaged ({error}); build it again") from error
@@ -131,24 +135,24 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise FileError(f"expected the folder of an index, got {folder}, which has none; build(pool).save(…) makes one")
     try:
         document = parsed_json(path.read_bytes())
-        told = document["index"]
-        if document["check"] != _check_sum(told) or told["version"] != _VERSION:
+        manifest = document["index"]
+        if document["check"] != _check_sum(manifest) or manifest["version"] != _VERSION:
             raise ValueError(f"its manifest has changed, or is of another version than {_VERSION}")
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise FileError(f"the index in {folder} cannot be read ({error}); build it again") from error
-    if not isinstance(told, dict):
+    if not isinstance(manifest, dict):
         raise FileError(f"the index in {folder} cannot be read (its manifest is no mapping); build it again")
-    return told
+    return manifest
 
 
-def _intact(folder: Path, check: bool, told: dict[str, Any]) -> Path:
-    """The path of a file of an index, checked against `told`, its entry in the manifest."""
-    name = str(told["name"])
+def _intact(folder: Path, check: bool, entry: dict[str, Any]) -> Path:
+    """The path of a file of an index, checked against its `entry` in the manifest."""
+    name = str(entry["name"])
     path = folder / name
     if not _OURS.fullmatch(name):
         raise ValueError(f"{name!r} is no file of an index")
-    whole = path.is_file() and path.stat().st_size == told["size"]
-    if not whole or (check and _digest_of(path) != told["check"]):
+    whole = path.is_file() and path.stat().st_size == entry["size"]
+    if not whole or (check and _digest_of(path) != entry["check"]):
         raise FileError(f"the index in {folder} is damaged ({name} is missing or has changed); build it again")
     return path
 
@@ -158,8 +162,8 @@ def _mapped(path: Path) -> Tensor:
     return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
-def _check_sum(told: object) -> str:
-    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+def _check_sum(manifest: object) -> str:
+    return blake2b(json.dumps(manifest, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _digest_of(path: Path) -> str:

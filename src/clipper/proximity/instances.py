@@ -49,7 +49,7 @@ class InstanceGroup:
         name: the name of the kind in error messages.
         kind: the kind of label, where embeddings are given by kind; else empty.
         query_ids: the instance id of each query; None if all slots of all samples are queries, in order.
-        pool_ids: the same of the pool.
+        pool_ids: the same for the pool.
         queries: the queries' vectors, `(queries, d)`.
         pool: the pool's vectors, `(instances, d)`.
         query_place: each query's own id in the pool, -1 if it is not there; None if the pool is the queries.
@@ -66,7 +66,7 @@ class InstanceGroup:
     slots: int
 
     def named(self, found: Neighbours) -> Neighbours:
-        """The pairs by instance ids."""
+        """The pairs with instance ids in place of positions."""
         query = found.query if self.query_ids is None else self.query_ids[found.query]
         index = found.index if self.pool_ids is None else self.pool_ids[found.index]
         return Neighbours(query, index, found.distance)

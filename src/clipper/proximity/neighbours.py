@@ -44,7 +44,7 @@ _NEAR = 1024
 """A squared distance below this many rounding errors is measured again."""
 
 _SMALL = 1e-30
-"""A radius below this may be no number of the embeddings' precision."""
+"""A radius below this may be 0 in the precision of the embeddings."""
 
 _TIES = 16
 """If a query has more uncertain pairs than this, beyond 2 k, it goes to `ties.py`."""
@@ -110,7 +110,7 @@ class Neighbours:
     Attributes:
         query: which of the queries, `(pairs,)`.
         index: which of the pool's instances, `(pairs,)`.
-        distance: between them, `(pairs,)`.
+        distance: the distance between them, `(pairs,)`.
         report: how they were found, if known.
     """
 
@@ -129,14 +129,14 @@ class Neighbours:
 
 
 class Vectors:
-    """What is searched.
+    """Vectors to search, and the groups of their instances.
 
     Attributes:
         values: `(instances, d)`.
         group: `(instances,)`, ascending where it is the pool; instances of one group are never neighbours.
-        group_size: how many instances each group has, one group after the other; 0 if they differ.
+        group_size: the size of every group, if all have the same size and follow one another; else 0.
         largest_group: an upper bound on the size of a group; None if unknown.
-        check_finite: raises an error if a vector holds NaN or infinity; the maker of the vectors words the message.
+        check_finite: raises an error if a vector holds NaN or infinity; the caller provides it, with its own message.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Vectors:
         largest_group: int | None = None,
         check_finite: Callable[[], None] = lambda: None,
     ) -> None:
-        """Note vectors and their groups; without `group`, one follows the other, `group_size` instances each."""
+        """Store vectors and their groups; without `group`, every `group_size` consecutive instances are a group."""
         self.values, self.group_size, self.check_finite = values, group_size, check_finite
         self.largest_group = group_size or largest_group
         if group is not None:
@@ -183,8 +183,8 @@ class NeighbourSearch(Protocol):
         """The k nearest of each query less than `radius` away, outside its group.
 
         Args:
-            queries: whose neighbours are looked for.
-            pool: among whom.
+            queries: the vectors whose neighbours are wanted.
+            pool: the vectors to search.
             k: how many; None for all within `radius`.
             radius: neighbours must be nearer than this.
             progress: called with the number of queries done and their total.
@@ -346,9 +346,9 @@ class ExactSearch:
         return Neighbours(torch.arange(len(score), device=score.device), index[:, 0].contiguous(), distance)
 
     def _scores(self, queries: Vectors, pool: Vectors) -> tuple[Tensor, Tensor]:
-        """Numbers that rank the pool for each query, `(queries, pool)`, infinite within a group; their errors.
+        """Scores that rank the pool for each query, `(queries, pool)`, infinite within a group; bounds on their errors.
 
-        The errors are NaN, all of them, if the numbers cannot be trusted.
+        All bounds are NaN if the scores cannot be trusted.
         """
         if self.distance is not None:
             score = _called(self.distance, queries.values, pool.values)
@@ -392,7 +392,7 @@ class _Ties:
 
     @cached_property
     def _wanted(self) -> int | None:
-        """Vectors that hold the k nearest: those that begin with an instance of the query's own group may not."""
+        """How many distinct vectors surely contain the k nearest: some may belong only to the query's own group."""
         own = own_group_size(self.queries.group, self.pool.group)
         return None if self.k is None else min(self.k + own, len(self._distinct.values))
 
@@ -404,7 +404,7 @@ class _Ties:
         return PreciseDistances(self._distinct.values, self._wanted, self.radius)
 
     def neighbours(self, queries: Vectors, rows: Tensor) -> Iterator[Neighbours]:
-        """Those of some of the queries."""
+        """The neighbours of the queries `rows`."""
         values, group = queries.values[rows], queries.group[rows]
         parts = nearest_distinct(
             values, group, self._distinct, self.k, self.radius, self._distances, self._wanted, MOST_EDGES
@@ -493,11 +493,11 @@ def best_pairs(
     """The first k of each query (all if None) that lie within the radius.
 
     Args:
-        pairs: some pairs, those of a query anywhere among them.
-        k: how many of each query.
-        radius: how near.
-        single: whether no query comes twice and they ascend; looked up if not given.
-        queries: how many there are, if each is known to have at least k pairs within the radius.
+        pairs: the pairs, in any order.
+        k: how many pairs of each query to keep.
+        radius: only pairs nearer than this.
+        single: whether queries ascend and none occurs twice; computed if not given.
+        queries: the number of queries, if each is known to have at least k pairs within the radius.
     """
     if not (one_per_row(pairs.query) if single is None else single):
         pairs = pairs.take(by_row_then_value(pairs.query, pairs.distance, pairs.index))
@@ -519,12 +519,12 @@ def check_budget(pairs: int, radius: float) -> None:
 
 
 def check_distances(found: Neighbours) -> Neighbours:
-    """The pairs, if their distances are numbers of the embeddings' precision."""
+    """The pairs. Raises an error if a distance overflows in the precision of the embeddings."""
     bad = (~torch.isfinite(found.distance)).nonzero().flatten()
     if len(bad):
         raise InputError(
             f"the distance between two neighbours is beyond the largest number of {found.distance.dtype} "
-            f"({len(bad)} of {len(found.distance)} edges); scale the embeddings down, embeddings / 4 say"
+            f"({len(bad)} of {len(found.distance)} edges); scale the embeddings down, for example embeddings / 4"
         )
     return found
 
@@ -536,14 +536,14 @@ def scale_of(queries: Tensor, pool: Tensor, dtype: torch.dtype) -> float | None:
     top = max(float(size.max()) for size in sizes)
     if not top or limits.eps**2 < top < limits.max**0.5 * limits.eps:
         return 1.0
-    widest = math.frexp(limits.max)[1] - 8  # what may be multiplied at once
+    widest = math.frexp(limits.max)[1] - 8  # so that the factor itself does not overflow
     exponent = max(-widest, min(widest, -math.frexp(top)[1]))
     least = min(float(size.where(size > 0, math.inf).min()) for size in sizes)
     return 2.0**exponent if math.ldexp(least, exponent) >= limits.tiny else None
 
 
 def scaled(queries: Vectors, pool: Vectors, scale: float) -> tuple[Vectors, Vectors]:
-    """Both times a number."""
+    """Queries and pool, multiplied by a number."""
     larger = Vectors(pool.values * scale, pool.group, pool.group_size)
     return larger if queries is pool else Vectors(queries.values * scale, queries.group), larger
 

@@ -11,7 +11,7 @@ _GROUP = 64
 """Columns in a group: the k smallest entries of a row are in the k groups with the smallest minima."""
 
 _LARGE = 1 << 17
-"""Entries of a matrix that are counted before they are listed."""
+"""In a matrix with more entries, the wanted ones are counted before they are listed."""
 
 WIDE = 2048
 """Rows shorter than this are searched entry by entry."""

@@ -17,12 +17,12 @@ from clipper.proximity.neighbours import Neighbours, SearchProgress, Vectors, ch
 
 @dataclass(frozen=True)
 class ShardedSearch:
-    """Searches the neighbours of a pool within itself by the processes of an executor.
+    """Searches a pool for the neighbours of its own instances, in the processes of an executor.
 
     The result is the same as that of `IndexedSearch`, which runs in this process.
 
     Attributes:
-        executor: whose processes search.
+        executor: the executor whose processes search.
         scratch: a folder that all processes see; the caller removes what is written there.
         method: as in `build`.
         index: the folder of a saved index, as `IndexedSearch.folder`; by default, one is written into `scratch`.
@@ -73,7 +73,7 @@ class ShardedSearch:
 
 
 class _Part(NamedTuple):
-    """A part of the instances of an index, to search the neighbours of."""
+    """One job: the instances `start` to `stop - 1` of an index, whose neighbours to search."""
 
     folder: Path
     start: int

@@ -30,7 +30,7 @@ class DistinctPool:
     """The pool's distinct vectors, by their first instance.
 
     Attributes:
-        values: `(distinct, d)`
+        values: `(distinct, d)`: the vectors.
         member: `(instances,)`: the instances of the first vector, ascending, then those of the second …
         begin: `(distinct + 1,)`: where the instances of a vector begin among the members.
         key: `(instances,)`, ascending: vector and group of each member.
@@ -62,8 +62,8 @@ class DistinctPool:
         return cls(values, member, begin, place[member] * groups + group[member] + 1, groups)
 
     def own(self, vector: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the members of a vector that are of a group begin and end, for pairs of the two."""
-        key = vector * self.groups + (group + 1).clamp(max=self.groups)  # no member has the first number of a vector
+        """For pairs of a vector and a group: where the members of the vector that are in the group begin and end."""
+        key = vector * self.groups + (group + 1).clamp(max=self.groups)  # no member is in group -1
         return torch.searchsorted(self.key, key), torch.searchsorted(self.key, key, right=True)
 
 
@@ -131,7 +131,7 @@ class PreciseDistances:
 
     def __init__(self, pool: Tensor, k: int | None, radius: float) -> None:
         self.pool, self.k, self.radius = pool, k, radius
-        self.centre = widened(pool[:: max(1, len(pool) // 1024)]).median(0).values  # no outlier moves it
+        self.centre = widened(pool[:: max(1, len(pool) // 1024)]).median(0).values  # outliers do not move the median
         self.centred = widened(pool) - self.centre
         self.norm = self.centred.square().sum(1)
 

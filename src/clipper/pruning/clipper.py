@@ -134,7 +134,7 @@ class Clipper:
         """
         if self.objective in POOLED:
             return self.prune(candidates, inputs, group=group).candidates
-        with torch.inference_mode():  # the many small steps of a pruning are a fifth faster so
+        with torch.inference_mode():  # makes the many small steps of a pruning a fifth faster
             pruning = self.prune(candidates, inputs, group=group)
         return pruning.outside_inference()
 
@@ -159,7 +159,7 @@ class Clipper:
             inputs: as in a call.
             pool: embeddings to find neighbours among, instead of the batch's own. They are not passed to the encoder.
             pool_candidates: what the labels of the pool could be; with a pool, the default is `candidates`.
-            seed: of "joint" and "random".
+            seed: the seed of "joint" and "random".
             group: the processes that prune together, such as `torch.distributed.group.WORLD`; None for this one alone.
 
         Returns:
@@ -199,7 +199,7 @@ class Clipper:
             candidates: what the labels of the batch could be.
             graph: the edges.
             pool: the candidates of the instances that edges lead to, if these are not in `candidates`.
-            seed: of "joint" and "random".
+            seed: the seed of "joint" and "random".
 
         Returns:
             The `Pruning`.

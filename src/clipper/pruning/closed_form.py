@@ -85,7 +85,7 @@ def occurring(candidates: Candidates, found: Conflicts) -> tuple[Tensor, Tensor,
 
 
 def _exact_by_table(count: Tensor, width: int) -> Tensor:
-    """The mask with the fewest survivors, `(n, 1)`; ties: the fewest dropped edges, then the longest ones.
+    """The mask with the fewest survivors, `(n, 1)`; among equals, that which drops the fewest, then the longest edges.
 
     Args:
         count: how many candidates have each mask, `(n, 2^width)`.
@@ -101,7 +101,7 @@ def _exact_by_table(count: Tensor, width: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _prices(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`_tie_break`, and the cost of a candidate with the row's mask if the column's contains it, else 0."""
+    """`_tie_break`, and a matrix: the price of a candidate with the row's mask if the column's contains it, else 0."""
     price = (width + 1) << width  # more than any tie break
     return _tie_break(width, device).double(), _subsets(width, device).T.double() * price
 
@@ -124,7 +124,7 @@ def _count_subsets(count: Tensor, width: int) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _tie_break(width: int, device: torch.device) -> Tensor:
-    """For each mask its edges, then its distance from the largest mask, as one number below (width+1)·2^width."""
+    """A number below (width+1)·2^width for each mask: it sorts masks by their number of edges, then largest first."""
     mask = _every_mask(width, device)
     dropped = sum(((mask >> bit) & 1 for bit in range(width)), torch.zeros_like(mask))
     return (dropped << width) + (len(mask) - 1 - mask)

@@ -1,4 +1,4 @@
-"""Candidates × edges → consistent or not (Definition 3.2), as bit masks and without a list of all pairs.
+"""Which candidates are consistent with which edges (Definition 3.2), as bit masks instead of a list of all pairs.
 
 Whether a candidate σ of sample ℓ is consistent with an edge that leaves slot j depends on σ(j) alone. So one table
 over (instance, label) holds, as bits, the edges that a label contradicts, and a candidate's **conflicts** are the
@@ -86,7 +86,7 @@ def _summed_over_slots(candidates: Candidates, table: Tensor) -> Tensor:
 
 
 def by_sample_then_reach(graph: ProximityGraph, edge: Tensor, slots: int) -> Tensor:
-    """The edges by source sample, then distance, then falling id."""
+    """The edges sorted by source sample, then by distance, then by descending id."""
     edge = edge.flip(0)
     edge = edge.index_select(0, graph.distance.index_select(0, edge).argsort(stable=True))
     return edge.index_select(0, (graph.source.index_select(0, edge) // slots).argsort(stable=True))

@@ -81,7 +81,7 @@ def forbid_at_random(candidates: CandidateSet, least: Sequence[int], generator: 
 def _largest_prefix(
     candidates: CandidateSet, untried: Tensor, turn: Tensor, least: Sequence[int]
 ) -> tuple[CandidateSet, Tensor]:
-    """Forbid the untried labels before a turn, the latest one that leaves each sample enough candidates.
+    """Forbid the untried labels before a turn: the latest turn that leaves each sample enough candidates.
 
     Returns:
         The candidates that are then left, and this turn, `(n,)`.

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from clipper.pruning.clipper import Clipper
 
 _BYTE = 8
-"""Bits."""
+"""Bits of a byte."""
 _PROOF = "weight under random log-probabilities"
 """Key of the fingerprint among the tensors of `_share_of`; see `_weight`."""
 _SAME = 1e-9
-"""Equal up to rounding in double precision."""
+"""Largest relative difference of numbers that are equal up to rounding in double precision."""
 _DOUBT = 20
-"""Rounding errors by which two squared distances must differ, so that every process orders them in the same way."""
+"""Two squared distances must differ by this many rounding errors, so that every process orders them alike."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def prune_share(clip: Clipper, candidates: Set, inputs: Embeddings, group: Proce
     generator = seeded(seed)
     listed = listed_only(candidates) is not None
     before = batch.before if listed else batch.first * candidates.slots * candidates.classes
-    torch.rand(before, generator=generator, dtype=torch.float64)  # which the ranks before this one draw
+    torch.rand(before, generator=generator, dtype=torch.float64)  # skip the numbers of the ranks before this one
     return random_pruning(candidates, graph, pruning, generator)
 
 
@@ -322,7 +322,7 @@ def _header(candidates: CandidateSet, embeddings: Embeddings | None, failed: Cli
 
 
 def _checked(headers: Sequence[_Header]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Check that all ranks have candidates and embeddings of one form; shape and type of the embeddings, by table."""
+    """Check that candidates and embeddings have one form on all ranks. Returns shape and type of each table."""
     for rank, header in enumerate(headers):
         if header.error is not None:
             raise InputError(f"rank {rank} failed: {header.error}")

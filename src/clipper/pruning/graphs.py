@@ -65,7 +65,8 @@ def _padded(given: Sequence[Any], candidates: CandidateSet) -> Tensor:
     parts = [as_tensor(part, "embeddings", candidates.device) for part in given]
     used = candidates.kind >= 0
     in_front = (used.long().diff(dim=1) <= 0).all(1)
-    lengths = torch.where(in_front, used.sum(1), candidates.slots)  # (n,): with gaps, all slots are to be given
+    # if an unused slot comes before a used one, the caller must give all slots
+    lengths = torch.where(in_front, used.sum(1), candidates.slots)  # (n,)
     expected = [(length, parts[0].shape[1]) for length in lengths.tolist()]
     if len(parts) != len(expected):
         raise InputError(f"expected embeddings of {len(expected)} samples, got a list of {len(parts)}")

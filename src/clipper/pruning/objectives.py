@@ -140,7 +140,7 @@ def _by_solver(
 
 
 def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Candidates, ProximityGraph]]:
-    """Runs of samples with their edges, sources counted from the run."""
+    """Consecutive samples, some at a time, with the edges that leave them; sources count from the first of these."""
     order = graph.source.argsort(stable=True)
     source = graph.source[order]
     run = candidates.offsets[:-1] // _PIECE
@@ -148,7 +148,7 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
     for size in torch.unique_consecutive(run, return_counts=True)[1].tolist():
         ends = torch.tensor([first, first + size], device=source.device) * candidates.slots
         low, high = torch.searchsorted(source, ends).tolist()
-        edges = order[low:high].sort().values  # ascending, so that ties fall as they do without pieces
+        edges = order[low:high].sort().values  # ascending, so that ties are broken as without pieces
         local = ProximityGraph(
             graph.source[edges] - first * candidates.slots, graph.target[edges], graph.distance[edges]
         )
@@ -159,7 +159,7 @@ def _pieces(candidates: Candidates, graph: ProximityGraph) -> Iterator[tuple[Can
 def _joint(
     candidates: Set, graph: ProximityGraph, pool: CandidateSet, mass: float, seed: int, objective: Objective
 ) -> Pruning[Set]:
-    from clipper.pruning.joint import infer  # which prunes by single edges where it abstains
+    from clipper.pruning.joint import infer  # imported here, because it imports this module
 
     if pool is not candidates:
         raise InputError("joint inference is about all samples at once: leave pool out, and infer for the whole pool")

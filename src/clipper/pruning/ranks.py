@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _AXES = 3
-"""Of embeddings `(n, m, d)`."""
+"""The number of axes of embeddings `(n, m, d)`."""
 _DRAWN = 1 << 16
 """Random numbers drawn at a time; torch draws normal ones sixteen at a time, so a multiple of that."""
 
@@ -216,8 +216,8 @@ class Traffic:
     """Counts what a rank sent to others in rounds of messages.
 
     Attributes:
-        sent: bytes.
-        rounds: of messages.
+        sent: the number of bytes.
+        rounds: the number of rounds of messages.
     """
 
     sent: int = 0
@@ -233,12 +233,12 @@ class Shard:
     `instances - 1` for own instances, then those of borrowed ones.
 
     Attributes:
-        ranks: all of them.
+        ranks: the processes that share the pool.
         sizes: how many instances each rank holds.
         lent: for each rank, the own instances that it borrows, ascending.
         borrowed: global ids of the instances that this rank borrows, ascending.
         counts: how many of these each rank holds.
-        traffic: what was sent so far.
+        traffic: counts what was sent so far.
 
     Examples:
         >>> alone = Shard.of(Ranks(), instances=6)
@@ -394,4 +394,4 @@ def as_bytes(rows: Tensor) -> Tensor:
 
 def from_bytes(rows: Tensor, dtype: torch.dtype) -> Tensor:
     """The reverse: `(n, bytes)` as `(n, numbers)`."""
-    return rows.clone(memory_format=torch.contiguous_format).view(dtype)  # a single row counts as contiguous as it is
+    return rows.clone(memory_format=torch.contiguous_format).view(dtype)  # contiguous() does not copy a single row

@@ -103,7 +103,7 @@ class Pruning(Generic[Set]):
     @cached_property
     def edges(self) -> Tensor:
         """`(E,)` bool: the edges that were chosen."""
-        # Whatever was dropped is contradicted by a survivor: a closed form drops the conflicts of one it keeps.
+        # Some survivor contradicts each dropped edge: a closed form drops the edges that a kept candidate contradicts.
         contradicted = self.candidates.support[self.graph.source] & edge_rejects(self._support, self.graph)
         return ~contradicted.any(1)
 
@@ -120,7 +120,7 @@ class Pruning(Generic[Set]):
         return self._survivors(lambda tensor: tensor)
 
     def outside_inference(self) -> Set:
-        """The same pruning with ordinary tensors, if it was computed in inference mode."""
+        """The candidates that are left, as ordinary tensors, if the pruning was computed in inference mode."""
         return self._survivors(lambda tensor: tensor.clone())
 
     def _survivors(self, own: Callable[[Tensor], Tensor]) -> Set:

@@ -1,7 +1,7 @@
 """Pruning from file to file: reads candidates and embeddings, writes the candidates that are left, piece by piece.
 
 It reads the candidates twice: first to find the support of every instance, then to prune. Memory grows with the number
-    of instances, not of candidates. With an executor, its processes read, search and prune parts of the samples; the
+of instances, not of candidates. With an executor, its processes read, search and prune parts of the samples; the
     output file is the same.
 """
 
@@ -283,18 +283,18 @@ def _second_pass(
 
 
 _PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
-"""A shard, the edges that leave it, the support of what these reach, and the options."""
+"""A shard, the edges that leave it, the support of the instances that these lead to, and the options."""
 
 
 def _prune_jobs(
     job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
 ) -> Iterator[_PartOfPruning]:
     """What a worker needs for each part: its edges, their targets renumbered."""
-    options = replace(job, search=None)  # which may be of any size
+    options = replace(job, search=None)  # a search may be large, and workers do not need it
     for shard in parts:
         local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
         targets, number = torch.unique(local.target, return_inverse=True)
-        distance = local.distance.clone()  # a view would take all distances with it
+        distance = local.distance.clone()  # to send a view would send all distances
         yield shard, replace(local, target=number, distance=distance), support[targets], options
 
 
@@ -358,14 +358,14 @@ def _from_npy(path: Path) -> np.ndarray:
     try:
         with warnings.catch_warnings(action="error"):  # a header that numpy can only guess at
             values: Any = np.load(path, mmap_mode="c", allow_pickle=False)
-    except Exception as error:  # numpy parses the header as Python, and anything may come of that
+    except Exception as error:  # numpy parses the header as Python, which may raise anything
         reason = str(error).split("\n", 1)[0] or type(error).__name__
         raise FileError(f"{path} cannot be read as .npy ({reason}); {remedy}") from error
     if not isinstance(values, np.memmap):
         raise FileError(f"{path} holds several arrays (.npz), not one; {remedy}")
     spare = path.stat().st_size - values.offset - values.nbytes
     if spare:
-        raise FileError(f"{path} is {spare} bytes longer than its header tells; {remedy}")
+        raise FileError(f"{path} is {spare} bytes longer than its header says; {remedy}")
     if not np.issubdtype(values.dtype, np.floating):
         raise InputError(f"expected embeddings of floating point in {path}, got {values.dtype}")
     return values

@@ -89,12 +89,12 @@ def check_place(path: str | Path) -> None:
     """
     place = checked_path(path)
     try:
-        unfit, homeless = place.exists() and not place.is_file(), not place.parent.is_dir()
+        not_a_file, no_folder = place.exists() and not place.is_file(), not place.parent.is_dir()
     except OSError as error:
         raise FileError(f"{place} cannot be a checkpoint ({error}); choose another name") from error
-    if unfit:
+    if not_a_file:
         raise FileError(f"expected the checkpoint {place} to be a file, but it is not; choose another name")
-    if homeless:
+    if no_folder:
         raise FileError(f"cannot write {place}: the folder {place.parent} does not exist; create it first")
 
 

@@ -42,12 +42,12 @@ class Inspection:
             among the `tiles`, its `gold` labels or None, the `verdict` on them ("kept", "lost", "absent" or None), how
             many candidates there were (`total`) and are left (`stay`), and its `edges`. Listed sets have `labels` and
             `keep` (one letter, 0 or 1, per candidate), others the labels of each slot before (`support`) and after
-            (`left`). Where all samples decided together, `joint` has the verdict on the pool, the suspicion of the
-            target, the inferred `labels` of the slots and how `sure` they are, and the `probability` of each candidate
+            (`left`). After joint inference, `joint` has the verdict on the pool, the suspicion of the target,
+            the inferred `labels` of the slots and how `sure` they are, and the `probability` of each candidate
             in `labels`; and edges have the `label` of the neighbour, and how `sure` that is.
-        of: samples in all.
-        names: of the labels.
-        kinds: of the labels, `[name, start, stop]` each.
+        of: the number of samples in the pool.
+        names: the names of the labels.
+        kinds: the kinds of label, `[name, start, stop]` each.
         slot: what a slot holds: "image", "frame" …
         tiles: the pictures, `(t, height, width)` or `(t, height, width, 3)`, uint8.
         notes: sentences: where neighbours were sought, and by what encoder.
@@ -204,8 +204,8 @@ class Inspector:
             InputError: there is another number of targets or of names.
         """
         n, classes = len(samples), samples.candidates.classes
-        told = self.targets if self.targets is not None else samples.targets
-        words = told.tolist() if isinstance(told, Tensor) else [""] * n if told is None else list(told)
+        targets = self.targets if self.targets is not None else samples.targets
+        words = targets.tolist() if isinstance(targets, Tensor) else [""] * n if targets is None else list(targets)
         if len(words) != n:
             raise InputError(f"expected {n} targets, one for each sample, got {len(words)}")
         if self.names is not None and len(self.names) != classes:
@@ -230,7 +230,7 @@ class Inspector:
             pruning: of the batch.
             ids: the number of each sample of the batch in the pool, `(n,)`.
             pool_ids: the same for the samples that its edges lead to; the batch's own if not given.
-            posterior: what the pruning follows from, if all samples decided together; its samples are the batch's.
+            posterior: after joint inference, the posterior of the batch from which the pruning follows.
         """
         view = _View(self, pruning, ids.tolist(), (ids if pool_ids is None else pool_ids).tolist(), posterior)
         for place, number in enumerate(ids.tolist()):
@@ -310,8 +310,8 @@ class _View:
             sure = posterior.marginals.cpu().gather(2, self.inferred.clamp(min=0)[..., None])[..., 0]
             self.sure = sure.double()  # (n, m)
         self.gold = None if inspector.gold is None else inspector.gold[torch.tensor(ids)]
-        self.was: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
-        self.stays: Tensor | None = None if self.gold is None else self.kept.contains(self.gold)
+        self.gold_before: Tensor | None = None if self.gold is None else self.original.contains(self.gold)
+        self.gold_after: Tensor | None = None if self.gold is None else self.kept.contains(self.gold)
 
     def sample(self, place: int) -> dict[str, Any]:
         """All about one sample of the batch."""
@@ -320,11 +320,11 @@ class _View:
         if self.keep is None:  # what each slot could hold before and after
             instances = [place * slots + slot for slot in used]
             sides = {"support": self.original.support, "left": self.kept.support}
-            labels, fates = None, {name: [_true(table[i]) for i in instances] for name, table in sides.items()}
+            labels, rows = None, {name: [_true(table[i]) for i in instances] for name, table in sides.items()}
         else:
             begin, end = self.original.offsets[place : place + 2].tolist()
             labels = self.original.labels[begin:end].long()
-            fates = self._rows(place, used, labels, self.keep[begin:end])
+            rows = self._rows(place, used, labels, self.keep[begin:end])
         return {
             "id": number,
             "target": self.inspector.words[number],
@@ -334,14 +334,14 @@ class _View:
             "verdict": self._verdict(place),
             "total": int(self.original.counts[place]),
             "stay": int(self.kept.counts[place]),
-            **fates,
+            **rows,
             **({} if self.posterior is None else {"joint": self._joint(place, used, self.posterior)}),
             "edges": [edge for i, slot in enumerate(used) for edge in self._edges(place, slot, i, labels)],
         }
 
     def _joint(self, place: int, used: list[int], posterior: Posterior[Any]) -> dict[str, Any]:
-        """What the pool as a whole says about a sample."""
-        said: dict[str, Any] = {
+        """What joint inference found out about a sample."""
+        found: dict[str, Any] = {
             "verdict": posterior.verdict,
             "suspicion": _rounded(float(posterior.suspicion[place])),
             "labels": self.inferred[place][used].tolist(),
@@ -350,8 +350,9 @@ class _View:
         if self.keep is not None:
             begin, end = self.original.offsets[place : place + 2].tolist()
             listed = self._listed(place, used, self.original.labels[begin:end].long(), self.keep[begin:end])
-            said["probability"] = [_rounded(share) for share in posterior.probability[begin:end].cpu()[listed].tolist()]
-        return said
+            probability = posterior.probability[begin:end].cpu()[listed]
+            found["probability"] = [_rounded(share) for share in probability.tolist()]
+        return found
 
     def _listed(self, place: int, used: list[int], labels: Tensor, keep: Tensor) -> Tensor:
         """Which of a sample's candidates are listed."""
@@ -367,9 +368,9 @@ class _View:
 
     def _verdict(self, place: int) -> str | None:
         """What became of the gold labels: kept, lost, or never a candidate; None where they are not known."""
-        if self.was is None or self.stays is None:
+        if self.gold_before is None or self.gold_after is None:
             return None
-        return "absent" if not bool(self.was[place]) else "kept" if bool(self.stays[place]) else "lost"
+        return "absent" if not bool(self.gold_before[place]) else "kept" if bool(self.gold_after[place]) else "lost"
 
     def _edges(self, place: int, slot: int, shown_slot: int, labels: Tensor | None) -> Iterator[dict[str, Any]]:
         """The edges that leave one slot, the nearest first; `labels` are the sample's candidates, where listed."""
@@ -411,7 +412,7 @@ def _true(row: Tensor) -> list[int]:
 
 
 def _listed(keep: Tensor, is_gold: Tensor, most: int) -> Tensor:
-    """Which candidates to list, ascending: gold labels first, then half of them survivors, as far as there are."""
+    """Which candidates to list, ascending: always the gold labels; of the others, half are survivors if possible."""
     if len(keep) <= most:
         return torch.arange(len(keep))
     stay, go = keep.nonzero().flatten(), (~keep).nonzero().flatten()

@@ -152,7 +152,7 @@ def train_iterated(
             if len(done) == passes or not posterior.converged:
                 break
             judged = [run.judged(f"pass-{len(done)}-part-{i + 1}", kept, parts, i) for i in range(folds)]
-            log_probs = torch.cat(judged)[order.argsort()]  # (n, m, c), each sample judged by others
+            log_probs = torch.cat(judged)[order.argsort()]  # (n, m, c), by classifiers that did not see the sample
             before, posterior = posterior, infer(samples.candidates, graph, log_probs=log_probs, seed=seed)
             changed = float(widened((posterior.labels != before.labels)[posterior.labels >= 0]).mean())
             better = posterior.converged and posterior.verification.explained > before.verification.explained

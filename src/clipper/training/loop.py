@@ -373,7 +373,7 @@ class Trainer:
     tally: RunningMetrics = field(default_factory=RunningMetrics)
 
     def __post_init__(self) -> None:
-        spent = self.schedule.spent()  # the pool was pruned before the first epoch, which answers for it
+        spent = self.schedule.spent()  # time before the first epoch counts in that epoch
         self.tally = RunningMetrics(seconds=spent, pruning_seconds=spent)
         device = self.samples.candidates.device.type
         half = self.options.autocast == torch.float16  # its range is too small for most gradients
@@ -430,7 +430,10 @@ class Trainer:
         return share if len(share) else batch[:1]
 
     def learn(self, ids: Tensor, inputs: Tensor, epoch: int, batch: int) -> None:
-        """One step of Algorithm 1 on the samples `ids (n,)` with `inputs (n, m, *shape)`; `batch`: of all ranks."""
+        """One step of Algorithm 1 on the samples `ids (n,)` with `inputs (n, m, *shape)`.
+
+        `batch` is the number of samples of all ranks.
+        """
         used = self.samples.used
         own = self.ranks.sizes(batch)[self.ranks.rank]  # 0 if the sample is another rank's; its loss then has weight 0
         with self._autocast:
@@ -451,7 +454,7 @@ class Trainer:
         losses = losses_of(self.engine, log_probs, kept, context)
         stop_if_broken(losses, ids, epoch, "loss")
         self.optimiser.zero_grad()
-        loss = losses.mean() * (own * self.ranks.size / batch)  # the mean over ranks is that over samples
+        loss = losses.mean() * (own * self.ranks.size / batch)  # so that the mean over ranks is the mean over samples
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.options.clip_gradients is not None:
             self.scaler.unscale_(self.optimiser)
@@ -521,7 +524,7 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         _check_moments(self.optimiser)
         everyone = [state, *state.get("other ranks", [])]
-        own = everyone[self.ranks.rank] if self.ranks.rank < len(everyone) else None  # there may have been fewer
+        own = everyone[self.ranks.rank] if self.ranks.rank < len(everyone) else None  # there may have been fewer ranks
         self.engine.load_state_dict((own or state)["engine"])
         if self.schedule.bank:
             self.schedule.bank.load_state_dict(state["bank"], self.samples.candidates.device)
@@ -549,7 +552,7 @@ class Trainer:
         if own is not None:
             cpu, *gpus = own["random"]
             torch.set_rng_state(cpu)
-            for gpu, generator in zip(_gpus(self.classifier), gpus, strict=False):  # or go on without the GPU
+            for gpu, generator in zip(_gpus(self.classifier), gpus, strict=False):  # or continue without the GPUs
                 torch.cuda.set_rng_state(generator, gpu)
 
     def identity(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class RunningMetrics:
     kept: float = 0
     gold: int | None = None
     drawn: int | None = None
-    """Samples whose gold labels are among the candidates that were drawn, where some are."""
+    """Samples whose gold labels are among the drawn candidates; None if none are drawn."""
     seconds: float = 0.0
     pruning_seconds: float = 0.0
 
@@ -116,7 +116,7 @@ class RunningMetrics:
         rows, rows_left = listed_only(before), listed_only(kept)
         if rows is not None and rows_left is not None:
             whole, left = len(rows), len(rows_left)
-        else:  # more candidates than a float can count, maybe: each sample counts for one
+        else:  # counts may exceed a float: each sample counts as one
             whole = left = before.samples
             if kept is not before:
                 numbers["kept"] = (kept.log_counts - before.log_counts).exp().sum()
@@ -137,7 +137,7 @@ class RunningMetrics:
         return {name: value for name, value in counted.items() if value is not None}
 
     def add(self, sums: Mapping[str, float]) -> None:
-        """Add the `sums` of others."""
+        """Add the `sums` of another object."""
         for name, value in sums.items():
             setattr(self, name, (getattr(self, name) or 0) + value)
 

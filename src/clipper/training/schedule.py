@@ -406,7 +406,7 @@ class KnownDistances:
     """
 
     def __init__(self, embeddings: Tensor) -> None:
-        flat = widened(embeddings.detach().flatten(0, 1))  # in double precision, rounding hardly misleads
+        flat = widened(embeddings.detach().flatten(0, 1))  # double precision keeps rounding errors small
         flat = flat - flat.mean(0)
         self._table = torch.cdist(flat, flat).float()  # (n*m, n*m)
         row = torch.arange(len(flat), device=flat.device, dtype=torch.float32)
@@ -430,7 +430,9 @@ def _check(samples: Samples, clip: Clipper | None, embeddings: Tensor | None, on
             "joint inference needs the whole pool, not a batch: pass once=True and a frozen encoder's embeddings"
         )
     if bank and (once or (clip is not None and clip.mutual)):
-        raise InputError("a memory bank serves pruning per batch with one-way edges: drop once and mutual, or the bank")
+        raise InputError(
+            "a memory bank needs pruning batch by batch, along one-way edges: drop once and mutual, or the bank"
+        )
     if embeddings is not None:
         check_embeddings(embeddings, samples)
 

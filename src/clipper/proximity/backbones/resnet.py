@@ -14,12 +14,12 @@ STEM_WIDTH = 64
 
 
 def convolution(incoming: int, outgoing: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size, but for its stride."""
+    """A convolution whose output has the size of its input, divided by the stride."""
     return nn.Conv2d(incoming, outgoing, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class _Residual(nn.Module):
-    """Adds what its convolutions compute to its input, which is projected where the shape changes."""
+    """A block that adds the output of its convolutions to its input, which is projected if the shape changes."""
 
     expansion: int
 

@@ -81,7 +81,7 @@ def read(path: Path) -> dict[str, Tensor]:
         return _read_safetensors(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file fails in any way it likes
+    except Exception as error:  # a damaged file may raise anything
         raise FileError(f"{path} is damaged or no file of tensors; fetch it again ({_first_line(error)})") from error
     if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
         raise FileError(f"expected a mapping from names to tensors in {path}, got {type(state).__name__}")
@@ -158,7 +158,7 @@ def _downloaded(published: Published, places: list[Path]) -> Path:
 
 
 def download(address: str, destination: Path, check: Callable[[Path], None]) -> Path:
-    """Fetch a file; it takes its place only once `check` has accepted it."""
+    """Download a file. It appears at its destination only after `check` has accepted it."""
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(destination, replace=True) as temporary:
@@ -200,7 +200,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     safetensors: Any = require("safetensors.torch", extra="encoders")
     try:
         state: dict[str, Tensor] = safetensors.load_file(path)
-    except Exception as error:  # a damaged file fails in any way it likes
+    except Exception as error:  # a damaged file may raise anything
         raise FileError(f"{path} is damaged or no safetensors file; fetch it again ({error})") from error
     return state
 

@@ -132,7 +132,7 @@ def infer(
             previous.found if previous is not None and previous.verdict in ("joint", "ambiguous") else None, support,
         )  # fmt: skip
         if log_probs is not None:
-            run = replace(run, pool=run.told(log_probs))
+            run = replace(run, pool=run.with_classifier(log_probs))
         return run.baseline() if method == "em" else run.posterior()
 
 
@@ -331,7 +331,7 @@ class _Run(Generic[Set]):
         return side_by_side(*(messages[:, :, state : state + 1] for state in chosen))
 
     def _hints(self, pool: Pool, labels: Tensor) -> Tensor:
-        """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: unchanged, and without the labels of islands."""
+        """Labellings `(n*m, states)` as hints `(n*m, c, 2 * states)`: unchanged, and without labels on `islands`."""
         hint = one_hot(labels, pool.classes) * self.settings.hint
         closed = torch.stack([islands(pool.edges, state) < 0 for state in labels.T], 1)
         return torch.cat([hint, hint * closed[:, None]], 2)
@@ -497,15 +497,15 @@ class _Run(Generic[Set]):
         factor = CandidateFactor(candidates)
         return ids, Pool(factor, few, unary[:, :, None], possible, pool.kinds, everybody(doubted[own])), candidates
 
-    def told(self, log_probs: Tensor) -> Pool:
+    def with_classifier(self, log_probs: Tensor) -> Pool:
         """The pool with the output of a classifier as evidence, weighted by how well it predicts the formulas."""
         values = self.pool.ranks.agreed(lambda: _checked_log_probs(log_probs, self.candidates))
         # A classifier's log-odds are limited to twice those of a hint, so that the pool can outweigh them.
-        said = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
-        fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=said.device)
-        prior = prior_surprise(self.pool, fold, said[:, :, 0].argmax(1, keepdim=True), self.settings)
-        sharpness = verified(self.pool, said, prior, self.wrong, self.settings).sharpness
-        return replace(self.pool, unary=self.pool.unary + said * sharpness)
+        evidence = values.to(self.pool.unary).clamp(min=-2 * self.settings.hint).reshape(self.pool.unary.shape)
+        fold = torch.zeros(self.candidates.samples, dtype=torch.long, device=evidence.device)
+        prior = prior_surprise(self.pool, fold, evidence[:, :, 0].argmax(1, keepdim=True), self.settings)
+        sharpness = verified(self.pool, evidence, prior, self.wrong, self.settings).sharpness
+        return replace(self.pool, unary=self.pool.unary + evidence * sharpness)
 
     def baseline(self) -> Posterior[Set]:
         """The baseline: expectation-maximisation over neighbours' averages."""

@@ -92,7 +92,7 @@ class NamingEvidence:
             judges = judges if left_out is None else judges[~left_out[judges]]
         n, m, c = pool.factor.shape
         many = pool.ranks.count(len(judges)) if most is not None else 0
-        if most is not None and many > most:  # of all ranks together, every so many-th
+        if most is not None and many > most:  # take every `step`-th formula of all ranks together
             step = -(-many // most)
             judges = judges[-pool.ranks.before(len(judges)) % step :: step]
         self.ranks = pool.ranks
@@ -135,7 +135,7 @@ class NamingEvidence:
         return torch.where(total < 0, (total - least).clamp(max=0), (total - most).clamp(min=0)).to(orders.device)
 
     def _evidence(self, orders: Tensor) -> Tensor:
-        """The evidence of each sample that is used, `(judges, ways)`, for `orders (c, ways)`."""
+        """The evidence of the judges, the samples whose formulas are used, `(judges, ways)`, for `orders (c, ways)`."""
         field = self.unary[:, :, None] + self.heard[:, orders]
         right = widened(self.factor.evidence(field))
         if not self.wrong or self.prior is None:
@@ -244,7 +244,8 @@ class NamingSearch:
                 exhaustive = False
                 break
             listed = torch.tensor(list(group))
-            steps = torch.cat([a[b.argsort()][listed] for a in listed for b in listed])  # from one to another, on all
+            # the permutation from each naming to each other one, applied to all namings
+            steps = torch.cat([a[b.argsort()][listed] for a in listed for b in listed])
             tried = [order for order in map(tuple, torch.unique(steps, dim=0).tolist()) if order not in group]
             exhaustive = exhaustive and len(tried) <= most**2
             new = torch.tensor(tried[: most**2], dtype=torch.long).view(-1, len(leader))
@@ -380,7 +381,7 @@ def anneal_names(
         (torch.randint(len(pairs), (walkers,), generator=generator), torch.rand(walkers, generator=generator).log())
         for _ in range(last)
     ]
-    exchanged, luck = (torch.stack(part).to(device) for part in zip(*drawn, strict=True))  # (last, walkers)
+    exchanged, log_uniform = (torch.stack(part).to(device) for part in zip(*drawn, strict=True))  # (last, walkers)
     orders, pairs, walker = orders.to(device), pairs.to(device), torch.arange(walkers, device=device)
     level = evidence(orders)
     hottest = max(1.0, float(level[0] - level.median()) / len(kinds[0]))
@@ -390,8 +391,8 @@ def anneal_names(
         proposed = orders.clone()
         proposed[walker, a], proposed[walker, b] = orders[walker, b], orders[walker, a]
         reached = evidence(proposed)
-        goes = luck[step] * temperature < reached - level
-        orders, level = torch.where(goes[:, None], proposed, orders), torch.where(goes, reached, level)
+        accepted = log_uniform[step] * temperature < reached - level
+        orders, level = torch.where(accepted[:, None], proposed, orders), torch.where(accepted, reached, level)
     return orders.cpu(), level.cpu()
 
 
@@ -406,7 +407,7 @@ def matched(labels: Tensor, others: Tensor, classes: int, ranks: Ranks = ALONE) 
         [1, 0, 2]
     """
     both = one_hot(others[:, None], classes)[:, :, 0].T @ one_hot(labels[:, None], classes)[:, :, 0]
-    shared = 2 * ranks.total(both).long().cpu() + torch.eye(classes, dtype=torch.long)  # of equals, the same name
+    shared = 2 * ranks.total(both).long().cpu() + torch.eye(classes, dtype=torch.long)  # among equals, the same name
     order = torch.arange(classes)
     for _ in range(classes):
         other, label = divmod(int(shared.argmax()), classes)

@@ -28,7 +28,7 @@ from clipper.pruning.ranks import ALONE, Ranks, Shard
 
 
 def blocks(rows: int, width: int) -> list[slice]:
-    """Consecutive parts of so many rows of `width` numbers, each about as large as `InferenceSettings.block`.
+    """Split `rows` rows of `width` numbers into consecutive slices of about `InferenceSettings.block` numbers.
 
     Examples:
         >>> blocks(5, InferenceSettings.block // 2)
@@ -42,9 +42,20 @@ def blocks(rows: int, width: int) -> list[slice]:
 class Edges:
     """Pairs of instances that may share a label.
 
-    A distance says little where instances lie dense and much where they are sparse, so lengths are distances divided
-    by the typical distance around both ends: in one pool of 400 handwritten digits the shortest eighth of them erred
-    4 times in 100 and the longest 58; by raw distance it was 8 and 44.
+    The length of a pair is its distance, divided by the typical distance around both ends, because the same distance
+    is small where instances are sparse and large where they are dense. An example is a pool of 400 handwritten digits.
+    In the shortest eighth of its pairs, 4 % have different labels, in the longest eighth 58 %. If the pairs are sorted
+    by distance instead, it is 8 % and 44 %.
+
+    Attributes:
+        shard: the instances that this process holds, and those that it borrows from other ranks.
+        first: `(P,)`: the smaller instance id of each pair; of a pair with another rank's instance, the own one.
+        second: `(P,)`: the larger one, or the borrowed one.
+        length: `(P,)`: distance relative to the neighbourhoods of both ends; about 1.
+        rank: `(P,)`: 0 if one end is the other's nearest neighbour, 1 if it is the second nearest at best, …
+        borders: for each other rank, the pairs with its instances, in the same order as on that rank. They come after
+            the pairs within this rank: first those with higher ranks, which count here, then those with lower ranks,
+            which count there.
 
     Examples:
         >>> graph = ProximityGraph.from_edges([0, 2, 1], [2, 0, 3], torch.tensor([1.0, 1.0, 4.0]))
@@ -54,27 +65,20 @@ class Edges:
     """
 
     shard: Shard
-    """The instances that this process holds, and those that it borrows from other ranks."""
     first: Tensor
-    """`(P,)`: the smaller instance id of each pair; of a pair with another rank's instance, the own one."""
     second: Tensor
-    """`(P,)`: the larger one, or the borrowed one."""
     length: Tensor
-    """`(P,)`: distance relative to the neighbourhoods of both ends; about 1."""
     rank: Tensor
-    """`(P,)`: 0 if one end is the other's nearest neighbour, 1 if it is the second nearest at best, …"""
     borders: dict[int, slice] = field(default_factory=dict)
-    """By rank, the pairs with its instances, in the order that they have there, too. They follow all others; pairs
-    with higher ranks, which count here, come before those with lower ranks, which count there."""
 
     @classmethod
     def of(cls, graph: ProximityGraph, instances: int, ranks: Ranks = ALONE) -> Edges:
-        """The pairs of a graph, whichever way they point and however often they come; no instance with itself.
+        """The pairs of instances that a graph connects, in either direction, each once; no instance with itself.
 
         Args:
             graph: the edges that leave the instances of this rank; targets are counted over all ranks.
             instances: how many this rank holds, `n*m`.
-            ranks: those who share the pool.
+            ranks: the processes that share the pool.
         """
         shard, source, target, distance, place = _directed(graph, Shard.of(ranks, instances))
         first, second, pair = _undirected(source, target, shard.total)
@@ -83,12 +87,12 @@ class Edges:
         around = (scale[source] * scale[target]).sqrt()
         length = torch.where(around > 0, distance / around, distance.sign())
         length, place = _least(length, pair, len(first)), _least(place, pair, len(first))
-        del source, target, distance, around, pair  # a rank has more of them than its share
+        del source, target, distance, around, pair  # to free memory: they include edges of other ranks
         found = cls(shard, shard.local(first), shard.local(second), length, place)
         return found if shard.ranks.size == 1 else found._arranged()
 
     def _arranged(self) -> Edges:
-        """Pairs that came in the order of their ends over all ranks, as `borders` says."""
+        """The pairs, sorted by the ids of their ends over all ranks, in the order that `borders` describes."""
         rank, size, own = self.shard.ranks.rank, self.shard.ranks.size, self.shard.instances
         first, second = torch.minimum(self.first, self.second), torch.maximum(self.first, self.second)
         peer = self.shard.owner(self.shard.known_as(second))
@@ -110,7 +114,7 @@ class Edges:
 
     @property
     def apart(self) -> Edges:
-        """The pairs whose ends are both in this process, as if it had the pool for itself."""
+        """The pairs with both ends in this process, as for a pool that belongs to this process alone."""
         if self.shard.ranks.size == 1:
             return self
         first, second, length, rank = (
@@ -144,20 +148,20 @@ class Edges:
 
     @property
     def source(self) -> Tensor:
-        """Where each of the messages comes from: `2P` where no pair leads to another rank.
+        """The instance that sends each message, `(2P,)` if no pair leads to another rank.
 
-        Message `i` goes from the first end of pair `i` to the second, message `inner + i` the other way. Of a pair with
-        another rank's instance, the other way alone is held here.
+        Message `i` goes from the first end of pair `i` to the second, message `inner + i` in the other direction. Of a
+        pair with another rank's instance, only the message that arrives here is held.
         """
         return torch.cat([self.first[: self.inner], self.second])
 
     @property
     def target(self) -> Tensor:
-        """Where each message goes, `(2P,)`."""
+        """The instance that receives each message, `(2P,)`."""
         return torch.cat([self.second[: self.inner], self.first])
 
     def parts(self, width: int) -> list[slice]:
-        """Consecutive pairs, `width` numbers for each of their messages, block by block; those of a border together."""
+        """Slices of consecutive pairs to process together, with `width` numbers per message; no slice mixes borders."""
         found = blocks(self.inner, 2 * width)
         for _, span in sorted(self.borders.items()):
             some = blocks(span.stop - span.start, width)
@@ -165,16 +169,19 @@ class Edges:
         return found
 
     def both_ways(self, messages: Tensor, pairs: slice) -> list[Tensor]:
-        """The messages of some pairs, one way and the other; of a border, those that arrive here."""
+        """The messages of some pairs in each direction; for pairs with another rank, only those that arrive here."""
         back = messages[self.inner + pairs.start : self.inner + pairs.stop]
         return [messages[pairs], back] if pairs.start < self.inner else [back]
 
     def delivered(self, senders: Tensor, pairs: slice) -> Tensor:
-        """What is said to the instances of this rank by the other ends of some pairs, for what the own ends say.
+        """The values of the senders whose messages arrive at this rank's instances.
+
+        For pairs within this rank, these are `senders` themselves. For pairs with another rank, both ranks swap them.
 
         Args:
-            senders: `(2k, …)`, one way and then the other; of a border, `(k, …)`.
-            pairs: whose they are, `k` of them.
+            senders: values of the senders, `(2k, …)`: first in one direction, then in the other; for pairs with another
+                rank, those of this rank's ends, `(k, …)`.
+            pairs: the `k` pairs.
         """
         for peer, span in self.borders.items():
             if span.start <= pairs.start < span.stop:
@@ -199,7 +206,7 @@ class Edges:
         return embedding_bag(self.source[order], self.shard.bordered(values), begins[:-1], mode="sum")
 
     def differs(self, labels: Tensor) -> Tensor:
-        """Which pairs a labelling `(n*m, starts)` cuts, `(P, starts)` bool."""
+        """The pairs to which a labelling `(n*m, starts)` gives different labels, `(P, starts)` bool."""
         return labels.index_select(0, self.first) != self.shard.bordered(labels).index_select(0, self.second)
 
     def cut(self, labels: Tensor, weight: Tensor) -> Tensor:
@@ -207,11 +214,11 @@ class Edges:
         return weight @ self.differs(labels).to(weight.dtype)
 
     def components(self, slots: int, among: Tensor | None = None) -> Tensor:
-        """The connected part that each sample lies in, `(n,)`, named by its first sample, counted over all ranks.
+        """The connected component of each sample, `(n,)`, named by its first sample; ids count over all ranks.
 
         Args:
-            slots: slots of a sample.
-            among: `(n,)` bool: pairs count only between such samples.
+            slots: the number of slots of a sample.
+            among: `(n,)` bool: only pairs between these samples connect.
         """
         first, second = self.first[: self.inner] // slots, self.second[: self.inner] // slots
         if among is not None:
@@ -221,14 +228,14 @@ class Edges:
         return part if self.shard.ranks.size == 1 else self._joined(part + self.shard.first // slots, slots, among)
 
     def _joined(self, part: Tensor, slots: int, among: Tensor | None) -> Tensor:
-        """Parts `(n,)` that were found on each rank by itself, joined where pairs lead from rank to rank."""
+        """Join the components `(n,)` of single ranks where pairs connect samples of different ranks."""
         name = part if among is None else part.masked_fill(~among, -1)
         name = self.shard.bordered(name.repeat_interleave(slots))
         across = slice(self.inner, self.counted.stop)
         ends = name[self.first[across]], name[self.second[across]]
         joins = (ends[0] >= 0) & (ends[1] >= 0)
         total = self.shard.total
-        key = torch.unique(ends[0][joins] * total + ends[1][joins])  # of rows, unique would make a tensor each
+        key = torch.unique(ends[0][joins] * total + ends[1][joins])  # faster than unique on rows
         key = self.shard.ranks.rows(key, self.shard.ranks.all_of(len(key)))
         if not len(key):
             return part
@@ -240,16 +247,16 @@ class Edges:
 
     @cached_property
     def _arrivals(self) -> tuple[Tensor, Tensor]:
-        """The messages by where they go, `(2P,)`, and where those of each instance begin and end, `(n*m + 1,)`."""
+        """The messages sorted by receiver, `(2P,)`, and where those of each instance begin and end, `(n*m + 1,)`."""
         target = self.target
         order = target.argsort(stable=True)
-        if self.borders:  # from the smallest sender on, as in one process, whose sums these are then
+        if self.borders:  # then by sender, so that sums are rounded as in one process
             order = self.shard.known_as(self.source).argsort(stable=True)
             order = order[target[order].argsort(stable=True)]
         return order, pad(torch.bincount(target, minlength=self.instances).cumsum(0), (1, 0))
 
     def _parts(self, width: int) -> list[tuple[slice, slice, Tensor]]:
-        """Instances, their messages in the order of arrival, and where each one's begin, block by block."""
+        """Some instances at a time, their messages in the order of `_arrivals`, and where those of each one begin."""
         if not len(self):
             return []
         some = blocks(self.instances, width * -(-(self.inner + len(self)) // self.instances))
@@ -269,10 +276,10 @@ class Edges:
 
 
 def _directed(graph: ProximityGraph, shard: Shard) -> tuple[Shard, Tensor, Tensor, Tensor, Tensor]:
-    """The share of a rank and what it borrows; source, target, distance and place of the edges of its instances.
+    """The shard with what it borrows; source, target, distance and place of the edges of its instances.
 
-    Each edge once, with its shortest distance, none from an instance to itself; ends are counted over all ranks. Its
-    place is that among the edges that leave its source, the shortest first.
+    Each edge occurs once, with its shortest distance, and none leads from an instance to itself. Ends are ids over all
+    ranks. The place of an edge is its number among the edges that leave its source, the shortest first.
     """
     total, source = shard.total, graph.source + shard.first
     apart = source != graph.target
@@ -310,7 +317,7 @@ def _with_arriving(shard: Shard, directed: Tensor, distance: Tensor, place: Tens
 
 
 def _connected(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """The smallest of the things that each of `count` things is connected with by pairs, `(count,)`."""
+    """For each of `count` nodes, the smallest node that the pairs connect it with, `(count,)`: its component."""
     part = torch.arange(count, device=first.device)
     while True:
         least = torch.minimum(part[first], part[second])
@@ -348,7 +355,7 @@ def _least(values: Tensor, pair: Tensor, pairs: int) -> Tensor:
 
 
 def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
-    """The share of each instance's pairs that a labelling cuts, `(n*m, states)`."""
+    """The share of each instance's pairs to which a labelling gives different labels, `(n*m, states)`."""
     cut = edges.differs(labels).to(torch.float)  # (P, states)
     total = cut.new_zeros(edges.instances, labels.shape[1])
     total.index_add_(0, edges.first, cut).index_add_(0, edges.second[: edges.inner], cut[: edges.inner])
@@ -357,7 +364,7 @@ def disagreeing_share(edges: Edges, labels: Tensor) -> Tensor:
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:
-    """`labels (n*m, states)` as `(n*m, c, states)`; nothing where the slot is unused."""
+    """`labels (n*m, states)` as `(n*m, c, states)`; all zeros where the slot is unused."""
     return (labels[:, None] == torch.arange(classes, device=labels.device)[:, None]).float()
 
 
@@ -373,7 +380,7 @@ class Factor(Protocol):
 
     @property
     def size(self) -> int:
-        """Numbers that one start needs."""
+        """How many numbers a pass holds for each start."""
 
     @property
     def count(self) -> int:
@@ -397,7 +404,7 @@ class Factor(Protocol):
 
 
 class CandidateFactor:
-    """The formulas as lists of candidates: one look-up per candidate and slot, there and back.
+    """The formulas as lists of candidates: one look-up per candidate and slot for its score, and one for the marginals.
 
     Examples:
         >>> factor = CandidateFactor(Candidates.from_lists([[(0, 2), (1, 1)], [(2,)]], classes=3))
@@ -425,7 +432,7 @@ class CandidateFactor:
 
     @property
     def size(self) -> int:
-        """Numbers that one start needs."""
+        """How many numbers a pass holds for each start."""
         return len(self.candidates)
 
     @property
@@ -443,7 +450,7 @@ class CandidateFactor:
         return CandidateFactor(self.candidates.batch(samples))
 
     def probability(self, field: Tensor, /) -> Tensor:
-        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        """The probability of each candidate, `(Ω, starts)`; those of a sample add up to one."""
         return (self.scores(field) - self.evidence(field).index_select(0, self.candidates.sample)).exp_()
 
     def marginals(self, field: Tensor, /) -> Tensor:
@@ -472,15 +479,15 @@ class CandidateFactor:
 
     def scores(self, field: Tensor, /) -> Tensor:
         """Σ of the field at each candidate's labels, `(Ω, starts)`."""
-        table = pad(field, (0, 0, 1, 0)).view(-1, field.shape[2])  # label -1 says nothing
+        table = pad(field, (0, 0, 1, 0)).view(-1, field.shape[2])  # label -1 adds 0
         return embedding_bag(self._cells, table, mode="sum")
 
     def _weights(self, field: Tensor) -> tuple[Tensor, Tensor]:
-        """Each candidate's weight, `(Ω, starts)`, at most 1; and the log of what they were divided by."""
+        """Each candidate's weight, `(Ω, starts)`, scaled to at most 1, and the log of the scale of each sample."""
         score = self.scores(field)
         peak = self._peak(score)
         score.sub_(peak.index_select(0, self.candidates.sample))
-        # A little above the smallest normal number: on the way to a subnormal one, exp takes thirty times as long.
+        # The bound keeps results a little above the smallest normal number: for subnormal ones, exp is 30 times slower.
         return score.clamp_(min=log(torch.finfo(score.dtype).tiny) + 1).exp_(), peak
 
     def _peak(self, score: Tensor) -> Tensor:
@@ -489,10 +496,10 @@ class CandidateFactor:
 
 
 class CandidateBlocks:
-    """As `CandidateFactor`, for a larger pool: some formulas at a time, so that little is held beside the answer.
+    """As `CandidateFactor`, for a larger pool: it processes some formulas at a time and needs little extra memory.
 
-    A formula that several samples have can be held once. To it, these samples are further starts; formulas that as many
-    samples have are taken together.
+    A formula that several samples share can be stored once. These samples are then processed like additional starts.
+    Formulas that are shared by equally many samples are processed together.
 
     Examples:
         >>> different = Candidates.from_lists([[(0, 2), (1, 1)], [(2, 2)]], classes=3)
@@ -504,7 +511,7 @@ class CandidateBlocks:
     """
 
     def __init__(self, different: Candidates, formula: Tensor | None = None) -> None:
-        """Note the formulas, and which of them each sample has, `(n,)`; None for one each."""
+        """Store the formulas, and which of them each sample has, `(n,)`; None if each sample has its own."""
         if formula is None:
             formula = torch.arange(different.samples, device=different.device)
         self.different, self.formula = different, formula
@@ -523,7 +530,7 @@ class CandidateBlocks:
 
     @property
     def size(self) -> int:
-        """Numbers that one start needs."""
+        """How many numbers a pass holds for each start."""
         return self.count
 
     @cached_property
@@ -565,7 +572,7 @@ class CandidateBlocks:
         return found
 
     def probability(self, field: Tensor, /) -> Tensor:
-        """Of each candidate, `(Ω, starts)`; a sample's sum to one."""
+        """The probability of each candidate, `(Ω, starts)`; those of a sample add up to one."""
         found = field.new_empty(self.count, field.shape[2])
         begins = pad(self._lengths.cumsum(0), (1, 0))
         for factor, samples, part in self._parts(field):
@@ -591,7 +598,7 @@ class CandidateBlocks:
 
 
 def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks:
-    """The formulas as lists: each sample has its own, or, if they are many, those that are alike share one."""
+    """The formulas as lists of candidates. In a large pool, samples with equal formulas share one list."""
     if len(candidates) > InferenceSettings.memory:
         formula, firsts = templates_of(candidates)
         return CandidateBlocks(candidates.batch(firsts), formula)
@@ -599,13 +606,13 @@ def listed_factor(candidates: Candidates) -> CandidateFactor | CandidateBlocks:
 
 
 _WORTH = 2
-"""Candidates for each arc, from which on to walk a graph is faster by far than to look up a list: 14 times on MAX-4."""
+"""With at least this many candidates per arc, a graph is much faster than a list: 14 times on MAX-4."""
 
 
 def factor_of(candidates: CandidateSet, ranks: Ranks = ALONE) -> Factor:
-    """The faster one: a lattice, also of candidates that are listed, if few states stand for all of them.
+    """The faster factor: a lattice if few states represent the candidates, even if they are listed; else lists.
 
-    The samples of all `ranks` decide, so that they decide alike.
+    The choice depends on the samples of all `ranks` together, so that all of them choose the same.
 
     Examples:
         >>> pools = [Candidates.from_rule(rule, targets=[8] * 50, slots=4, classes=10) for rule in (sum, max)]
@@ -631,7 +638,7 @@ def _worthwhile(candidates: Candidates, ranks: Ranks) -> Lattice | None:
 
 
 def formulas_of(candidates: Candidates, ranks: Ranks) -> tuple[Tensor, Tensor]:
-    """As `templates_of`, counted over the samples of all ranks; first samples of formulas that no rank before has."""
+    """As `templates_of`, numbered over all ranks; the first samples only of formulas that no earlier rank has."""
     template, firsts = templates_of(candidates)
     if ranks.size == 1:
         return template, firsts
@@ -676,7 +683,7 @@ class LatticeFactor:
 
     @property
     def size(self) -> int:
-        """Numbers that one start needs."""
+        """How many numbers a pass holds for each start."""
         return self.lattice.samples * self.lattice.states
 
     @property
@@ -731,18 +738,23 @@ class LatticeFactor:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A pool as a graphical model: formulas, pairs of near instances, and what is known of single instances."""
+    """A pool as a graphical model: formulas, pairs of near instances, and what is known of single instances.
+
+    Attributes:
+        factor: the formulas.
+        edges: the pairs.
+        unary: `(n*m, c, 1)`: log-odds that are known beforehand, such as a classifier's or those of a known label.
+        possible: `(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused.
+        kinds: the labels of each kind.
+        disbelieved: `(n,)` bool: samples whose formula is left out; None for none.
+    """
 
     factor: Factor
     edges: Edges
     unary: Tensor
-    """`(n*m, c, 1)`: log-odds that are known beforehand, such as a classifier's or a known label."""
     possible: Tensor
-    """`(n*m, c)` bool: the labels of each slot's kind; none where the slot is unused."""
     kinds: list[range]
-    """The labels of each kind."""
     disbelieved: Tensor | None = None
-    """`(n,)` bool: samples whose formula is left out; None for none."""
 
     @property
     def classes(self) -> int:
@@ -751,7 +763,7 @@ class Pool:
 
     @property
     def ranks(self) -> Ranks:
-        """Those who share the pool."""
+        """The processes that share the pool."""
         return self.edges.shard.ranks
 
     @property
@@ -760,7 +772,7 @@ class Pool:
         return self.edges.shard.total // self.factor.shape[1]
 
     def own_samples(self, rows: Tensor) -> Tensor:
-        """What belongs to the samples of this rank, `(n, …)`, of what belongs to those of all ranks, one by one."""
+        """The rows of this rank's samples, `(n, …)`, of `rows` with one row for each sample of all ranks."""
         first = self.edges.shard.first // self.factor.shape[1]
         return rows[first : first + self.factor.shape[0]]
 
@@ -787,7 +799,7 @@ class Pool:
         return (self.ranks.total(possible.T @ possible) > 0) | torch.eye(len(possible.T), device=possible.device).bool()
 
     def heard(self, messages: Tensor) -> Tensor:
-        """What each instance hears from all others, in log-odds, `(n*m, c, states)`."""
+        """The sum of the messages to each instance, in log-odds, `(n*m, c, states)`."""
         return self.edges.collected(messages)
 
     def beliefs(self, field: Tensor, hidden: Tensor | None = None) -> Tensor:
@@ -814,7 +826,7 @@ class Pool:
         free: Callable[[Tensor], Tensor],
         spread: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """What formulas say of the field, or, where samples are hidden, what it says by itself."""
+        """The result of `formulas`; for hidden samples that of `free`, which uses the field without any formula."""
         if self.without_formulas:
             return free(field)
         hidden = self._hidden(hidden)
@@ -822,7 +834,7 @@ class Pool:
 
     @cached_property
     def without_formulas(self) -> bool:
-        """Whether no formula is believed."""
+        """Whether the formulas of all samples are left out."""
         return self.disbelieved is not None and bool(self.disbelieved.all())
 
     def _hidden(self, hidden: Tensor | None) -> Tensor | None:
@@ -831,16 +843,16 @@ class Pool:
         return self.disbelieved[:, None] if hidden is None else hidden | self.disbelieved[:, None]
 
     def surprise(self, field: Tensor) -> Tensor:
-        """-log of how probable each formula is if its slots are labelled independently by the field, `(n, states)`."""
+        """-log of each formula's probability if the field labels its slots independently, `(n, states)`."""
         return self.total(field) - self.factor.evidence(field)
 
     def tempered(self, heard: Tensor, sharpness: float, mistaken: float) -> Tensor:
-        """What is known and heard, in log-odds, `(n*m, c, states)`: as sharp as it should be, and never quite certain.
+        """The prior evidence plus the scaled messages, in log-odds, `(n*m, c, states)`; messages are never certain.
 
         Args:
-            heard: log-odds, `(n*m, c, states)`.
-            sharpness: a factor on them.
-            mistaken: the probability that an instance is not at all what its neighbours say.
+            heard: the messages, log-odds `(n*m, c, states)`.
+            sharpness: the factor on the messages.
+            mistaken: the probability that the label of an instance does not depend on its neighbours' at all.
         """
         if not mistaken:
             return self.unary + heard * sharpness
@@ -855,7 +867,7 @@ class Pool:
     def total(self, field: Tensor) -> Tensor:
         """log Σ exp of the field over all labellings of a sample, `(n, states)`."""
         slots = field.masked_fill(~self.possible[:, :, None], -torch.inf).logsumexp(1)
-        slots = slots.masked_fill(~self.possible.any(1)[:, None], 0)  # an unused slot has no part in it
+        slots = slots.masked_fill(~self.possible.any(1)[:, None], 0)  # an unused slot adds 0
         return slots.view(self.factor.shape[0], self.factor.shape[1], -1).sum(1)
 
     def by_slot(self, samples: Tensor) -> Tensor:
@@ -867,5 +879,5 @@ class Pool:
         return max(1, memory // (self.size + 2 * self.edges.count * self.classes))
 
     def nearest(self, neighbours: int) -> Pool:
-        """The pool with the pairs only in which one is among the other's nearest `neighbours`."""
+        """The pool with only those pairs in which one instance is among the `neighbours` nearest of the other."""
         return replace(self, edges=self.edges.subset(self.edges.rank < neighbours))

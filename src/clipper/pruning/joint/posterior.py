@@ -177,7 +177,7 @@ class Posterior(Generic[Set]):
         """The ways to name the labels, the most probable first; a single one if two classes may share a name."""
         ways = self.mixture.namings
         first = ways.orders[0]
-        # A way reads label y off what was heard as orders[y]; so the first way's y is order⁻¹(first(y)) in another.
+        # Label y takes the messages for label orders[y]. So label y of the first way is order⁻¹(first(y)) in another.
         return [
             Naming(order.argsort()[first], weight)
             for order, weight in zip(ways.orders, ways.weight.tolist(), strict=True)
@@ -185,7 +185,7 @@ class Posterior(Generic[Set]):
 
     @cached_property
     def probability(self) -> Tensor:
-        """`(Ω,)`: of each candidate; a sample's sum to one. Only where they are listed."""
+        """`(Ω,)`: the probability of each candidate; those of a sample add up to one. Lists the candidates first."""
         listed = self.candidates.to_candidates()
         probability = self.mixture.averaged(listed_factor(listed).probability, listed.sample)[:, 0]
         for sample, exact in self.mixture.solved.items():
@@ -195,9 +195,10 @@ class Posterior(Generic[Set]):
     def prune(self, mass: float = InferenceSettings.mass, fallback: Literal["all", "exact"] = "all") -> Pruning[Set]:
         """Keep the fewest candidates of each sample whose total probability is at least `mass`; at least one.
 
-        Equally probable candidates stay or go together. If candidates are not listed, improbable labels go instead,
-        such that the candidates without them hold the mass. A sample whose target is probably wrong keeps all of its
-        candidates. Where labels have more names than the search could list, no candidate goes because of a name.
+        Equally probable candidates are kept or discarded together. If candidates are not listed, improbable labels are
+        forbidden instead, so that the candidates without them hold the mass. A sample whose target is probably wrong
+        keeps all of its candidates. If there are more namings than the search could list, no candidate is discarded
+        because of a name.
 
         A posterior that is "unsettled" or "uninformative" abstains: all candidates stay.
 
@@ -257,8 +258,8 @@ class Posterior(Generic[Set]):
     def _credible_labels(self, mass: float, whole: Tensor) -> Tensor:
         """Few labels whose candidates hold `mass` of each sample's probability, `(n*m, c)` bool.
 
-        A pruned lattice forbids labels, not candidates: those below a threshold, the highest that leaves enough. The
-        most probable candidate always stays.
+        A pruned lattice forbids labels, not single candidates. So all labels with a probability below a threshold are
+        forbidden, with the highest threshold that leaves enough. The most probable candidate always stays.
         """
         n, m, c = self.mixture.pool.factor.shape
         support = self.candidates.support
@@ -390,7 +391,7 @@ class Posterior(Generic[Set]):
 
     @property
     def _reached(self) -> Tensor:
-        """The labels that the instances may have that edges lead to, `(N*m, c)` bool."""
+        """The possible labels of the instances that edges lead to, `(N*m, c)` bool."""
         return self.candidates.support if self.support is None else self.support
 
     @cached_property

@@ -43,11 +43,11 @@ class Trust:
 
     @classmethod
     def fitted(cls, length: Tensor, disagreement: Tensor, ranks: Ranks = ALONE) -> Trust:
-        """The curve that fits the probability that each pair disagrees best, both `(P,)`, by Newton's method.
+        """The curve that best fits the probabilities of disagreement, by Newton's method.
 
         Args:
-            length: the length of each pair that counts on this rank.
-            disagreement: the probability that each pair disagrees.
+            length: the length of each pair that counts on this rank, `(P,)`.
+            disagreement: the probability that each pair disagrees, `(P,)`.
             ranks: the processes that share the pool.
 
         Examples:

@@ -58,9 +58,9 @@ def propagate(
     """
     fading = schedule.rounds // 2 if hint is not None or schedule.noise else 0
     # Converged messages do not change any more, so the device need not be read in every round.
-    rests = torch.tensor(not pool.edges.count, device=messages.device)
+    converged = torch.tensor(not pool.edges.count, device=messages.device)
     many = 2 * pool.edges.count * messages.shape[1] * messages.shape[2]  # on all ranks together
-    pause = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
+    read_every = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
     for step in range(schedule.rounds):
         pool.edges.shard.traffic.rounds += 1
         left = max(0.0, 1 - step / fading) if fading else 0.0
@@ -73,24 +73,24 @@ def propagate(
         weights = potential.weights(pool, belief, 1 - left * (1 - schedule.coupling))
         # Heavier damping stops oscillations.
         kept = 1 / 2 if 2 * step < schedule.rounds + fading else 1 - (1 / 2) ** 2
-        looks = bool(schedule.still) and not left and bool(pool.edges.count)
-        moved = torch.zeros_like(rests, dtype=torch.long)
+        checks = bool(schedule.still) and not left and bool(pool.edges.count)
+        moved = torch.zeros_like(converged, dtype=torch.long)
         for pairs, senders in cavities(pool, messages, belief):
             sent = weights.messages(pool.edges.delivered(senders, pairs), pairs)
             sent.div_(sent.sum(1, keepdim=True))
             ways = pool.edges.both_ways(messages, pairs)
             for old, new in zip(ways, sent.chunk(len(ways)), strict=True):
                 new.lerp_(old, kept)
-                if looks and pause > 1:
-                    torch.where(rests, old, new, out=new)
-                if looks:
+                if checks and read_every > 1:
+                    torch.where(converged, old, new, out=new)
+                if checks:
                     moved += ((new - old).abs() > schedule.still).sum()
                 old.copy_(new)
-        if looks:
-            rests = rests | (pool.ranks.total(moved) <= schedule.still * many)
-            if not step % pause and bool(rests):
+        if checks:
+            converged = converged | (pool.ranks.total(moved) <= schedule.still * many)
+            if not step % read_every and bool(converged):
                 break
-    return messages, bool(rests)
+    return messages, bool(converged)
 
 
 def silence(pool: Pool, states: int) -> Tensor:
@@ -129,8 +129,8 @@ def cavities(pool: Pool, messages: Tensor, belief: Tensor) -> Iterator[tuple[sli
         ways = edges.both_ways(messages, pairs)
         ends = [edges.first[pairs], edges.second[pairs]][: len(ways)]
         believed = belief.index_select(0, torch.cat(ends))
-        for sender, told in zip(believed.chunk(len(ways)), reversed(ways), strict=True):
-            sender.div_(told)
+        for sender, received in zip(believed.chunk(len(ways)), reversed(ways), strict=True):
+            sender.div_(received)
         yield pairs, believed.div_(believed.sum(1, keepdim=True).clamp_(min=finfo(believed.dtype).tiny))
 
 
@@ -162,9 +162,9 @@ def score(pool: Pool, potential: Potential, messages: Tensor, hidden: Tensor | N
     weights = potential.weights(pool, belief)
     pairs = messages.new_empty(len(pool.edges), messages.shape[2])
     for some, senders in cavities(pool, messages, belief):
-        *_, told = pool.edges.both_ways(messages, some)
-        sender = senders[: len(told)]
-        met = (sender * told).sum(1).clamp(min=finfo(sender.dtype).tiny)
+        *_, received = pool.edges.both_ways(messages, some)
+        sender = senders[: len(received)]
+        met = (sender * received).sum(1).clamp(min=finfo(sender.dtype).tiny)
         pairs[some] = weights.messages(sender, some).sum(1).log() - met.log()
     pairs[pool.edges.counted.stop :] = 0
     return Score(pool.evidence(field, hidden), pairs, pool.ranks)
@@ -183,7 +183,7 @@ def exact_probabilities(
     """
     slots, axis = pool.factor.shape[1], {sample: place for place, sample in enumerate(rows)}
     labels = list(rows.values())
-    unary = widened(torch.nn.functional.pad(pool.unary[:, :, 0], (1, 0)))  # label -1 says nothing
+    unary = widened(torch.nn.functional.pad(pool.unary[:, :, 0], (1, 0)))  # label -1 adds 0
     logits = unary.new_zeros([len(row) for row in labels])
 
     def along(values: Tensor, *axes: int) -> Tensor:

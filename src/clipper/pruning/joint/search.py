@@ -169,7 +169,7 @@ class _Search:
         return States(labels, score(pool, self.potential, messages, hidden).total)
 
     def better(self, old: dict[int, States], new: dict[int, States], count: int) -> dict[int, States]:
-        """The best of both, of the folds that have new ones."""
+        """For each fold with new states, the best of its old and new ones."""
         return {f: self._different(old[f].joined(states), count) for f, states in new.items()}
 
     def _different(self, states: States, count: int) -> States:
@@ -190,14 +190,14 @@ class _Search:
     def moves(self, states: States, fold: int, count: int) -> list[Tensor | None]:
         """Hints for new states, in turn: groups renamed, islands without labels, crossovers of two states."""
         edges, settings = self.near.edges, self.settings
-        calm = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
-        hints = one_hot(states.labels, self.pool.classes) * (settings.hint * calm.square()[:, None])
+        agreement = 1 - disagreeing_share(edges, states.labels)  # (n*m, states)
+        hints = one_hot(states.labels, self.pool.classes) * (settings.hint * agreement.square()[:, None])
         made: list[Tensor | None] = [self.named(states.labels[:, 0], fold)]
         for turn in range(1, count):
             if turn % 2 or states.labels.shape[1] == 1:
                 island = islands(self.pool.edges, states.labels[:, 0])
-                opened = torch.rand(edges.shard.total, generator=self.generator).to(hints.device) * turn < 1
-                made.append(hints[:, :, 0] * ~((island >= 0) & opened[island.clamp(min=0)])[:, None])
+                removed = torch.rand(edges.shard.total, generator=self.generator).to(hints.device) * turn < 1
+                made.append(hints[:, :, 0] * ~((island >= 0) & removed[island.clamp(min=0)])[:, None])
             else:
                 pick = torch.randint(states.labels.shape[1], (2,), generator=self.generator).tolist()
                 made.append((hints[:, :, pick[0]] + hints[:, :, pick[1]]) / 2)
@@ -223,10 +223,11 @@ def _leading(elite: dict[int, States]) -> int:
 
 
 def islands(edges: Edges, labels: Tensor) -> Tensor:
-    """The connected part of its label that each instance lies in, `(n*m,)`, by its first instance; -1 in the largest.
+    """The connected component of equal labels that each instance lies in, named by its first instance, `(n*m,)`.
 
-    A group with a common wrong label disagrees with others only at its border, so no single instance can change its
-    label. If the labels of the whole group are removed, it takes the label of its surroundings.
+    Instances in the largest component of a label get -1; the other components are its islands. A group with a common
+    wrong label disagrees with others only at its border, so no single instance can change its label. If the labels of
+    the whole group are removed, it takes the label of its surroundings.
 
     Examples:
         >>> from clipper import ProximityGraph

@@ -68,7 +68,7 @@ class InferenceSettings:
     sure: ClassVar[float] = 0.9
     """A label below this probability is reported as unsure."""
     measured_masses: ClassVar[tuple[float, ...]] = (0.5, 0.8, 0.9, 0.95, 0.99)
-    """The number of masses in a calibration, which is half the number of its bins."""
+    """The masses at which a calibration measures the kept gold labels; it has twice as many bins."""
 
     @property
     def hurried(self) -> int:

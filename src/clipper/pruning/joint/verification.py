@@ -71,7 +71,7 @@ def verified(
     best = int(ranks.total(total.sum(0)).argmax())
     gain = total[judges, best]
     gain = ranks.rows(gain, ranks.all_of(len(gain)))  # of all ranks, a number for each sample
-    # Equal gains have no spread, but do not make any gain certain.
+    # If all gains are equal, their deviation is 0, but the gain is not certain: the spread is at least half of it.
     spread = max(float(gain.std()) if samples > 1 else torch.inf, abs(float(gain.mean())) / 2, finfo(heard.dtype).eps)
     return Verification(
         sharpness=settings.sharpness[best],
