@@ -84,12 +84,14 @@ def test_candidates_and_labels_from_files(tmp_path: Path) -> None:
     columns = dict(zip(("sample", "slot", "label"), map(list, zip(*rows, strict=True)), strict=True))
     long = pa.table(columns | {"probability": [0.5] * 90})
     pa.csv.write_csv(long, tmp_path / "long.csv")
+    pa.csv.write_csv(long, tmp_path / "LONG.CSV")
+    pa.parquet.write_table(long, tmp_path / "long.pq")
     pa.parquet.write_table(long, tmp_path / "long.parquet")
     pa.feather.write_feather(long, str(tmp_path / "long.arrow"))
     wide = pa.table({"id": list(range(30)), **{f"slot_{j}": gold[:, j].tolist() for j in range(3)}})
     pa.csv.write_csv(wide, tmp_path / "wide.csv")
     expected = json.loads(json.dumps(identify(candidates, gold).as_dict()))
-    for name in ("long.csv", "long.parquet", "long.arrow", "wide.csv"):
+    for name in ("long.csv", "LONG.CSV", "long.parquet", "long.pq", "long.arrow", "wide.csv"):
         assert torch.equal(read_labels(tmp_path / name), gold)
         assert document(tmp_path / "candidates.parquet", "--labels", tmp_path / name) == expected
 

@@ -12,7 +12,7 @@ from clipper.cli.options import Address, Engine, Json, Workers, with_options_of,
 from clipper.errors import FileError, InputError
 from clipper.executors import executor_named
 from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import Labels, meaning_of, write_labels
+from clipper.labelling.label import Labels, format_of, meaning_of, write_labels
 from clipper.report.label_page import write_label_page
 from clipper.report.run_page import percent
 
@@ -116,6 +116,6 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
     if report is not None:
         output.print(f"report: {report}", soft_wrap=True)
     if summary["questions"] and labels.expected_accuracy < 0.9995:
-        stored = out.with_suffix(".parquet") if out.suffix == ".csv" else out
+        stored = out.with_suffix(".parquet") if format_of(out) == "csv" else out
         before = f"write {stored.name} with -o, then " if stored != out else ""
         output.print(f"to answer the questions that would help most: {before}clipper review {stored}", soft_wrap=True)

@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
@@ -62,7 +62,8 @@ class LocalProcesses:
         worker = alive.pop() if alive else _Worker.start()
         self._idle = alive
         self._busy.append(worker)
-        worker.answers.send_bytes(pickle.dumps((work, job)))  # not `send`: torch would open a file for every tensor
+        with suppress(OSError):  # a worker that died just now; `result` says so
+            worker.answers.send_bytes(pickle.dumps((work, job)))  # not `send`: torch would open a file for every tensor
         return worker
 
     def finished(self, tasks: Sequence[_Worker], seconds: float | None = None) -> list[_Worker]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from clipper.arguments import shown
 from clipper.candidates.storage import as_path, whole_column
 from clipper.errors import FileError, InputError
+from clipper.labelling.label import FORMATS
 
 _LONG = ("sample", "slot", "label")
 _MOST = 10**9
@@ -63,11 +64,12 @@ def _table(path: Path) -> pa.Table:
     if not path.is_file():
         raise FileError(f"{path} does not exist, or is not a file; expected labels as CSV, Parquet or Arrow")
     try:
-        if path.suffix == ".csv":
+        kind = FORMATS.get(path.suffix.lower())
+        if kind == "csv":
             return pa.csv.read_csv(path)
-        if path.suffix == ".parquet":
+        if kind == "parquet":
             return pa.parquet.read_table(path)
-        if path.suffix in (".arrow", ".feather"):
+        if kind == "arrow":
             return pa.feather.read_table(path)
     except Exception as error:  # Arrow's own errors, invalid UTF-8, sizes beyond the memory
         raise FileError(f"{path} cannot be read ({error}); write it again as CSV, Parquet or Arrow") from error
