@@ -107,6 +107,7 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
     name = row.get("name", row["label"])
     second = row.get("second_name", row["second"])
     place = f"sample {row.get('id', row['sample'])}, slot {row['slot']}"
+    place += f", {row['input']}" if "input" in row else ""
     about = f"{place}: {name} with {percent(row['probability'])}; then {second}"
     if row["suspicion"] > 1 / 2:
         about += "; the target looks wrong"
