@@ -114,9 +114,20 @@ def measured_on(rows: Sequence[Measurement]) -> str:
     """A sentence about the machine and the code of measurements."""
     commits = ", ".join(sorted({row["commit"] for row in rows}))
     threads = ", ".join(map(str, sorted({row["versions"]["threads"] for row in rows})))
+    return f"Commit {commits}; threads: {threads}; {load_of(rows)}."
+
+
+def load_of(rows: Sequence[Measurement]) -> str:
+    """The load of the machine in words.
+
+    Examples:
+        >>> load_of([{"load": {"average": 1.0, "cores": 2.0}}, {"load": {"average": 3.0, "cores": 2.0}}])
+        'load 1.0 to 3.0 on 2 cores'
+    """
     loads = [row["load"] for row in rows if row["load"]]
-    busy = f"; load {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores" if loads else ""
-    return f"Commit {commits}; threads: {threads}{busy}."
+    if not loads:
+        return "load unknown"
+    return f"load {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores"
 
 
 def _published(entries: Sequence[Entry]) -> dict[tuple[str, int, str], list[Entry]]:

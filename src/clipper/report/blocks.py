@@ -27,7 +27,7 @@ from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
 from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
-from clipper.report.bench_text import inferred_pools, overhead, overhead_claims, pruned_pools
+from clipper.report.bench_text import inferred_pools, load_of, overhead, overhead_claims, pruned_pools
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
@@ -444,7 +444,7 @@ def _race(sources: Sources) -> str:
     for standing in standings(rows):
         table = markdown_table(ENTRY_COLUMNS, [entry_cells(entry) for entry in standing.entries])
         parts.append(f"**{standing.title}, {standing.seconds:g} seconds**\n\n{table}\n{' '.join(standing.verdict)}\n")
-    notes = [f"{_made_by(rows)} {packages_of(rows)}.", busy_note(rows)]
+    notes = [f"{_made_by(rows)} {packages_of(rows)}.", f"The machine's {load_of(rows)}.", busy_note(rows)]
     return "\n".join([*parts, *filter(None, notes)])
 
 
