@@ -122,12 +122,12 @@ def load_of(rows: Sequence[Measurement]) -> str:
 
     Examples:
         >>> load_of([{"load": {"average": 1.0, "cores": 2.0}}, {"load": {"average": 3.0, "cores": 2.0}}])
-        'load 1.0 to 3.0 on 2 cores'
+        'a load of 1.0 to 3.0 on 2 cores'
     """
     loads = [row["load"] for row in rows if row["load"]]
     if not loads:
-        return "load unknown"
-    return f"load {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores"
+        return "an unknown load"
+    return f"a load of {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores"
 
 
 def _published(entries: Sequence[Entry]) -> dict[tuple[str, int, str], list[Entry]]:

@@ -444,7 +444,7 @@ def _race(sources: Sources) -> str:
     for standing in standings(rows):
         table = markdown_table(ENTRY_COLUMNS, [entry_cells(entry) for entry in standing.entries])
         parts.append(f"**{standing.title}, {standing.seconds:g} seconds**\n\n{table}\n{' '.join(standing.verdict)}\n")
-    notes = [f"{_made_by(rows)} {packages_of(rows)}.", f"The machine's {load_of(rows)}.", busy_note(rows)]
+    notes = [f"{_made_by(rows)} {packages_of(rows)}.", f"The machine had {load_of(rows)}.", busy_note(rows)]
     return "\n".join([*parts, *filter(None, notes)])
 
 
