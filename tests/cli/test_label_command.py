@@ -439,7 +439,10 @@ def test_an_interrupted_command_leaves_no_labels_and_says_how_to_go_on(tmp_path:
     path = write_receipts(tmp_path, images, gold.sum(1).tolist())
     out = tmp_path / "labels.csv"
     arguments = ["label", path, "--rule", "sum", "--classes", 10, "--images", tmp_path / "scans", "-o", out]
-    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell ignores for background jobs
+    )  # fmt: skip
     while process.poll() is None and not list(tmp_path.glob("labels.embeddings-*")):
         time.sleep(0.005)
     while process.poll() is None:  # as a person does: again, if nothing happens
