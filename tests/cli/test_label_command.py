@@ -215,6 +215,9 @@ def test_answers_of_a_review_are_known_labels(
         ({"classes": 1}, "no target"),
         ({"slots": "a,z"}, "column 'z'"),
         ({"slots": "target"}, "'target', which holds no slot"),
+        ({"target": "z"}, "expected a column 'z' in .*, what is known of each sample, got the columns"),
+        ({"target": "id"}, "'id', which has another meaning"),
+        ({"target": "known_a"}, "'known_a', which has another meaning"),
         ({"slots": "a,id"}, "'id', which holds no slot"),
         ({"images": "elsewhere"}, r"there is no folder .*elsewhere; check --images"),
         ({"images": "."}, "120 of 120 images.*--images"),
@@ -245,9 +248,9 @@ def test_wrong_jobs_are_refused_in_words(
         ("a,target\n", "no rows"),
         ("target\n3\n", "a column for each slot"),
         ("a,b\ni.png,3\n", "column 'target'"),
-        ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target'$"),
-        ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target'$"),
-        ("a,my_target\ni.png,3\n", "column 'target'.*; rename 'my_target' to 'target'$"),
+        ("a,Target\ni.png,3\n", "column 'target'.*; rename 'Target' to 'target' or pass --target Target$"),
+        ("a,total\ni.png,3\n", "column 'target'.*; rename 'total' to 'target' or pass --target total$"),
+        ("a,my_target\ni.png,3\n", "column 'target'.*; rename 'my_target' to 'target' or pass --target my_target$"),
         ("a,target\ni.png,many\n", r"line 2 of .*whole number.*'many'"),
         ("a,target\ni.png,2.5\n", "whole number"),
         ("a,target\ni.png,\n", "line 2 of .*no target"),
@@ -323,6 +326,17 @@ def test_too_few_classes_for_the_targets_are_an_error_and_no_wrong_targets(
     with pytest.raises(InputError, match=said):
         LabelPool.read(replace(job, **change))
     assert LabelPool.read(replace(job, **change, wrong=0.9)).impossible  # who says so may have that many wrong targets
+
+
+def test_the_column_of_targets_may_have_any_name(receipts: tuple[LabelJob, torch.Tensor, torch.Tensor]) -> None:
+    job, *_ = receipts
+    expected = LabelPool.read(job)
+    job.samples.write_text(job.samples.read_text().replace("target", "total in pounds", 1))
+    renamed = replace(job, target="total in pounds")
+    found = LabelPool.read(renamed)
+    assert found.targets == expected.targets
+    assert torch.equal(found.candidates.to_candidates().labels, expected.candidates.to_candidates().labels)
+    assert LabelJob.from_dict(renamed.as_dict(), job.output).target == "total in pounds"
 
 
 def test_with_few_samples_the_first_advice_is_to_add_some() -> None:

@@ -65,6 +65,7 @@ class LabelJob:
         None, "A logic program instead of a rule; targets are then sentences about label(SLOT, LABEL)."
     )
     classes: int | None = option(None, "Number of different labels; not needed with --label-names.")
+    target: str = option("target", "Column of what is known of each sample.")
     slots: str | None = option(
         None, "Columns of the slots, such as a,b,c; default: all columns except target, id and known_…."
     )
@@ -337,7 +338,7 @@ def _of_table(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     whole_number(classes, "--classes")
     _check_names(names, classes)
     slots = [] if job.slots is None else [name.strip() for name in job.slots.split(",") if name.strip()]
-    table = SampleTable.read(job.samples, slots)
+    table = SampleTable.read(job.samples, slots, job.target)
     candidates = _by_program(job, table, classes, names) if job.program else _by_rule(job, table, classes)
     impossible = _impossible(job, table, candidates)
     known = known_labels(table, job.samples, candidates.slots, classes, names)

@@ -44,31 +44,35 @@ class SampleTable:
     known: list[list[str]]
 
     @classmethod
-    def read(cls, path: Path, slots: Sequence[str] = ()) -> SampleTable:
+    def read(cls, path: Path, slots: Sequence[str] = (), target: str = TARGET) -> SampleTable:
         """Read a table: CSV with commas or semicolons, or Parquet.
 
         Args:
             path: the file.
-            slots: the columns that hold the slots; if none are named, all except `target`, `id` and `known_…`.
+            slots: the columns that hold the slots; if none are named, all except the target, `id` and `known_…`.
+            target: the column that holds what is known of each sample.
 
         Raises:
             FileError: if the file cannot be read.
             InputError: if a column or a cell is missing; the message names it.
         """
+        if target == ID or target.startswith(KNOWN):
+            raise InputError(f"expected a column of targets in --target, got {target!r}, which has another meaning")
         columns = read_columns(path, "the samples")
         for name in slots:
-            if is_reserved(name):
+            if is_reserved(name, target):
                 raise InputError(
-                    f"expected columns of slots in --slots, got {name!r}, which holds no slot: {TARGET}, {ID} and "
+                    f"expected columns of slots in --slots, got {name!r}, which holds no slot: {target}, {ID} and "
                     f"{KNOWN}… have another meaning; leave it out"
                 )
-        found = tuple(slots) or tuple(name for name in columns if not is_reserved(name))
-        wanted = {TARGET: "what is known of each sample", **dict.fromkeys(found, "a slot")}
+        found = tuple(slots) or tuple(name for name in columns if not is_reserved(name, target))
+        wanted = {target: "what is known of each sample", **dict.fromkeys(found, "a slot")}
         for name, what in wanted.items():
             if name not in columns:
                 alike = [other for other in columns if name == TARGET and other.lower() in _LIKE_TARGET]
                 alike += get_close_matches(name, columns, 1)
-                advice = f"; rename {alike[0]!r} to {TARGET!r}" if alike else ""
+                option = f" or pass --target {alike[0]}" if alike and name == target else ""
+                advice = f"; rename {alike[0]!r} to {name!r}{option}" if alike else ""
                 raise InputError(
                     f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}{advice}"
                 )
@@ -80,16 +84,16 @@ class SampleTable:
                     f"the column {name!r} of {path} names no slot; slots are {', '.join(found)}, so expected "
                     f"{KNOWN}{found[0]} and the like"
                 )
-        rows = len(columns[TARGET])
+        rows = len(columns[target])
         if not rows:
             raise InputError(f"{path} has no rows below its header; expected one for each sample")
         cells = [_used([columns[name][i] for name in found], path, i) for i in range(rows)]
-        for i, target in enumerate(columns[TARGET]):
-            if not target:
+        for i, value in enumerate(columns[target]):
+            if not value:
                 raise InputError(f"{line(path, i)} has no target; fill it in, or leave the row out")
         missing = [""] * rows
         known = [list(row) for row in zip(*(columns.get(KNOWN + name, missing) for name in found), strict=True)]
-        return cls(found, cells, columns[TARGET], columns.get(ID), known)
+        return cls(found, cells, columns[target], columns.get(ID), known)
 
     @property
     def lengths(self) -> list[int]:
@@ -133,9 +137,9 @@ def read_columns(path: Path, what: str) -> dict[str, list[str]]:
     return {name: [row[place].strip() for row in rows[1:]] for place, name in enumerate(head)}
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a column with this name holds no slot: `target`, `id` or `known_…`."""
-    return name in (TARGET, ID) or name.startswith(KNOWN)
+def is_reserved(name: str, target: str) -> bool:
+    """Whether a column with this name holds no slot: the target, `id` or `known_…`."""
+    return name in (target, ID) or name.startswith(KNOWN)
 
 
 def line(path: Path, row: int) -> str:
