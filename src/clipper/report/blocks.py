@@ -163,7 +163,8 @@ def pictures(sources: Sources) -> dict[str, str]:
     for table, entries in sources.tables.values():
         for column in table.columns:
             if shown := drawn_rows(entries, column):
-                published = {entry.place.row.name: entry.published["accuracy"] for entry in shown if entry.published}
+                theirs = [entry for entry in shown if "accuracy" in entry.published]
+                published = {entry.place.row.name: entry.published["accuracy"] for entry in theirs}
                 runs = {entry.place.row.name: entry.records for entry in shown}
                 drawn[picture_of(table, column)] = forest_figure(runs, published)
     points: dict[str, dict[str, tuple[float, float]]] = {}
