@@ -173,7 +173,7 @@ def prune_at_random(
     if count is not None and imitate is not None:
         raise InputError("expected count= or imitate=, got both")
     if imitate is not None:
-        check_imitated(imitate, candidates)
+        _check_imitated(imitate, candidates)
         return random_pruning(candidates, graph, imitate, seeded(seed))
     listed = listed_only(candidates)
     if listed is None:
@@ -185,7 +185,7 @@ def prune_at_random(
     return _unproved(candidates, graph, keep=discard_at_random(listed, count, seed))
 
 
-def check_imitated(imitate: object, candidates: CandidateSet) -> None:
+def _check_imitated(imitate: object, candidates: CandidateSet) -> None:
     """Raise an `InputError` unless this is a pruning of a set of the same type, with as many candidates per sample."""
     original = imitate.original if isinstance(imitate, Pruning) else None
     if type(original) is not type(candidates) or original.counts != candidates.counts:
