@@ -10,9 +10,10 @@ import torch
 from clipper import Clipper
 from clipper.engines import IsedLoss, SampledSemanticLoss, SemanticLoss
 from clipper.errors import FileError
-from clipper.proximity import Pixels
+from clipper.proximity import ExactSearch, Pixels
 from clipper.training import Progress, train
 from clipper.training.checkpoint import load_checkpoint, save_checkpoint
+from clipper.training.schedule import options_of
 from tests.training.problems import TinyNet, problem, same_weights
 
 
@@ -78,6 +79,18 @@ def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
     train(TinyNet(), problem(), SemanticLoss(), epochs=1, checkpoint=tmp_path / "run.pt")
     with pytest.raises(FileError, match="another run"):
         train(TinyNet(), problem(), SemanticLoss(), epochs=1, checkpoint=tmp_path / "run.pt", **change)
+
+
+@pytest.mark.parametrize("change", [{"k": 2}, {"mutual": True}, {"share": 0.5}, {"search": "nn-descent"}])
+def test_a_checkpoint_of_another_pruning_is_refused_with_the_name_of_the_option(change, tmp_path):
+    train(TinyNet(), problem(), SemanticLoss(), clip=Clipper(), epochs=1, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(FileError, match=f"another run: {next(iter(change))} .* there and .* here"):
+        train(TinyNet(), problem(), SemanticLoss(), clip=Clipper(**change), epochs=1, checkpoint=tmp_path / "run.pt")
+
+
+def test_searches_of_several_kinds_are_options_of_a_run():
+    by_kind = options_of(Clipper(search={"names": "ivf", "relations": ExactSearch()}))
+    assert by_kind == options_of(Clipper()) | {"search names": "ivf", "search relations": "ExactSearch"}
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -268,10 +268,21 @@ class PruningSchedule:
 
 
 def options_of(clip: Clipper) -> dict[str, str]:
-    """The options of the graph and the kept mass, as text that a checkpoint can compare."""
+    """The options of the graph and the kept mass, as text that a checkpoint can compare.
+
+    Examples:
+        >>> options_of(Clipper(radius=2.0, search="ivf"))["search"]
+        'ivf'
+    """
     names = ("radius", "mutual", "share", "metric", "mass")
     how = {name: str(getattr(clip, name)) for name in names if not callable(getattr(clip, name))}
-    return {"k": str(clip.neighbours), **how}
+    by_kind = clip.search if isinstance(clip.search, Mapping) else {"": clip.search}
+    searches = {
+        f"search {kind}".strip(): search if isinstance(search, str) else type(search).__name__
+        for kind, search in by_kind.items()
+        if search is not None
+    }
+    return {"k": str(clip.neighbours), **how, **searches}
 
 
 def prune_together(
