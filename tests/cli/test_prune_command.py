@@ -21,7 +21,7 @@ from clipper.benchmarks.measurements import measurements
 from clipper.errors import ClipperError
 from clipper.pruning.joint import Verdict
 from clipper.pruning.streaming import PruneJob, prune_files
-from clipper.report.bench_text import inferred_pools, pruned_pools
+from clipper.report.bench_text import inferred_pools, pruned_pools, ranks, sent_bytes
 
 COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
 
@@ -193,3 +193,31 @@ def test_joint_inference_is_measured_with_its_labels_and_kept(tmp_path: Path) ->
     assert 0 < found["inference_processor_seconds"] <= found["seconds"] * 2
     assert f"| {found['verdict']} |" in inferred_pools([row])
     assert pruned_pools([row]) == "Not run."
+
+
+@pytest.mark.slow
+def test_several_processes_are_measured_with_what_they_send(tmp_path: Path) -> None:
+    file = tmp_path / "bench.jsonl"
+    pool = ["--instances", 300, "--dimensions", 64, "--out", file]
+    infer = ["--stage", "infer"]
+    for options in ([], ["--engine", "processes", "--workers", 2], infer, [*infer, "--ranks", 2]):
+        run = clipper("bench", "scale", *pool, *options)
+        assert run.returncode == 0, run.stderr
+    rows = measurements(file, "scale")
+    one, two, alone, shared = (row["figures"] for row in rows)
+    for name in ("candidates", "kept", "method", "recall"):
+        assert one[name] == two[name]
+    for name in ("candidates", "kept", "verdict", "right"):
+        assert alone[name] == shared[name]
+    (_, support), (_, edges), (given, kept) = two["bytes_sent"].values()
+    assert support > 300 * 10  # ten labels for each instance
+    assert edges > 300 * 16  # two ends of an edge
+    assert given > support + edges / 2
+    assert kept > 3 * two["kept"]  # a byte for each label
+    assert shared["bytes_sent"] > 0 < shared["processor_seconds"]
+    assert sent_bytes(rows[:1]) == ranks(rows[:3]) == "Not run."
+    assert f"| {given / 300:.0f} | {kept / 300:.0f} |" in sent_bytes(rows)
+    assert [line.split(" | ")[1] for line in ranks(rows).splitlines()[2:4]] == ["1", "2"]
+    assert inferred_pools(rows).count("| 300 |") == 1
+    for refused in (["--ranks", 2], [*infer, "--engine", "processes"], [*infer, "--ranks", 2, "-k", 3]):
+        assert clipper("bench", "scale", *pool, *refused).returncode == 1

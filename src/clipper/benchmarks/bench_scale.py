@@ -1,11 +1,14 @@
 """Measures seconds, memory and recall of pruning files and of joint inference, up to more than a million instances.
 
-Each size runs in its own process, so that its peak memory can be measured. A stage is a function from a `ScaleJob` to
-its measurements; `STAGES` lists them.
+Each size runs in its own process, so that its peak memory can be measured; with workers or ranks, it runs in several. A
+stage is a function from a `ScaleJob` to its measurements; `STAGES` lists them.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -15,14 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed
 
 from clipper.arguments import one_of, seed_number, seeded, whole_number
 from clipper.benchmarks.timing import OnProgress, peak_gigabytes
 from clipper.candidates import Candidates
 from clipper.candidates.storage import from_arrow, to_arrow
-from clipper.executors import LocalProcesses
+from clipper.errors import InputError
+from clipper.executors import EngineName, Executor, LocalProcesses, executor_named
 from clipper.proximity import ProximityGraph
-from clipper.pruning import infer
+from clipper.pruning import infer, partition
 from clipper.pruning.objectives import NEIGHBOURS
 from clipper.pruning.streaming import PruneJob, prune_files
 
@@ -49,6 +54,9 @@ class ScaleJob:
         search: how to find them, as in `ProximityGraph.from_embeddings`.
         seed: of the draws.
         threads: of the process.
+        engine: where to prune, as in `executor_named`.
+        workers: processes to prune in, with the engine "processes" or "ray".
+        ranks: processes that infer together; more than one give the figures of the rank that needs most.
     """
 
     stage: str
@@ -61,6 +69,9 @@ class ScaleJob:
     search: str = "auto"
     seed: int = 0
     threads: int = field(default_factory=torch.get_num_threads)
+    engine: EngineName = "single"
+    workers: int | None = None
+    ranks: int = 1
 
     @property
     def samples(self) -> int:
@@ -74,8 +85,10 @@ class ScaleJob:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is measured, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "folder"} | {"k": self.neighbours}
+        """What is measured, for JSON: several processes are named only if there are several."""
+        several = {"engine": "single", "workers": None, "ranks": 1}
+        values = {name: value for name, value in asdict(self).items() if name != "folder"} | {"k": self.neighbours}
+        return {name: value for name, value in values.items() if name not in several or value != several[name]}
 
 
 def measure_growth(
@@ -101,17 +114,29 @@ def measure_growth(
         one_of(job.stage, "stage", list(STAGES))
         whole_number(job.instances, "instances", 2 * job.slots)
         seed_number(job.seed)
+        _check_processes(job)
         progress("measuring growth", done, len(jobs))
         job.folder.mkdir(parents=True, exist_ok=True)
         try:
             _in_own_process(write_pool, job)
-            rows.append(_in_own_process(STAGES[job.stage], job))
+            rows.append(_measure(job))
             measured(job, rows[-1])
         finally:
             for file in job.folder.iterdir():
                 file.unlink()
     progress("measuring growth", len(jobs), len(jobs))
     return rows
+
+
+def _check_processes(job: ScaleJob) -> None:
+    """Refuse several processes for a stage that runs in one."""
+    whole_number(job.ranks, "ranks", 1)
+    if job.engine != "single" and job.stage != "prune":
+        raise InputError(f"only the stage prune has an engine, got the stage {job.stage} and {job.engine!r}")
+    if job.ranks > 1 and (job.stage != "infer" or job.neighbours != NEIGHBOURS):
+        raise InputError(
+            f"ranks infer, with {NEIGHBOURS} neighbours, got the stage {job.stage} and {job.neighbours} neighbours"
+        )
 
 
 def write_pool(job: ScaleJob) -> dict[str, Any]:
@@ -162,7 +187,14 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
 
     start = time.perf_counter()
     candidates, embeddings, kept = (job.folder / name for name in _FILES)
-    summary = prune_files(PruneJob(candidates, embeddings, kept, k=job.neighbours, search=job.search), report)
+    sent: dict[str, list[int]] = {}
+    with executor_named(job.engine, job.workers) as executor:
+        several = {} if executor is None else {"workers": executor.workers, "bytes_sent": sent}
+        summary = prune_files(
+            PruneJob(candidates, embeddings, kept, k=job.neighbours, search=job.search),
+            report,
+            executor=None if executor is None else _Counting(executor, sent),
+        )
     seconds = time.perf_counter() - start
     searched = moments["pruning"][0] - moments["reading candidates"][-1]
     begun, indexed, *_ = *moments["searching neighbours"], 0.0, 0.0  # the index is built between the first two
@@ -177,7 +209,34 @@ def _prune(job: ScaleJob) -> dict[str, Any]:
         "reason": found.reason,
         "recall": found.recall,
         "recall_measured_on": found.measured,
+        **several,
     }
+
+
+class _Counting:
+    """An executor that counts the bytes of jobs and of their results, as `sent` by the name of the function."""
+
+    def __init__(self, executor: Executor, sent: dict[str, list[int]]) -> None:
+        self.workers = executor.workers
+        self._executor, self._sent = executor, sent
+        self._of: dict[Any, str] = {}
+
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Any:
+        task = self._executor.submit(work, job)
+        self._of[task] = work.__name__.strip("_")
+        self._sent.setdefault(self._of[task], [0, 0])[0] += len(pickle.dumps(job))
+        return task
+
+    def finished(self, tasks: Sequence[Any], seconds: float | None = None) -> list[Any]:
+        return self._executor.finished(tasks, seconds)
+
+    def result(self, task: Any) -> Any:
+        found = self._executor.result(task)
+        self._sent[self._of.pop(task)][1] += len(pickle.dumps(found))
+        return found
+
+    def close(self) -> None:
+        self._executor.close()
 
 
 def _infer(job: ScaleJob) -> dict[str, Any]:
@@ -206,8 +265,60 @@ def _infer(job: ScaleJob) -> dict[str, Any]:
     }
 
 
+def _infer_as_rank(task: tuple[ScaleJob, int]) -> dict[str, Any]:
+    """Find neighbours and infer labels together with other ranks; the figures of this rank."""
+    import pyarrow.parquet as pq
+
+    job, rank = task
+    torch.set_num_threads(job.threads)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    meeting = f"file://{(job.folder / 'meeting').absolute()}"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=job.ranks)
+    try:
+        embeddings = torch.from_numpy(np.load(job.folder / "embeddings.npy", mmap_mode="c"))
+        own = (partition(embeddings, job.ranks) == rank).nonzero()[:, 0]
+        candidates = from_arrow(pq.read_table(job.folder / "candidates.parquet")).select(own)
+        embeddings = embeddings[own]
+        start, worked = time.perf_counter(), time.process_time()
+        posterior = infer(candidates, embeddings, seed=job.seed, group=torch.distributed.group.WORLD)
+        return {
+            "candidates": len(candidates),
+            "kept": len(posterior.prune().candidates),
+            "seconds": time.perf_counter() - start,
+            "processor_seconds": time.process_time() - worked,
+            "bytes_sent": posterior.traffic.sent if posterior.traffic else 0,
+            "verdict": posterior.verdict,
+            "right": int((posterior.labels == torch.from_numpy(np.load(job.folder / _GOLD))[own]).sum()),
+            "peak_gigabytes": peak_gigabytes(),
+        }
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 STAGES: dict[str, Callable[[ScaleJob], Mapping[str, Any]]] = {"prune": _prune, "infer": _infer}
 """What can be measured: each is called in a process of its own, and gives figures with at least `seconds`."""
+
+
+def _measure(job: ScaleJob) -> dict[str, Any]:
+    if job.ranks > 1:
+        return _size(job) | _by_ranks(job)
+    if job.engine != "single":
+        return _size(job) | {"engine": job.engine, **STAGES[job.stage](job), "peak_gigabytes": None}
+    return _in_own_process(STAGES[job.stage], job)
+
+
+def _by_ranks(job: ScaleJob) -> dict[str, Any]:
+    """The figures of all ranks: candidates and labels are added up, of everything else the largest is taken."""
+    with closing(LocalProcesses(job.ranks)) as processes:
+        tasks = [processes.submit(_infer_as_rank, (job, rank)) for rank in range(job.ranks)]
+        found: list[dict[str, Any]] = [processes.result(task) for task in tasks]
+    added = {name: sum(row[name] for row in found) for name in ("candidates", "kept", "right")}
+    most = {
+        name: max(row[name] for row in found)
+        for name in ("seconds", "processor_seconds", "bytes_sent", "peak_gigabytes")
+    }
+    right = added["right"] / (job.samples * job.slots)
+    return {"ranks": job.ranks, "method": "exact", "verdict": found[0]["verdict"], **added, **most, "right": right}
 
 
 def _in_own_process(work: Callable[[ScaleJob], Mapping[str, Any]], job: ScaleJob) -> dict[str, Any]:
@@ -220,6 +331,8 @@ def _measured(task: tuple[Callable[[ScaleJob], Mapping[str, Any]], ScaleJob]) ->
     """What a stage measured, with the peak of this process's memory; runs in the process."""
     work, job = task
     torch.set_num_threads(job.threads)
-    found = work(job)
-    size = {"stage": job.stage, "k": job.neighbours, "instances": job.samples * job.slots, "samples": job.samples}
-    return {**size, **found, "peak_gigabytes": peak_gigabytes()}
+    return {**_size(job), **work(job), "peak_gigabytes": peak_gigabytes()}
+
+
+def _size(job: ScaleJob) -> dict[str, Any]:
+    return {"stage": job.stage, "k": job.neighbours, "instances": job.samples * job.slots, "samples": job.samples}

@@ -29,7 +29,7 @@ from clipper.benchmarks.measurements import add_measurement
 from clipper.benchmarks.zoo import missing_data
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import LAST_SEED, DataRoot, Json, counted, writable
+from clipper.cli.options import LAST_SEED, DataRoot, Engine, Json, Workers, counted, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
@@ -99,11 +99,17 @@ def scale(
     dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
     k: Annotated[int | None, counted("Neighbours per instance; default: 1 to prune, 8 to infer.", "-k")] = None,
     search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
+    engine: Engine = "single",
+    workers: Workers = None,
+    ranks: Annotated[int, counted("Processes that infer together, with --stage infer.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,
     out: Kept = None,
     json: Json = False,
 ) -> None:
-    """Measure pools of growing size: seconds, memory and recall, of SUM-3, each size in its own process."""
+    """Measure pools of growing size: seconds, memory and recall, of SUM-3, each size in its own process.
+
+    With --engine or --ranks a size runs in several processes. Then bytes that are sent are counted, too.
+    """
 
     def keep(job: bench_scale.ScaleJob, row: dict[str, Any]) -> None:
         if out is not None:
@@ -113,7 +119,18 @@ def scale(
     with kept, tempfile.TemporaryDirectory(prefix="clipper-scale-") as folder, progress_bars() as report:
         sizes, stages = instances or [10_000, 100_000, 1_000_000], stage or ["prune"]
         jobs = [
-            bench_scale.ScaleJob(each, size, Path(folder) / "pool", dimensions, k=k, search=search, seed=seed)
+            bench_scale.ScaleJob(
+                each,
+                size,
+                Path(folder) / "pool",
+                dimensions,
+                k=k,
+                search=search,
+                seed=seed,
+                engine=engine,
+                workers=workers,
+                ranks=ranks,
+            )
             for each in stages
             for size in sizes
         ]
@@ -128,10 +145,15 @@ def scale(
         "instances": "{instances:,}",
         "seconds": "{seconds:.1f}",
         "of which search": "{search_seconds:.1f}",
+        "processor seconds of a rank": "{processor_seconds:.1f}",
         "peak": "–" if measured[0]["peak_gigabytes"] is None else "{peak_gigabytes:.2f} GB",
         "method": "{method}",
         "recall": "{recall:.3f}",
     }
+    if ranks > 1:
+        del columns["of which search"], columns["recall"]
+    else:
+        del columns["processor seconds of a rank"]
     _print(f"growth (SUM-3, {dimensions} dimensions, {threads} threads)", columns, measured)
 
 

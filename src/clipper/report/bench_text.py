@@ -12,6 +12,8 @@ from clipper.report.table_text import markdown_table, papers
 Measurement = Mapping[str, Any]
 """A measurement, as `clipper.benchmarks.measurements` gives it."""
 SHARE = "pruning_share"
+SENT = {"labels_in": "support", "neighbours": "search", "pruned_in": "pruning"}
+"""The steps of pruning in several processes, by what measurements call them."""
 
 
 def pruned_pools(rows: Sequence[Measurement]) -> str:
@@ -20,6 +22,7 @@ def pruned_pools(rows: Sequence[Measurement]) -> str:
     cells = [
         [
             f"{found['instances']:,}",
+            _processes(row),
             f"{found['candidates']:,}",
             found["method"],
             _rounded(found["seconds"]),
@@ -27,15 +30,18 @@ def pruned_pools(rows: Sequence[Measurement]) -> str:
             _gigabytes(found["peak_gigabytes"]),
             _recall(found["recall"]),
         ]
-        for found in (row["figures"] for row in own)
+        for row in own
+        for found in [row["figures"]]
     ]
-    heads = ["instances", "candidates", "method", "seconds", "of which search", "peak of memory", "recall"]
+    heads = [
+        "instances", "processes", "candidates", "method", "seconds", "of which search", "peak of memory", "recall",
+    ]  # fmt: skip
     return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
 
 
 def inferred_pools(rows: Sequence[Measurement]) -> str:
     """A table of pools of growing size whose labels were inferred in one process."""
-    own = _of_stage(rows, "infer")
+    own = [row for row in _of_stage(rows, "infer") if "ranks" not in row["figures"]]
     cells = [
         [
             f"{found['instances']:,}",
@@ -54,6 +60,53 @@ def inferred_pools(rows: Sequence[Measurement]) -> str:
         "labels right", "verdict",
     ]  # fmt: skip
     return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
+
+
+def sent_bytes(rows: Sequence[Measurement]) -> str:
+    """A table of what several processes sent to each other while they pruned pools, in bytes per instance."""
+    own = [row for row in _of_stage(rows, "prune") if "bytes_sent" in row["figures"]]
+    cells = [
+        [
+            f"{row['figures']['instances']:,}",
+            _processes(row),
+            *(f"{sent / row['figures']['instances']:.0f}" for name in SENT for sent in counts[name]),
+        ]
+        for row in own
+        for counts in [row["figures"]["bytes_sent"]]
+    ]
+    heads = [
+        "instances",
+        "processes",
+        *(f"{step}: {way}" for step in SENT.values() for way in ("to workers", "to your process")),
+    ]
+    return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
+
+
+def ranks(rows: Sequence[Measurement]) -> str:
+    """A table of pools that several ranks inferred together, each beside the same pool in one process."""
+    shared = [row for row in _of_stage(rows, "infer") if "ranks" in row["figures"]]
+    sizes = {row["figures"]["instances"] for row in shared}
+    own = [row for row in _of_stage(rows, "infer") if row["figures"]["instances"] in sizes]
+    cells = []
+    for row in sorted(own, key=lambda row: (row["figures"]["instances"], row["figures"].get("ranks", 1))):
+        found = row["figures"]
+        alone = found.get("search_seconds", 0.0) + found.get("inference_processor_seconds", 0.0)
+        cells.append(
+            [
+                f"{found['instances']:,}",
+                str(found.get("ranks", 1)),
+                _rounded(found.get("processor_seconds", alone)),
+                _gigabytes(found["peak_gigabytes"]),
+                f"{found['bytes_sent'] / 1e6:,.0f} MB" if "ranks" in found else NOTHING,
+                f"{100 * found['right']:.1f} %",
+                found["verdict"],
+            ]
+        )
+    heads = [
+        "instances", "ranks", "processor seconds of a rank", "peak of memory of a rank", "sent by a rank",
+        "labels right", "verdict",
+    ]  # fmt: skip
+    return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if shared else "Not run."
 
 
 def overhead(rows: Sequence[Measurement], entries: Sequence[Entry]) -> str:
@@ -142,6 +195,12 @@ def _published(entries: Sequence[Entry]) -> dict[tuple[str, int, str], list[Entr
 
 def _of_stage(rows: Sequence[Measurement], stage: str) -> list[Measurement]:
     return sorted((r for r in rows if r["figures"]["stage"] == stage), key=lambda row: row["figures"]["instances"])
+
+
+def _processes(row: Measurement) -> str:
+    """How many processes pruned, and whether they belong to Ray."""
+    workers, engine = row["figures"].get("workers", 1), row["figures"].get("engine")
+    return f"{workers}, Ray" if engine == "ray" else str(workers)
 
 
 def _rounded(seconds: float) -> str:

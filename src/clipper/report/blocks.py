@@ -27,7 +27,15 @@ from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
 from clipper.benchmarks.zoo_summary import Row, promises, summarise
 from clipper.errors import InputError
-from clipper.report.bench_text import inferred_pools, load_of, overhead, overhead_claims, pruned_pools
+from clipper.report.bench_text import (
+    inferred_pools,
+    load_of,
+    overhead,
+    overhead_claims,
+    pruned_pools,
+    ranks,
+    sent_bytes,
+)
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
@@ -486,6 +494,8 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
     "confounds": _confounds,
     "overhead": lambda sources: overhead(sources.measured("train"), sources.entries("ablation")),
     "pruned-pools": lambda sources: pruned_pools(sources.measured("scale")),
+    "sent-bytes": lambda sources: sent_bytes(sources.measured("scale")),
+    "ranks": lambda sources: ranks(sources.measured("scale")),
     "inferred-pools": lambda sources: inferred_pools(sources.measured("scale")),
     "race": _race,
     "race-summary": _race_summary,
