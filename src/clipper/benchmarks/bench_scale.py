@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -122,8 +123,7 @@ def measure_growth(
             rows.append(_measure(job))
             measured(job, rows[-1])
         finally:
-            for file in job.folder.iterdir():
-                file.unlink()
+            shutil.rmtree(job.folder)
     progress("measuring growth", len(jobs), len(jobs))
     return rows
 
@@ -265,20 +265,39 @@ def _infer(job: ScaleJob) -> dict[str, Any]:
     }
 
 
+def _split(job: ScaleJob) -> dict[str, Any]:
+    """Give each rank a folder with its own samples, so that no rank has to read those of the others."""
+    import pyarrow.parquet as pq
+
+    candidates = from_arrow(pq.read_table(job.folder / _FILES[0]))
+    embeddings, gold = np.load(job.folder / _FILES[1]), np.load(job.folder / _GOLD)
+    rank = partition(torch.from_numpy(embeddings), job.ranks)
+    for i in range(job.ranks):
+        own, folder = (rank == i).nonzero()[:, 0], _folder_of(job, i)
+        folder.mkdir()
+        pq.write_table(to_arrow(candidates.select(own)), folder / _FILES[0])
+        np.save(folder / _FILES[1], embeddings[own])
+        np.save(folder / _GOLD, gold[own])
+    return {}
+
+
+def _folder_of(job: ScaleJob, rank: int) -> Path:
+    return job.folder / f"rank-{rank}"
+
+
 def _infer_as_rank(task: tuple[ScaleJob, int]) -> dict[str, Any]:
     """Find neighbours and infer labels together with other ranks; the figures of this rank."""
     import pyarrow.parquet as pq
 
     job, rank = task
     torch.set_num_threads(job.threads)
+    folder = _folder_of(job, rank)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     meeting = f"file://{(job.folder / 'meeting').absolute()}"
     torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=job.ranks)
     try:
-        embeddings = torch.from_numpy(np.load(job.folder / "embeddings.npy", mmap_mode="c"))
-        own = (partition(embeddings, job.ranks) == rank).nonzero()[:, 0]
-        candidates = from_arrow(pq.read_table(job.folder / "candidates.parquet")).select(own)
-        embeddings = embeddings[own]
+        candidates = from_arrow(pq.read_table(folder / _FILES[0]))
+        embeddings = torch.from_numpy(np.load(folder / _FILES[1]))
         start, worked = time.perf_counter(), time.process_time()
         posterior = infer(candidates, embeddings, seed=job.seed, group=torch.distributed.group.WORLD)
         return {
@@ -288,7 +307,7 @@ def _infer_as_rank(task: tuple[ScaleJob, int]) -> dict[str, Any]:
             "processor_seconds": time.process_time() - worked,
             "bytes_sent": posterior.traffic.sent if posterior.traffic else 0,
             "verdict": posterior.verdict,
-            "right": int((posterior.labels == torch.from_numpy(np.load(job.folder / _GOLD))[own]).sum()),
+            "right": int((posterior.labels == torch.from_numpy(np.load(folder / _GOLD))).sum()),
             "peak_gigabytes": peak_gigabytes(),
         }
     finally:
@@ -309,6 +328,7 @@ def _measure(job: ScaleJob) -> dict[str, Any]:
 
 def _by_ranks(job: ScaleJob) -> dict[str, Any]:
     """The figures of all ranks: candidates and labels are added up, of everything else the largest is taken."""
+    _in_own_process(_split, job)
     with closing(LocalProcesses(job.ranks)) as processes:
         tasks = [processes.submit(_infer_as_rank, (job, rank)) for rank in range(job.ranks)]
         found: list[dict[str, Any]] = [processes.result(task) for task in tasks]
