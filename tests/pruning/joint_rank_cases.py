@@ -34,7 +34,13 @@ from clipper.pruning.joint.pool import disagreeing_share, formulas_of
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
 from clipper.pruning.joint.search import States, islands, region_weights
-from clipper.pruning.joint.verification import formula_leak, prior_surprise, verified
+from clipper.pruning.joint.verification import (
+    correlation_bound,
+    formula_leak,
+    misfit_of,
+    prior_surprise,
+    verified,
+)
 from clipper.pruning.ranks import Ranks
 from tests.pruning.pools import clustered, random_pool, shuffled
 
@@ -80,7 +86,8 @@ def told(posterior: Posterior[Any]) -> dict[str, Any]:
         "labels": posterior.labels, "marginals": posterior.marginals, "suspicion": posterior.suspicion,
         "allowed": pruning.allowed, "edges": pruning.edges, "verdict": posterior.verdict, "energy": posterior.energy,
         "namings": [naming.order.tolist() for naming in posterior.namings],
-        "figures": [verification.gain, verification.explained, verification.leak, verification.significance],
+        "figures": [verification.gain, verification.explained, verification.leak, verification.significance,
+                    verification.misfit],
     }  # fmt: skip
 
 
@@ -158,7 +165,9 @@ def parts_of(ranks: Ranks, own: slice) -> tuple[dict[str, Tensor], dict[str, Ten
         "noise": pool.edges.shard.normal(heard.shape, generator),
     }  # fmt: skip
     figures = [fitted.trust.level, fitted.trust.slope, verification.gain, verification.explained, verification.wrong,
-               verification.significance, formula_leak(pool, formulas_of(candidates, ranks)[0])]  # fmt: skip
+               verification.significance, formula_leak(pool, formulas_of(candidates, ranks)[0]),
+               misfit_of(pool, heard[:, :, :1], prior, 0.5, replace(HURRIED, alike=-1.0)),
+               correlation_bound(pool, prior, labels[:, :1], 3.0)]  # fmt: skip
     whole = {
         "score": scores.total, "confusion": fitted.confusion, "figures": torch.tensor(figures),
         "names by all": judged[0], "names by some": judged[1], "order": matched(labels[:, 0], labels[:, 2], 4, ranks),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -16,7 +17,13 @@ from clipper.benchmarks.bench_zoo import auc
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.pool import Edges
-from clipper.pruning.joint.verification import formula_leak, prior_surprise, verified
+from clipper.pruning.joint.verification import (
+    correlation_bound,
+    formula_leak,
+    misfit_of,
+    prior_surprise,
+    verified,
+)
 from tests.pruning.pools import clustered, model_of, random_pool, shuffled
 
 CONSTANTS = InferenceSettings()
@@ -182,6 +189,65 @@ def test_formulas_that_say_all_are_no_leak() -> None:
     near = torch.randn(10, 8, generator=torch.Generator().manual_seed(1))[gold]
     posterior = infer(candidates, near + 0.1 * torch.randn(60, 2, 8, generator=torch.Generator().manual_seed(2)))
     assert posterior.verification.leak < 2
+
+
+def edges_between(samples: int, slots: int, many: int, random: Random) -> tuple[Edges, set[tuple[int, int]]]:
+    """Some pairs of instances, as edges and as they are."""
+    pairs = {tuple(sorted(random.sample(range(samples * slots), 2))) for _ in range(many)}
+    return Edges.of(ProximityGraph.from_edges(*zip(*pairs, strict=True)), samples * slots), pairs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_correlation_along_edges_leaves_out_what_labels_have_in_common(seed: int) -> None:
+    random, (n, m, c) = Random(seed), (10, 2, 3)
+    edges, pairs = edges_between(n, m, 25, random)
+    pool = replace(model_of(Candidates.from_rule(sum, [2] * n, m, c), NOWHERE), edges=edges)
+    value, label = [random.random() for _ in range(n)], [random.randrange(-1, c) for _ in range(n * m)]
+    counted = [j for j in range(n * m) if label[j] >= 0]
+    rest = dict.fromkeys(range(n * m), 0.0)
+    for j in counted:
+        alike = [value[k // m] for k in counted if label[k] == label[j]]
+        rest[j] = value[j // m] - sum(alike) / len(alike)
+    variance = sum(each**2 for each in rest.values()) / len(counted)
+    across = [(a, b) for a, b in pairs if a // m != b // m]
+    repeated = Counter((a // m, b // m) for a, b in across).values()
+    error = math.sqrt(sum(many**2 for many in repeated))
+    for errors in (0.0, 3.0):
+        expected = (sum(rest[a] * rest[b] for a, b in across) / variance - errors * error) / len(across)
+        found = correlation_bound(pool, torch.tensor(value).double(), torch.tensor(label)[:, None], errors)
+        assert found == pytest.approx(expected, abs=1e-6)
+    empty = replace(pool, edges=Edges.of(NOWHERE, n * m))
+    assert correlation_bound(empty, torch.tensor(value), torch.tensor(label)[:, None], 0.0) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_misfit_is_the_share_of_targets_that_are_wrong_at_even_odds_if_they_are_alike(seed: int) -> None:
+    candidates, heard, prior = verdict_pool(seed)
+    edges, _ = edges_between(40, 2, 100, Random(seed))
+    pool = replace(model_of(candidates, NOWHERE), edges=edges)
+    wrong = bayes(candidates, heard, prior, 0.7, 1 / 2)
+    expected = sum(chance > 1 / 2 for chance in wrong) / 40
+    assert expected > 0
+    settings = replace(CONSTANTS, alike=-10.0)  # whatever the correlation is
+    assert misfit_of(pool, heard[:, :, None], prior, 0.7, settings) == pytest.approx(expected)
+    prior[wrong.index(max(wrong))] = torch.inf  # nothing satisfies its target
+    assert misfit_of(pool, heard[:, :, None], prior, 0.7, settings) == pytest.approx((40 * expected - 1) / 39)
+    assert misfit_of(pool, heard[:, :, None], prior, 0.7, replace(CONSTANTS, alike=1.0)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_labels_are_not_relied_on_if_a_class_is_missing(seed: int) -> None:
+    _, embeddings, gold = clustered(150, slots=2, classes=6, spread=0.3, seed=seed)
+    complete, lacking = (
+        infer(Candidates.from_rule(sum, gold.sum(1), 2, classes, impossible="keep"), embeddings) for classes in (6, 5)
+    )
+    assert complete.verdict == "joint"
+    assert complete.verification.misfit == 0
+    assert float((lacking.labels == gold).double().mean()) < 0.9 < lacking.expected_accuracy
+    assert lacking.verdict == "unsettled"
+    assert lacking.verification.misfit > CONSTANTS.negligible
+    assert lacking.prune().discarded == 0
 
 
 @pytest.mark.slow

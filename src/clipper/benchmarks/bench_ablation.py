@@ -63,6 +63,8 @@ _CONSTANTS: Mapping[str, tuple[Any, ...]] = {
     "improbable": (3.0,),
     "explained": (0.0,),
     "leak": (math.inf,),
+    "alike": (math.inf,),
+    "certain": (0.0,),
     "memory": (1 << 19,),
 }
 """What each constant is changed to: a value that switches it off, if there is one."""

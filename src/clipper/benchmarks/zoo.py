@@ -24,7 +24,7 @@ from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError, require
 from clipper.proximity import Outlines, ProximityGraph, embed
 
-Expectation = Literal["joint", "ambiguous", "noise"]
+Expectation = Literal["joint", "ambiguous", "noise", "misfit"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Line:
         samples: how many, `n`.
         trouble: a disturbance of the pool, a key of `TROUBLES`; "" for none.
         expects: "joint" if the pool identifies its labels, "ambiguous" if it does so up to a renaming, "noise" if the
-            embeddings hold no information; None if nothing is promised.
+            embeddings hold no information, "misfit" if a class is missing; None if nothing is promised.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Rule:
         """What the labels of samples with these targets and numbers of slots could be."""
         if self.listed is not None:
             return Candidates.from_lists([self.listed()], classes).batch([0] * len(targets))
-        return Candidates.from_rule(self.value, targets, lengths, classes)
+        return Candidates.from_rule(self.value, targets, lengths, classes, impossible="keep")
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +270,7 @@ class Trouble:
         background: all instances with the same target share a vector, this many times as large as the embeddings.
         wrong: the share of samples with another sample's target.
         known: how many instances have their labels given.
+        missing: how many of the classes, the last ones, are missing from the labels that candidates may have.
         triangles: samples come in threes with the same formula, connected slot by slot by given edges; no embeddings.
     """
 
@@ -279,6 +280,7 @@ class Trouble:
     background: float = 0
     wrong: float = 0
     known: int = 0
+    missing: int = 0
     triangles: bool = False
 
 
@@ -291,6 +293,7 @@ TROUBLES: dict[str, Trouble] = {
     "triangles": Trouble(triangles=True),
     **{f"wrong-{percent}": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
     **{f"known-{known}": Trouble(known=known) for known in (1, 10)},
+    **{f"missing-{missing}": Trouble(missing=missing) for missing in (1, 2)},
 }
 """The disturbances of pools."""
 
@@ -352,6 +355,14 @@ def _lines() -> tuple[Line, ...]:
         troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20))
         troubled.extend(("digits", rule, 100, f"wrong-{percent}", None) for percent in (2, 5, 10, 20))
         troubled.extend(("digits", rule, 100, f"known-{known}", None) for known in (1, 10))
+    troubled += [
+        ("mnist", "sum-2", 300, "missing-1", "misfit"),
+        ("mnist", "sum-3", 300, "missing-1", "misfit"),
+        ("mnist", "sum-3", 300, "missing-2", "misfit"),
+        ("mnist", "sum-3", 1_000, "missing-1", "misfit"),
+        ("gaussians", "sum-3", 300, "missing-1", "misfit"),
+        ("mnist", "sum-3", 100, "missing-1", None),
+    ]
     lines = [(data, rule, samples, "", expects) for data, rule, samples, expects in tasks] + troubled
     return tuple(
         Line("/".join(filter(None, (rule, data, str(samples), trouble))), data, rule, samples, trouble, expects)
@@ -426,7 +437,8 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
         known = torch.full_like(gold, -1)
         chosen = torch.randperm(gold.numel(), generator=generator)[: trouble.known]
         known.view(-1)[chosen] = gold.view(-1)[chosen]
-    return Pool(rule.candidates(targets, lengths, instances.classes), embeddings, gold, wrong, known)
+    classes = instances.classes - trouble.missing
+    return Pool(rule.candidates(targets, lengths, classes), embeddings, gold, wrong, known)
 
 
 def _targets(rule: Rule, gold: Tensor) -> list[Hashable]:

@@ -88,8 +88,8 @@ def promises(rows: Sequence[Row]) -> list[Promise]:
         [None, None]
     """
     lines = summarise(rows)
-    noise, joint, ambiguous = (
-        [r for r in rows if r["settings"]["expects"] == e] for e in ("noise", "joint", "ambiguous")
+    noise, joint, ambiguous, misfit = (
+        [r for r in rows if r["settings"]["expects"] == e] for e in ("noise", "joint", "ambiguous", "misfit")
     )
     called = [row for row in rows if row.get("verdict") == "joint" and _has(row, "expected_accuracy")]
     return [
@@ -113,6 +113,11 @@ def promises(rows: Sequence[Row]) -> list[Promise]:
             [row for row in noise if row.get("verdict") == "joint"],
             noise,
             most=FALSE_ALARMS,
+        ),
+        _by_line(
+            "a class is missing: nine pools in ten of each line are not called joint",
+            misfit,
+            lambda row: row["error"] is None and row["verdict"] != "joint",
         ),
         _by_line(
             f"identified: nine pools in ten of each line are joint with {_percent(LABELS_RIGHT)} of the labels right",

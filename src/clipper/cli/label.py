@@ -94,7 +94,9 @@ def _summary(labels: Labels) -> dict[str, Any]:
         "samples": labels.posterior.candidates.samples,
         "labels": len(status),
         "namings": len(labels.posterior.namings),
-        "verification": {name: getattr(labels.posterior.verification, name) for name in ("explained", "leak")},
+        "verification": {
+            name: getattr(labels.posterior.verification, name) for name in ("explained", "leak", "misfit")
+        },
         "status": {name: status.count(name) for name in sorted(set(status))},
         "suspicious": len(labels.details["suspicious"]),
         "questions": labels.details["questions"],
@@ -111,7 +113,7 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
         *([f"labels with status {name}", f"{number:,}"] for name, number in summary["status"].items()),
     ]
     output.print(table(f"labels of {summary['samples']:,} samples", ["", ""], rows))
-    output.print(meaning_of(labels.verdict, labels.details["impossible"], summary["samples"]), soft_wrap=True)
+    output.print(meaning_of(labels.verdict, labels.details["reason"], summary["samples"]), soft_wrap=True)
     output.print(f"labels: {out}", soft_wrap=True)
     if report is not None:
         output.print(f"report: {report}", soft_wrap=True)

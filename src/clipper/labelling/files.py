@@ -21,7 +21,7 @@ from clipper.errors import FileError, InputError
 from clipper.executors import Executor
 from clipper.files import read_from_file, read_text
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import Labels, format_of, label
+from clipper.labelling.label import MISFIT, Labels, format_of, label
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
 from clipper.proximity import ProximityGraph, encoder_named
 from clipper.proximity.sharded import ShardedSearch
@@ -249,13 +249,14 @@ class LabelPool:
         suspicion = posterior.suspicion.nan_to_num(1).cpu()
         doubted = (suspicion > 1 / 2).nonzero()[:, 0]
         doubted = doubted[suspicion[doubted].argsort(descending=True, stable=True)][:_SUSPICIOUS]
+        alike = posterior.verification.misfit > posterior.settings.negligible
         return {
             "job": self.job.as_dict(),
             "samples": posterior.candidates.samples,
             "classes": posterior.candidates.classes,
             "wrong": posterior.wrong,
             "namings": len(posterior.namings),
-            "impossible": self.impossible,
+            "reason": self.impossible or (MISFIT if alike else ""),
             "questions": [[i // m, i % m, self._target_text(i // m)] for i in posterior.ask(_QUESTIONS).tolist()],
             "suspicious": [
                 {

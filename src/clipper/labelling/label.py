@@ -47,21 +47,24 @@ VERDICTS = {
 """What each verdict means for the user of the labels."""
 
 
-def meaning_of(verdict: str, impossible: str = "", samples: int = FEW) -> str:
+MISFIT = "targets that contradict them belong to inputs that look alike; perhaps a class is missing: allow one more"
+"""Why labels are unreliable if `Verification.misfit` is large."""
+
+
+def meaning_of(verdict: str, reason: str = "", samples: int = FEW) -> str:
     """What a verdict means for the user of the labels, and what to do.
 
     Args:
         verdict: the verdict.
-        impossible: a warning about targets that no labels give, if there are any: then these are the first thing to
-            check, and not the time or the encoder.
+        reason: why the labels are unreliable, if that is known, and what to check first.
         samples: how many samples there are; with less than `FEW`, more samples are the first thing to get.
 
     Examples:
         >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
         'Do not rely on the labels: 3 of 9 targets cannot come from 5 labels; check --classes.'
     """
-    if impossible and verdict in ("unsettled", "uninformative"):
-        return f"{VERDICTS[verdict].partition(':')[0]}: {impossible}."
+    if reason and verdict in ("unsettled", "uninformative"):
+        return f"{VERDICTS[verdict].partition(':')[0]}: {reason}."
     if samples < FEW and verdict != "joint":
         first = re.split(r"[:.] ", VERDICTS[verdict])[0]
         return f"{first}. {samples} samples are seldom enough: add samples first."

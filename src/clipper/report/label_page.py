@@ -52,7 +52,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
         "labels.html",
         title=_title(about, len(rows)),
         verdict=about["verdict"],
-        meaning=meaning_of(about["verdict"], about.get("impossible", ""), samples),
+        meaning=meaning_of(about["verdict"], about.get("reason", ""), samples),
         figures=_figures(about, rows),
         questions=[{**_tile(row), "known": target} for row, target in _with_targets(questions, about)],
         suspicious=[_suspicious(own, names) for own in suspicious],

@@ -33,7 +33,13 @@ from clipper.pruning.joint.propagate import (
 )
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
-from clipper.pruning.joint.verification import Verification, formula_leak, prior_surprise, verified
+from clipper.pruning.joint.verification import (
+    Verification,
+    formula_leak,
+    misfit_of,
+    prior_surprise,
+    verified,
+)
 from clipper.pruning.objectives import NEIGHBOURS, listed_only
 from clipper.pruning.ranks import ALONE, Ranks, Shard
 from clipper.pruning.result import Set
@@ -218,9 +224,10 @@ class _Run(Generic[Set]):
                 if not given:
                     potential, messages = self._refitted(pool, potential, side_by_side(messages[:, :, :1]))
                 messages = self._polished(pool, potential, labels, messages)
-        sharpness = 1.0 if given else verification.sharpness
+        sharpness, misfit = 1.0 if given else verification.sharpness, 0.0
         if verdict == "joint" and not given:
-            if not self._found_again(pool, messages, namings):
+            misfit = self._misfit(held, prior, sharpness)
+            if misfit > settings.negligible or not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
             elif not torch.equal(namings.orbit, torch.arange(pool.classes)):
                 verdict = "ambiguous"
@@ -228,7 +235,9 @@ class _Run(Generic[Set]):
             sharpness = 0.0  # ignore the neighbours' messages
         if verdict in ("unsettled", "uninformative"):
             verification = replace(verification, wrong=0.0, suspicion=self.impossible.to(held))
-        verification = replace(alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion)
+        verification = replace(
+            alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion, misfit=misfit
+        )
         concluded = self._concluded(pool, potential, messages, namings, verdict, verification)
         return replace(concluded, found=found)
 
@@ -358,6 +367,10 @@ class _Run(Generic[Set]):
 
     def _verified(self, pool: Pool, heard: Tensor, prior: Tensor) -> Verification:
         return verified(pool, heard, prior.masked_fill(self.impossible, torch.inf), self.wrong, self.settings)
+
+    def _misfit(self, heard: Tensor, prior: Tensor, sharpness: float) -> float:
+        prior = prior.masked_fill(self.impossible, torch.inf)
+        return misfit_of(self.pool, heard, prior, sharpness, self.settings)
 
     def _leak(self) -> float:
         """`formula_leak` of the pool; 1 if it cannot be computed."""

@@ -27,8 +27,8 @@ class InferenceSettings:
         prior_pairs: the number of pseudo-pairs for each two labels, confused at chance level; they regularise the
             fitted confusion if there are few real pairs.
         still: the tolerance for convergence: of a message, of the share of messages that change, of a probability.
-        negligible: shares below this count as zero: of the instances in which two states differ, and of the instances
-            that a label would have if all labels were equally frequent.
+        negligible: shares below this count as zero: of the instances in which two states differ, of the instances that
+            a label would have if all labels were equally frequent, and of the samples that contradict the messages.
         walkers: the number of parallel searches for other namings.
         improbable: in nats. A naming is ruled out if the formulas are less probable under it than under the best naming
             by this much. The neighbours' messages are used only if they make the hidden formulas more probable in total
@@ -37,6 +37,9 @@ class InferenceSettings:
             of pure noise, they explain a little by chance.
         leak: the largest allowed ratio of the odds that an edge joins samples with the same formula to the odds
             expected by chance.
+        alike: samples that contradict their neighbours' messages look alike if contradictions are correlated along the
+            edges by more than this. If one class in ten is missing from the labels, the correlation is above 0.1.
+        certain: by how many standard errors the correlation must be larger.
         memory: the largest number of tensor elements held at a time.
     """
 
@@ -57,6 +60,8 @@ class InferenceSettings:
     improbable: float = 10.0
     explained: float = 0.2
     leak: float = 4.0
+    alike: float = 0.02
+    certain: float = 3.0
     memory: int = 1 << 22
 
     block: ClassVar[int] = 1 << 18

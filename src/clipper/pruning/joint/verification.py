@@ -24,6 +24,7 @@ class Verification:
         explained: the gain as a share of the surprise under the prior: 1 if every formula is predicted with certainty.
         significance: the gain in standard errors.
         leak: the odds that an edge joins samples with the same formula, divided by the odds expected by chance.
+        misfit: the share of samples that contradict their neighbours' messages, if these samples look alike; else 0.
     """
 
     sharpness: float
@@ -33,6 +34,7 @@ class Verification:
     explained: float
     significance: float
     leak: float = 1.0
+    misfit: float = 0.0
 
 
 def verified(
@@ -144,3 +146,57 @@ def formula_leak(pool: Pool, template: Tensor) -> float:
         for p in (float(p.clamp(finfo(torch.float).eps, 1 - finfo(torch.float).eps)) for p in (share, chance))
     ]
     return odds[0] / odds[1]
+
+
+def misfit_of(pool: Pool, heard: Tensor, prior: Tensor, sharpness: float, settings: InferenceSettings) -> float:
+    """The share of samples that contradict their neighbours' messages, if these samples look alike; else 0.
+
+    A sample contradicts the messages if its target is probably wrong, judged as if half of all targets were. Targets
+    that are wrong by chance have nothing in common. But if a class is missing from the labels, its instances are near
+    each other, and their samples contradict the messages.
+
+    Args:
+        pool: the pool.
+        heard: the log-odds of the messages to each instance, without the formula of its sample, `(n*m, c, 1)`.
+        prior: the surprise of each formula under the best class prior, in nats, `(n,)`.
+        sharpness: the factor on the messages.
+        settings: the constants.
+    """
+    field = pool.tempered(heard, sharpness, settings.least_error)
+    contradiction = (widened(pool.surprise(field)[:, 0]) - widened(prior)).sigmoid().nan_to_num(0)  # (n,)
+    judges = prior.isfinite()
+    labels = pool.best(field).masked_fill(~pool.by_slot(judges[:, None])[:, 0], -1)
+    if correlation_bound(pool, contradiction, labels, settings.certain) <= settings.alike:
+        return 0.0
+    many = pool.ranks.total(((contradiction > 1 / 2) & judges).sum())
+    return float(many / pool.ranks.total(judges.sum()))
+
+
+def correlation_bound(pool: Pool, values: Tensor, labels: Tensor, errors: float) -> float:
+    """A lower bound of the correlation, along the edges, of the values of the two samples that an edge joins.
+
+    From the value at each instance, the mean over all instances with the same label is subtracted first, because
+    samples with some labels have larger values than others.
+
+    Args:
+        pool: the pool.
+        values: a value for each sample, `(n,)`.
+        labels: of the instances, `(n*m, 1)`; those with -1 do not count.
+        errors: how many standard errors the bound is below the correlation. The errors are those of a pool in which
+            values belong to samples at random.
+    """
+    slots, edges, ranks = pool.factor.shape[1], pool.edges, pool.ranks
+    counts = one_hot(labels, pool.classes)[:, :, 0].to(values)  # (n*m, c)
+    spread = values.repeat_interleave(slots)
+    mean = ranks.total(spread @ counts) / ranks.total(counts.sum(0)).clamp(min=1)
+    rest = counts.sum(1) * (spread - counts @ mean)
+    variance = ranks.total(rest.square().sum()) / ranks.total(counts.sum()).clamp(min=1)
+    first, second = edges.first[edges.counted], edges.second[edges.counted]
+    pair = edges.shard.known_as(first) // slots * pool.samples + edges.shard.known_as(second) // slots
+    across = pair // pool.samples != pair % pool.samples
+    _, repeated = torch.unique(pair[across], return_counts=True)
+    together = (rest[first] * edges.shard.bordered(rest)[second])[across]
+    count, error = ranks.total(across.sum()), widened(ranks.total(repeated.square().sum())).sqrt()
+    if not float(count) or not float(variance):
+        return 0.0
+    return float((ranks.total(together.sum()) / variance - errors * error) / count)
