@@ -26,7 +26,8 @@ def pruned_pools(rows: Sequence[Measurement]) -> str:
             f"{found['candidates']:,}",
             found["method"],
             _rounded(found["seconds"]),
-            _rounded(found["search_seconds"]),
+            _rounded(found["index_seconds"]) if found["index_seconds"] else NOTHING,
+            _rounded(found["search_seconds"] - found["index_seconds"]),
             _gigabytes(found["peak_gigabytes"]),
             _recall(found["recall"]),
         ]
@@ -34,7 +35,8 @@ def pruned_pools(rows: Sequence[Measurement]) -> str:
         for found in [row["figures"]]
     ]
     heads = [
-        "instances", "processes", "candidates", "method", "seconds", "of which search", "peak of memory", "recall",
+        "instances", "processes", "candidates", "method", "seconds", "of which to build the index",
+        "of which search", "peak of memory", "recall",
     ]  # fmt: skip
     return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if own else "Not run."
 

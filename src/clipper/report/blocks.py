@@ -19,7 +19,7 @@ from clipper.benchmarks.bench_zoo import read_rows
 from clipper.benchmarks.measurements import FILE, measurements
 from clipper.benchmarks.probe import changed
 from clipper.benchmarks.race.run import read_rows as race_rows
-from clipper.benchmarks.race.summary import standings
+from clipper.benchmarks.race.summary import Standing, standings
 from clipper.benchmarks.statistics import interval
 from clipper.benchmarks.tables import Entry, Ledger, Table, gather, tables_of
 from clipper.benchmarks.tables.ledger import RECORDS
@@ -36,7 +36,7 @@ from clipper.report.bench_text import (
     ranks,
     sent_bytes,
 )
-from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired
+from clipper.report.claims import NOTHING, Claim, claims_of, distinct, in_short, paired
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
 from clipper.report.run_page import percent
@@ -50,6 +50,7 @@ from clipper.report.table_text import (
     picture_of,
     results_text,
     section,
+    usual_seeds,
 )
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts
 
@@ -197,8 +198,9 @@ def wide(entries: Sequence[Entry], names: Mapping[str, str] | None = None, colum
     rows = dict(names or {entry.place.row.name: entry.place.row.name for entry in entries})
     at = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
     shown = [at[row, task] for row in rows for task in tasks if (row, task) in at]
+    usual = usual_seeds(shown)
     cells = [
-        [title, *(figure(at[row, task], "accuracy") if (row, task) in at else NOTHING for task in tasks)]
+        [title, *(figure(at[row, task], "accuracy", usual=usual) if (row, task) in at else NOTHING for task in tasks)]
         for row, title in rows.items()
     ]
     return markdown_table(["", *tasks], cells) + "\n" + footnote(shown)
@@ -222,18 +224,33 @@ def series(numbers: Collection[int]) -> str:
 
 def footnote(entries: Sequence[Entry]) -> str:
     """The seeds and commits of the figures, and the meaning of the marks."""
-    results = [entry for entry in entries if entry.records and not entry.mark]
     parts = []
-    if results:
-        seeds = series({seed for entry in results for seed in entry.seeds})
-        counts = sorted({len(entry.records) for entry in results})
-        commits = sorted({record.commit for entry in results for record in entry.records})
-        number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        parts.append(f"Means over {number} seeds ({seeds}; commit {', '.join(commits)}).")
-    parts += [f"*{mark}*: {MARKS[mark]}." for mark in MARKS if any(entry.mark == mark for entry in entries)]
+    for mark in ("", *MARKS):
+        own = [entry for entry in entries if entry.records and entry.mark == mark]
+        if own:
+            many = sorted({len(entry.records) for entry in own})
+            number = (
+                f"{many[0]} seed{'s' if many[0] > 1 else ''}" if len(many) == 1 else f"{many[0]} to {many[-1]} seeds"
+            )
+            commits = sorted({record.commit for entry in own for record in entry.records} - {"", "unknown"})
+            made = "; commit ".join(filter(None, [series({s for e in own for s in e.seeds}), ", ".join(commits)]))
+            parts.append(f"*{mark}* ({number}: {made}): {MARKS[mark]}." if mark else f"Means over {number} ({made}).")
+    if any(_is_above_its_ceiling(entry, entries) for entry in entries):
+        parts.append("A row can lie above gold labels by chance.")
     if any(not entry.records and not entry.place.row.source for entry in entries):
         parts.append("Not run: estimated core-hours in brackets.")
     return " ".join(parts)
+
+
+def _is_above_its_ceiling(entry: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether a cell's accuracy is above that of training on gold labels, with the same network, in the same column."""
+    own = entry.place.config
+    return bool(entry.values("accuracy")) and any(
+        statistics.mean(each.values("accuracy")) < statistics.mean(entry.values("accuracy"))
+        for each in entries
+        if each.place.column == entry.place.column and each.values("accuracy")
+        if each.place.config.objective == "gold" != own.objective and each.place.config.network == own.network
+    )
 
 
 def _readme(sources: Sources) -> str:
@@ -247,7 +264,8 @@ def _readme(sources: Sources) -> str:
             _in_pairs(entries, tasks),
             "\nLonger tasks, with the paper's best figure beside our best:\n",
             _against_the_paper(sources),
-            f"\n{in_short(gains)} [All results, seed by seed and claim by claim](docs/results.md).",
+            f"\n{in_short(gains)} {_reproduced(gains)} *Not seen*: our 95 % interval contains zero, and not the "
+            "paper's gain. [All results, seed by seed and claim by claim](docs/results.md).",
         ]
     )
 
@@ -258,7 +276,7 @@ def _in_pairs(entries: Sequence[Entry], tasks: Sequence[str]) -> str:
     sentences = []
     for row, base, said in (
         ("semantic + trainable", "semantic", "The paper's program adds {gain} to all candidates"),
-        ("dolphin + trainable", "dolphin", "With Dolphin, a loss of the paper, it adds {gain}"),
+        ("dolphin + trainable", "dolphin", "With Dolphin, one of the losses that the paper uses, it adds {gain}"),
         ("semantic + joint", "gold labels", "Joint inference differs from gold labels by {gain}"),
     ):
         gains = []
@@ -266,15 +284,25 @@ def _in_pairs(entries: Sequence[Entry], tasks: Sequence[str]) -> str:
             pairs = paired(found[row, task], found[base, task])
             if len(pairs) > 1:
                 low, high = interval(pairs)
+                published = [found[each, task].published.get("accuracy") for each in (row, base)]
+                theirs = [figure[0] for figure in published if figure is not None]
+                paper = f"; the paper: {theirs[0] - theirs[1]:+.1f}" if len(theirs) == 2 else ""
                 gains.append(
                     f"{statistics.mean(pairs):+.1f} [{low:+.1f}, {high:+.1f}] points on {task.partition(',')[0]} "
-                    f"({len(pairs)} seeds)"
+                    f"({len(pairs)} seeds{paper})"
                 )
         if gains:
             sentences.append(f"{said.format(gain=' and '.join(gains))}.")
     return (
         " ".join([*sentences, "In brackets: 95 % intervals of the differences, paired by seed."]) if sentences else ""
     )
+
+
+def _reproduced(claims: Sequence[Claim]) -> str:
+    """A sentence that names the gains that reproduce; empty if none does."""
+    own = [f"{claim.what}: {claim.ours}, in the paper {claim.paper}" for claim in distinct(claims)
+           if claim.verdict == "reproduces"]  # fmt: skip
+    return f"The gains that reproduce: {'; '.join(own)}." if own else ""
 
 
 def _all_claims(sources: Sources) -> list[Claim]:
@@ -454,6 +482,8 @@ def _race(sources: Sources) -> str:
         table = markdown_table(ENTRY_COLUMNS, [entry_cells(entry) for entry in standing.entries])
         parts.append(f"**{standing.title}, {standing.seconds:g} seconds**\n\n{table}\n{' '.join(standing.verdict)}\n")
     notes = [f"{_made_by(rows)} {packages_of(rows)}.", f"The machine had {load_of(rows)}.", busy_note(rows)]
+    if not all(row.get("probe") for row in rows):
+        notes.append("The rows have no record of the method's version besides the commit.")
     return "\n".join([*parts, *filter(None, notes)])
 
 
@@ -475,7 +505,25 @@ def _race_summary(sources: Sources) -> str:
         elif lead < 0:
             others.append(f"On {standing.title}, {other.contestant.title} is {-lead:.1f} points ahead.")
     told = f"On {first} of {len(found)} tasks, a contestant with Clipper has the best accuracy when the time is over."
-    return " ".join([told, *others, _made_by(sources.race)])
+    return " ".join([told, *others, _alone(found), _made_by(sources.race)])
+
+
+def _alone(found: Sequence[Standing]) -> str:
+    """On how many tasks Clipper without another framework is best, and which frameworks without Clipper beat it."""
+    best, ahead = 0, dict[str, int]()
+    for standing in found:
+        alone = [entry.mean for entry in standing.entries if entry.contestant.ours and not entry.contestant.peer]
+        others = [entry for entry in standing.entries if not entry.contestant.ours]
+        if not alone:
+            continue
+        best += standing.entries[0].mean <= max(alone)
+        for entry in others:
+            if round(100 * (entry.mean - max(alone)), 1) > 0:
+                ahead[entry.contestant.title] = ahead.get(entry.contestant.title, 0) + 1
+    behind = ", ".join(f"{title} on {many}" for title, many in ahead.items())
+    return (
+        f"Clipper without another framework is best on {best or 'none'}{f'; it is behind {behind}' if behind else ''}."
+    )
 
 
 def _made_by(rows: Sequence[Row]) -> str:

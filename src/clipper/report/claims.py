@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from clipper.benchmarks.config import config_of
 from clipper.benchmarks.statistics import interval
 from clipper.benchmarks.tables import Entry, peculiarity
 from clipper.benchmarks.tables.layout import Measure
@@ -28,6 +29,7 @@ class Claim(NamedTuple):
         verdict: whether it reproduces; `NOT_RUN`, or a mark and `NO_RESULTS`, if there is no result yet.
         kind: what sort of claim it is, one of `KINDS`.
         same: equal for two claims if they are one claim that the paper prints in two tables.
+        encoder: the encoder here, if it takes the place of another one of the paper.
     """
 
     what: str
@@ -36,6 +38,7 @@ class Claim(NamedTuple):
     verdict: str
     kind: str = "accuracy gain"
     same: tuple[Any, ...] = ()
+    encoder: str = ""
 
 
 CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]
@@ -64,6 +67,7 @@ _SAID = {
     "marked": "have only old or stale runs",
     "too few seeds": "have too few seeds",
     "not comparable": "cannot be compared",
+    "no room here": "have no room here",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
     **{
@@ -74,6 +78,10 @@ _SAID = {
 }
 """The words for a verdict on several claims."""
 NOT_RUN, FEW, MARKED, INCOMPARABLE = "not run", "too few seeds", "marked", "not comparable"
+NO_ROOM = "no room here"
+"""The verdict on a gain that would lift the row without pruning above 100 % here."""
+PAPERS_ENCODER = "resnet18"
+"""The encoder of the paper's rows "frozen"."""
 NO_RESULTS = " runs: "
 """Separates the mark of runs that are no results from a verdict."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
@@ -111,9 +119,13 @@ def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]
         low, high = interval(pairs)
         several = f" [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)" if len(pairs) > 1 else " (1 seed)"
         ours = f"{statistics.mean(pairs):+.1f}{several}{f', {how}' if (how := peculiarity(entry)) else ''}"
-        verdict = _marked(verdict_of(published, low, high) if len(pairs) > 1 else FEW, entry, base)
+        verdict = verdict_of(published, low, high) if len(pairs) > 1 else FEW
+        if verdict != FEW and statistics.mean(base.values(measure)) + published > 100:
+            verdict = NO_ROOM
+        verdict = _marked(verdict, entry, base)
     same = entry.place.row.engine, *paper, *without
-    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same)]
+    encoder = config_of(entry.records[0]).encoder if entry.records and entry.place.row.variant == "frozen" else ""
+    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same, "" if encoder == PAPERS_ENCODER else encoder)]
 
 
 def _marked(verdict: str, *entries: Entry) -> str:
@@ -193,7 +205,7 @@ def _encoders(entries: Sequence[Entry]) -> list[Claim]:
             means = [statistics.mean(entry.values("accuracy")) for entry in run]
             ours = f"{max(means) - min(means):.1f} ({', '.join(entry.place.row.variant for entry in run)})"
             same = all(entry.records for entry in theirs)
-            said = _marked(_nearness(max(means) - min(means) - widest), *run) if same else INCOMPARABLE
+            said = _marked(_nearness(max(means) - min(means) - widest) if same else INCOMPARABLE, *run)
         what = f"largest difference between encoders: {engine}, {column}"
         claims.append(Claim(what, f"{widest:.1f}", ours, said, "difference between encoders"))
     return claims
@@ -238,8 +250,11 @@ def in_short(claims: Sequence[Claim]) -> str:
             if kind in _GAINS.values() and "reproduces" not in counts:
                 said = f"none reproduces so far: {said}"
             whose = "the paper's" if not sentences else "its"
-            also = f" (of more than a point; the paper also reports {losses} losses)" if losses else ""
+            also = f" (of more than a point; in {losses} other cases the paper reports a decrease)" if losses else ""
             sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
+            if replaced := Counter(claim.encoder for claim in own if claim.encoder and claim.verdict != INCOMPARABLE):
+                others = ", ".join(f"{count} with {encoder}" for encoder, count in replaced.items())
+                sentences.append(f"Of these, {others} in the place of the paper's {PAPERS_ENCODER}.")
     return " ".join(sentences)
 
 

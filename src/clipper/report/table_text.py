@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 
 from clipper.benchmarks.statistics import interval, spread
@@ -28,15 +29,18 @@ How to read the tables:
 - *not run (2 h)*: the number is an estimate in core-hours, from similar runs.
 - *Gold labels* is the ceiling of a task. All rows are means over few seeds, so a row that finds nearly all labels may
   lie above it by chance. In the claims, differences are paired by seed.
-- The paper's figures are means of three runs. A gain *reproduces* if our 95 % interval contains the paper's gain but
-  not zero. It is *undecided* if the interval contains both, and *not seen* if it contains zero but not the paper's
-  gain. It is *smaller* or *larger* if the interval contains neither, but has the same sign, and *the opposite* if it
-  has the other sign. Where the paper has no gain (less than a point), there is *no difference, there or here* if the
-  interval lies within {close} points of zero, *a difference only here* if it does not contain zero, and else it is
-  *undecided*. One run is *too few seeds* for a verdict.
-- This rule takes the paper's gain as exact. But its three runs differ from one another by 14 to 22 points on the tasks
-  with 100 samples, so the paper's own 95 % intervals are wider than ours. *Not seen* means that our runs do not show
-  the gain; it does not mean that the paper's runs did not.
+- The paper's figures are means of three runs; those of MUGEN and VQAR are one run each. A gain *reproduces* if our 95 %
+  interval contains the paper's gain but not zero. It is *undecided* if the interval contains both, and *not seen* if it
+  contains zero but not the paper's gain. It is *smaller* or *larger* if the interval contains neither, but has the same
+  sign, and *the opposite* if it has the other sign. Where the paper has no gain (less than a point), there is *no
+  difference, there or here* if the interval lies within {close} points of zero, *a difference only here* if it does not
+  contain zero, and else it is *undecided*. There is *no room here* if the row without pruning is so good here that
+  the paper's gain would lift it above 100 %. One run is *too few seeds* for a verdict.
+- This rule takes the paper's gain as exact. But its three runs differ from one another: on the tasks with 100 samples,
+  standard deviations are between 0.2 and 22 points, 14 to 22 for Dolphin and Scallop on SUM-3. There the paper's own
+  95 % intervals are wider than ours. *Not seen* means that our runs do not show the gain; it does not mean that the
+  paper's runs did not.
+- If cells of a column have different numbers of seeds, those that are not the usual number say so.
 - A share that is kept is *within {close} points* of the paper's, or there is *more* or *less here*.
 - *Accuracy* is that of single inputs: of images; on clips, of frames; on scenes, of names and relations together.
   *Candidates kept* is the share that pruning keeps, averaged over the epochs: of all listed candidates, or, where
@@ -62,17 +66,31 @@ def _noted(text: str, *notes: str) -> str:
     return ", ".join(note for note in (text, *notes) if note)
 
 
-def figure(entry: Entry, measure: Measure, *, briefly: bool = False) -> str:
-    """One cell: the mean with its mark and remarks; or, if nothing was run, the estimated cost of the runs."""
+def figure(entry: Entry, measure: Measure, *, usual: int = 0, briefly: bool = False) -> str:
+    """One cell: the mean with its mark and remarks; or, if nothing was run, the estimated cost of the runs.
+
+    Args:
+        entry: the cell.
+        measure: what is shown.
+        usual: the number of seeds that need not be said; one seed is always said.
+        briefly: whether to leave out remarks and costs.
+    """
     values = entry.values(measure)
     if values:
         mean = f"{statistics.mean(values):.1f}"
-        one = "1 seed" if len(values) == 1 else ""
+        many = len(values)
+        seeds = "1 seed" if many == 1 else f"{many} seeds" if usual and many != usual else ""
         marked = f"{mean} *{entry.mark}*" if entry.mark else mean
-        return marked if briefly else _noted(marked, one, peculiarity(entry))
+        return marked if briefly else _noted(marked, seeds, peculiarity(entry))
     if entry.records or entry.place.row.source or briefly:
         return NOTHING
     return f"not run{cost(entry.hours)}"
+
+
+def usual_seeds(entries: Sequence[Entry]) -> int:
+    """The number of seeds that most of the cells have; 0 if nothing was run."""
+    many = Counter(len(entry.records) for entry in entries if entry.records)
+    return max(many, key=lambda seeds: (many[seeds], seeds), default=0)
 
 
 def cost(hours: float | None) -> str:
@@ -188,7 +206,14 @@ def overview(runs: int, gathered: Gathered, claims: Sequence[Claim]) -> str:
         numbers = [len(own), results, len(done) - results, len(own) - len(done)]
         missing = cost(total(own)).strip(" ()") or NOTHING
         rows.append([f"[{table.title}](results/{table.name}.md)", *map(str, numbers), missing])
-    heads = ["table", "cells", "with results", "with shorter, old or stale runs", "not run", "to run, core-hours"]
+    heads = [
+        "table",
+        "cells",
+        "with results (also of fewer seeds)",
+        "with shorter, old or stale runs",
+        "not run",
+        "to run, core-hours",
+    ]
     return f"{head(runs, claims)}\n{markdown_table(heads, rows)}"
 
 
@@ -272,13 +297,14 @@ def numbers(table: Table, entries: Sequence[Entry]) -> str:
     paper = [measure for measure in table.measures if any(measure in entry.published for entry in shown)]
     pairs = {m: (NAMES[m], f"{NAMES[m]} (published)") for m in table.measures}
     heads = ["row", *(text for m in table.measures for text in pairs[m][: 1 + (m in paper)])]
+    usual = usual_seeds(shown)
     rows = [
         [
             entry.place.row.name,
             *(
                 text
                 for i, m in enumerate(table.measures)
-                for text in (figure(entry, m, briefly=i > 0), papers(entry, m))[: 1 + (m in paper)]
+                for text in (figure(entry, m, usual=usual, briefly=i > 0), papers(entry, m))[: 1 + (m in paper)]
             ),
         ]
         for entry in shown

@@ -218,7 +218,13 @@ def _verdict(standing: Standing) -> list[str]:
     for start, end, leader in spans:
         when = f"within {_seconds(start)}" if start == end else f"within {_seconds(start)} to {_seconds(end)}"
         best = f"{_percent(leader.accuracy_at(end))}{f' after {_seconds(end)}' if end > start else ''}"
-        sentence = f"{leader.contestant.title} is first {when} ({best})."
+        level = [
+            entry.contestant.title
+            for entry in standing.entries
+            if entry is not leader and _percent(entry.accuracy_at(end)) == _percent(leader.accuracy_at(end))
+        ]
+        who = f"{' and '.join([leader.contestant.title, *level])} are level and" if level else leader.contestant.title
+        sentence = f"{who} {'are' if level else 'is'} first {when} ({best})."
         if ours and not leader.contestant.ours:
             sentence += " " + _why(leader, ours, end)
         sentences.append(sentence)

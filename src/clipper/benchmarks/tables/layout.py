@@ -39,8 +39,8 @@ MEANING = {
     "ResNet-18)",
     "trainable": "the paper's program as printed; neighbours by the classifier's own layer",
     "exact": "the problem that the paper states; neighbours by the classifier's own layer",
-    "random": "the control: discards as many candidates as exact does, at random; for clips, it forbids labels at "
-    "random, and keeps slightly more",
+    "random": "the control: in each step, discards as many candidates as exact would, at random; for clips, it forbids "
+    "labels at random. Its network is another one than that of exact, so that the shares kept differ slightly",
     "entropy": f"all candidates; the loss has a penalty on the posterior's entropy, with weight {ENTROPY:g}",
     "joint": "joint inference over the whole pool, before training; neighbours by outlines (for clips, of the "
     "middle of each frame)",

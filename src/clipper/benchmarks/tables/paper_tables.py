@@ -84,9 +84,9 @@ SUM_TABLE = Table(
         **{(row.name, column.name): 3 for row in _FINE_TUNED_ROWS for column in _CIFAR_SUMS},
     },
     absent=frozenset((row.name, column.name) for row in _FINE_TUNED_ROWS for column in _MNIST_SUMS),
-    remark="Scallop uses all proofs on SUM-3 with 100 samples, except in the row with random pruning. Elsewhere it "
-    "uses the most probable ones, because all proofs of SUM-4, or of candidates discarded anew in every step, are too "
-    "many to compile; the cell says how many. ISED draws 100 label combinations from the "
+    remark="Scallop uses all proofs on SUM-3 with 100 samples, except in the row with random pruning. There, and on "
+    "SUM-4 with 100 samples, it uses the ten most probable ones, and elsewhere the three most probable ones, because "
+    "all proofs are too many to compile; the cell says how many. ISED draws 100 label combinations from the "
     "classifier. The paper prunes these draws. Here all candidates of a sample are pruned, and draws that are not "
     "among the kept ones are ignored. Frozen encoders are MobileNetV2; the paper has ResNet-18. The rows "
     "CifarMobileNetV2 fine-tune a network that was pretrained on ImageNet, where the paper's learner begins with "
@@ -173,7 +173,9 @@ MUGEN_TABLE = Table(
     ("accuracy", "vtr3", "tvr3", "vtr10", "tvr10", "retained", "gold"),
     seeds=3,
     remark="The paper's figures are one run each on MUGEN's own videos, and cannot be compared with those on drawn "
-    "clips; it does not say among how many videos or texts it chooses. Scallop has the best three proofs here, and all "
+    "clips; its gains can only be compared with caution. It does not say among how many videos or texts it chooses. "
+    "Alignments exclude one another, so Dolphin's loss equals the semantic loss here, and its rows repeat those of "
+    "*semantic*. Scallop has the best three proofs here, and all "
     "in the paper. The control *random* forbids labels at random, as many as possible if each clip is to keep as many "
     "alignments as with *exact*.",
 )
