@@ -66,7 +66,9 @@ def test_a_pool_is_what_its_line_says(line):
     pool, trouble = pool_of(line), TROUBLES[line.trouble]
     n, m = pool.gold.shape
     assert n == line.samples == pool.candidates.samples == len(pool.wrong)
-    assert torch.equal(pool.candidates.contains(pool.gold), ~pool.wrong)
+    listed = (pool.gold < pool.candidates.classes).all(1)
+    assert torch.equal(pool.candidates.contains(pool.gold), ~pool.wrong & listed)
+    assert bool(listed.all()) == (not trouble.missing)
     assert int(pool.wrong.sum()) == round(trouble.wrong * n)
     assert (pool.known is not None) == bool(trouble.known)
     if pool.known is not None:

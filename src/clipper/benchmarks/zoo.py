@@ -293,7 +293,7 @@ TROUBLES: dict[str, Trouble] = {
     "triangles": Trouble(triangles=True),
     **{f"wrong-{percent}": Trouble(wrong=percent / 100) for percent in (2, 5, 10, 20)},
     **{f"known-{known}": Trouble(known=known) for known in (1, 10)},
-    **{f"missing-{missing}": Trouble(missing=missing) for missing in (1, 2)},
+    "missing-1": Trouble(missing=1),
 }
 """The disturbances of pools."""
 
@@ -352,14 +352,13 @@ def _lines() -> tuple[Line, ...]:
             troubled.append(("noise", rule, samples, "one-target", "noise"))
         troubled.append(("noise", rule, 30, "skewed", "noise"))
         troubled.append(("digits", rule, 100, "backgrounds", None))
-        troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20))
-        troubled.extend(("digits", rule, 100, f"wrong-{percent}", None) for percent in (2, 5, 10, 20))
-        troubled.extend(("digits", rule, 100, f"known-{known}", None) for known in (1, 10))
+        few = rule == "xor-3"  # fewer lines, to leave time for others
+        troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20)[2 * few :])
+        troubled.extend(("digits", rule, 100, f"wrong-{percent}", None) for percent in (2, 5, 10, 20)[few:])
+        troubled.extend(("digits", rule, 100, f"known-{known}", None) for known in (1, 10)[: 2 - few])
     troubled += [
         ("mnist", "sum-2", 300, "missing-1", "misfit"),
         ("mnist", "sum-3", 300, "missing-1", "misfit"),
-        ("mnist", "sum-3", 300, "missing-2", "misfit"),
-        ("mnist", "sum-3", 1_000, "missing-1", "misfit"),
         ("gaussians", "sum-3", 300, "missing-1", "misfit"),
         ("mnist", "sum-3", 100, "missing-1", None),
     ]

@@ -80,7 +80,8 @@ ZOO_LINES = (
     "sum-3-mod-10/digits/100", "product-3-mod-10/digits/100", "luhn-3/digits/100", "xor-3/cancer/100",
     "difference/digits/100", "difference/digits/100/known-1", "even-odd/mnist/300", "sum-3-is-0-mod-10/digits/100",
     "max-3/digits/100", "less/digits/100", "equal/digits/100", "sum-3/digits/20", "sum-3/digits/100/wrong-10",
-    "sum-3/digits/100/shuffled", "sum-3/noise/100/one-target", "sum-3/digits/100/backgrounds",
+    "sum-3/mnist/300/missing-1", "sum-3/mnist/100/missing-1", "sum-3/digits/100/shuffled", "sum-3/noise/100/one-target",
+    "sum-3/digits/100/backgrounds",
 )  # fmt: skip
 """The lines of the zoo that a page shows."""
 
@@ -448,7 +449,7 @@ def _ablation(sources: Sources) -> str:
     found = [summary_of(name, by_change[name]) for name in changes() if name in by_change]
     cells = [
         [
-            each["change"],
+            "unchanged" if each["change"] == changes()[0] else each["change"],
             str(each["settled"]),
             percent(each["best_naming_right"]),
             f"{percent(each['gold_kept'])} ({percent(each['gold_kept_lowest'])})",

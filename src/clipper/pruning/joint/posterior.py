@@ -107,9 +107,9 @@ class Posterior(Generic[Set]):
             that are not listed are listed for it, if they are few enough.
         verdict: "joint": you can use the labels. "ambiguous": the groups are found, but several ways to name them are
             possible, see `namings`. "unsettled": the labels are not reliable: the search did not end, most folds found
-            other labels, the labels explain too little of the hidden formulas, or neighbours have equal targets for
-            another reason than equal labels (a leak). "uninformative": neighbours predict hidden formulas no better
-            than a class prior does.
+            other labels, the labels explain too little of the hidden formulas, neighbours have equal targets for
+            another reason than equal labels (a leak), or a class seems to be missing (a misfit). "uninformative":
+            neighbours predict hidden formulas no better than a class prior does.
         converged: whether the verdict is "joint".
         expected_accuracy: the expected share of right labels; those of samples without candidates count for less.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
