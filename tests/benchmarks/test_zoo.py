@@ -134,7 +134,7 @@ def test_seeds_determine_a_pool_and_differ():
         "sum-3/gaussians/100",
         "sum-3/digits/100/wrong-5",
         "proportions-4-8/wine/25",
-        "xor-3/digits/100/known-10",
+        "sum-3/digits/100/known-10",
     ):
         first, again, other = (make_pool(line_named(name), seed) for seed in (4, 4, 5))
         assert torch.equal(first.gold, again.gold)

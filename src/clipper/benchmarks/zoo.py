@@ -353,7 +353,7 @@ def _lines() -> tuple[Line, ...]:
         troubled.append(("noise", rule, 30, "skewed", "noise"))
         troubled.append(("digits", rule, 100, "backgrounds", None))
         few = rule == "xor-3"  # fewer lines, to leave time for others
-        troubled.extend(("digits", rule, samples, "", None) for samples in (5, 10, 20)[2 * few :])
+        troubled.extend(("digits", rule, samples, "", None) for samples in ((5, 10) if few else (5, 20)))
         troubled.extend(("digits", rule, 100, f"wrong-{percent}", None) for percent in (2, 5, 10, 20)[few:])
         troubled.extend(("digits", rule, 100, f"known-{known}", None) for known in (1, 10)[: 2 - few])
     troubled += [
