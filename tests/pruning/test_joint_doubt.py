@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clipper import Candidates, ProximityGraph, infer
+from clipper import Candidates, Lattice, ProximityGraph, infer
 from clipper.benchmarks.bench_zoo import auc
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
@@ -374,6 +374,46 @@ def test_known_labels_are_obeyed_against_all_neighbours() -> None:
         right[sample] = True
         assert float(right.float().mean()) > 0.9
     assert candidates.batch([sample]).counts[0] > posterior.prune().candidates.counts[sample] >= 1
+
+
+@pytest.mark.parametrize("trust", [None, 1e-5, 0.2])
+def test_no_number_of_neighbours_outweighs_a_known_label(trust: float | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    gold = torch.randint(0, 3, (14, 2), generator=generator)
+    embeddings = 5 * torch.eye(3)[gold] + 0.1 * torch.randn(14, 2, 3, generator=generator)
+    sample = int(((gold.sum(1) == 2) & (gold[:, 0] == 2)).nonzero()[0])
+    known = torch.full_like(gold, -1)
+    known[sample, 0] = 0  # it looks like a 2; 0 + 2 is a candidate, too
+    posterior = infer(Candidates.from_rule(sum, gold.sum(1), 2, 3), embeddings, known=known, wrong=0, trust=trust)
+    assert posterior.labels[sample].tolist() == [0, 2]
+    assert float(posterior.marginals[sample, 0, 0]) == pytest.approx(1)
+    assert posterior.prune(0.95).candidates.batch([sample]).labels.tolist()[0] == [0, 2]
+
+
+@pytest.mark.parametrize("method", ["joint", "em"])
+def test_a_known_label_that_no_candidate_has_is_never_pruned_to_nothing(method: str) -> None:
+    candidates, embeddings, gold = clustered(20, slots=2, classes=3)
+    sample = int((gold.sum(1) == 4).nonzero()[0])  # only 2 + 2
+    known = torch.full_like(gold, -1)
+    known[sample, 0] = 0
+    for form in (candidates, Lattice.from_candidates(candidates)):
+        posterior = infer(form, embeddings, known=known, wrong=0.1, method=method)
+        assert float(posterior.suspicion[sample]) == 1
+        assert posterior.prune(0.95).candidates.counts[sample] == 1
+
+
+@pytest.mark.parametrize("targets", [[], [99, 99]])
+def test_a_pool_without_any_candidate_is_refused(targets: list[int]) -> None:
+    candidates = Candidates.from_rule(sum, [1, *targets], 2, 3, impossible="keep").batch(range(1, 1 + len(targets)))
+    with pytest.raises(InputError, match="at least one sample with a candidate"):
+        infer(candidates, torch.randn(len(targets), 2, 3))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_energy_is_a_share_even_if_pairs_say_nothing(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    candidates = Candidates.from_rule(sum, torch.randint(0, 5, (6,), generator=generator), 2, 3)
+    assert 0 <= infer(candidates, torch.randn(6, 2, 3, generator=generator)).energy <= 1
 
 
 def test_known_labels_of_given_trust_are_those_of_the_worlds_that_have_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
@@ -11,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clipper
-from clipper import Candidates, Clipper, Lattice, Posterior, ProximityGraph
+from clipper import Candidates, Clipper, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings, pool
 from clipper.pruning.joint.naming import Namings
 from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, factor_of
 from tests.machines import restricted
-from tests.pruning.pools import clustered, shuffled
+from tests.pruning.pools import brute_force, clustered, shuffled
 
 SHORT = InferenceSettings(rounds=20, generations=0)
 
@@ -180,3 +181,24 @@ def test_clipper_prunes_a_lattice_jointly() -> None:
     kept = Clipper(objective="joint", k=5)(as_lattice(gold, 5), embeddings)
     assert isinstance(kept, Lattice)
     assert float(kept.contains(gold).float().mean()) >= 0.9
+
+
+def test_a_pruned_lattice_holds_the_mass_where_a_small_component_is_solved_exactly() -> None:
+    """Two samples that are tied to each other by cycles, beside others that are tied among themselves."""
+    random = Random(0)
+    lists = [[(0, 1, 0), (1, 0, 1), (1, 1, 0)], [(0, 0, 1)]]
+    edges = [(1, 3), (0, 3), (4, 5), (3, 5), (2, 0), (0, 5)]
+    lists += random.choices([[(0, 0, 0), (0, 1, 1)], [(1, 0, 0), (1, 1, 1)]], k=60)
+    gold = [random.choice(rows) for rows in lists]
+    for label in (0, 1):
+        ends = [3 * i + j for i in range(2, 62) for j in range(3) if gold[i][j] == label]
+        edges += [(a, b) for a in ends for b in random.sample(ends, 5) if a // 3 != b // 3]
+    listed = Candidates.from_lists(lists, classes=2)
+    posterior = infer(Lattice.from_candidates(listed), ProximityGraph.from_edges(*zip(*edges, strict=True)), trust=0.2)
+    alone = ProximityGraph.from_edges(*zip(*edges[:6], strict=True))
+    exact = brute_force(listed.batch([0, 1]), alone, 0.2).probability[:3]
+    torch.testing.assert_close(posterior.probability[:3].double(), exact, atol=1e-4, rtol=0)
+    for mass in (0.5, 0.8, 0.9, 0.95):
+        kept = posterior.prune(mass).candidates.batch([0]).to_candidates().labels.tolist()
+        held = sum(float(each) for each, row in zip(exact, lists[0], strict=True) if list(row) in kept)
+        assert held >= mass - 1e-4

@@ -119,6 +119,7 @@ def infer(
     """
     ranks, support = ALONE if group is None else Ranks(group), None
     if group is None:
+        _check_satisfiable(must_be_candidates(candidates))
         graph = graph_of(candidates, graph, NEIGHBOURS)
         check_edges(candidates, graph, candidates)
     else:
@@ -140,6 +141,15 @@ def infer(
         if log_probs is not None:
             run = replace(run, pool=run.with_classifier(log_probs))
         return run.baseline() if method == "em" else run.posterior()
+
+
+def _check_satisfiable(candidates: CandidateSet) -> None:
+    """Raise an `InputError` if no sample has a candidate: then no formula says anything."""
+    if not any(candidates.counts):
+        raise InputError(
+            f"expected at least one sample with a candidate, got none among {candidates.samples} samples; check the "
+            "targets and the number of classes"
+        )
 
 
 def _checked_options(
@@ -407,7 +417,10 @@ class _Run(Generic[Set]):
         heard = pool.tempered(heard[:, :, used], sharpness, mistaken) - pool.unary
         weight = weight[:, used].to(heard)
         solved = self._solved(pool, potential, sharpness)
-        mixture = Mixture(replace(pool, edges=pool.edges.apart), heard, weight, namings, solved)
+        certain = (
+            pool.unary - 2 * heard.abs().max() * pool.excluded[:, :, None]
+        )  # messages do not outweigh known labels
+        mixture = Mixture(replace(pool, edges=pool.edges.apart, unary=certain), heard, weight, namings, solved)
         field = mixture.first
         each = torch.arange(n * m, device=field.device) // m
         inside = mixture.averaged(lambda field: pool.factor.marginals(field)[:, :, 0], each)
@@ -426,7 +439,7 @@ class _Run(Generic[Set]):
             marginals = (together / torch.bincount(orbit, minlength=c).clamp(min=1))[:, orbit]
         counted, total = pool.edges.counted, pool.ranks.total
         cut = pool.edges.differs(labels[:, None])[counted, 0]
-        strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()[counted]
+        strength = ((1 - potential.errors(pool)) * pool.others / potential.errors(pool)).log()[counted].clamp(min=0)
         return Posterior(
             self.candidates, self.graph, labels.view(n, m), marginals.view(n, m, c),
             energy=float(total(strength[cut].sum())) / max(float(total(strength.sum())), finfo(strength.dtype).eps),
@@ -541,7 +554,8 @@ class _Run(Generic[Set]):
         n, m, c = pool.factor.shape
         mixture = Mixture(pool, heard, pool.unary.new_ones(n, 1), names, {})
         fold = torch.zeros(n, dtype=torch.long, device=heard.device)
-        verification = verified(pool, heard, prior_surprise(pool, fold, pool.best(heard), settings), 0.0, settings)
+        prior = prior_surprise(pool, fold, pool.best(heard), settings).masked_fill(self.impossible, torch.inf)
+        verification = verified(pool, heard, prior, 0.0, settings)
         return Posterior(
             self.candidates, self.graph, pool.best(heard + pool.unary).view(n, m),
             pool.beliefs(heard + pool.unary).view(n, m, c),

@@ -787,6 +787,11 @@ class Pool:
         return (self.possible.sum(1)[self.edges.first] - 1).clamp(min=1).to(self.unary.dtype)
 
     @cached_property
+    def excluded(self) -> Tensor:
+        """`(n*m, c)` bool: the labels that are ruled out because another label of the instance is known."""
+        return self.unary[:, :, 0] < log(torch.finfo(self.unary.dtype).tiny) / 2
+
+    @cached_property
     def typical(self) -> Tensor:
         """`(c, 1)`: how many instances would have each label if all labels of a kind were as frequent."""
         possible = self.possible.to(self.unary.dtype)

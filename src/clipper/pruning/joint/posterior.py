@@ -278,11 +278,29 @@ class Posterior(Generic[Set]):
             enough = torch.as_tensor(left) >= mass - self.settings.still**2
             low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
         kept = certain | (self.marginals >= (1 - self.settings.still) * low.exp()[:, None, None])
+        for sample, exact in self.mixture.solved.items():
+            kept[sample] = certain[sample] | self._credible_labels_of(sample, exact, mass)
         if not self.mixture.namings.exhaustive:
             orbit = self.mixture.namings.orbit.to(kept.device)
             some = torch.zeros_like(kept, dtype=torch.int).index_add_(2, orbit, kept.int())  # of each orbit
             kept = some[:, :, orbit] > 0
         return support & (kept | whole[:, None, None]).flatten(0, 1)
+
+    def _credible_labels_of(self, sample: int, exact: Tensor, mass: float) -> Tensor:
+        """The labels of a sample above the highest threshold whose candidates hold `mass`, `(m, c)` bool.
+
+        Args:
+            sample: a sample in a small component.
+            exact: the probability of each of its candidates.
+            mass: the mass to hold.
+        """
+        rows = self.candidates.batch([sample]).to_candidates().labels.T.long()  # (m, Ω_i)
+        marginals = self.marginals[sample]
+        lowest = marginals.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, torch.inf).amin(0)  # of each candidate
+        order = lowest.argsort(descending=True, stable=True)
+        held = widened(exact)[order].cumsum(0) >= mass - self.settings.still**2
+        last = order[held.int().argmax()] if bool(held.any()) else order[-1]
+        return marginals >= (1 - self.settings.still) * lowest[last]
 
     def ask(self, k: int = 1) -> Tensor:
         """The instances whose labels would be most informative: `k` ids (sample · m + slot), the best first.

@@ -184,14 +184,17 @@ def exact_probabilities(
     slots, axis = pool.factor.shape[1], {sample: place for place, sample in enumerate(rows)}
     labels = list(rows.values())
     unary = widened(torch.nn.functional.pad(pool.unary[:, :, 0], (1, 0)))  # label -1 adds 0
+    excluded = torch.nn.functional.pad(pool.excluded, (1, 0))
     logits = unary.new_zeros([len(row) for row in labels])
 
     def along(values: Tensor, *axes: int) -> Tensor:
         return values.view([len(row) if place in axes else 1 for place, row in enumerate(labels)])
 
     for sample, place in axis.items():
-        of_slot = unary[sample * slots : (sample + 1) * slots].gather(1, labels[place].T.long() + 1)
-        logits += along(of_slot.sum(0), place)
+        own, column = slice(sample * slots, (sample + 1) * slots), labels[place].T.long() + 1
+        out = excluded[own].gather(1, column).any(0)  # contradicts a known label: neighbours cannot outweigh that
+        weight = unary[own].gather(1, column).sum(0)
+        logits += along(weight if bool(out.all()) else weight.masked_fill(out, -torch.inf), place)
     ids = torch.tensor(list(rows), device=unary.device)
     inside = torch.isin(pool.edges.first // slots, ids).nonzero()[:, 0]
     tables = widened(potential.tables(pool, inside)).log() * sharpness
