@@ -209,10 +209,6 @@ class Edges:
         """The pairs to which a labelling `(n*m, starts)` gives different labels, `(P, starts)` bool."""
         return labels.index_select(0, self.first) != self.shard.bordered(labels).index_select(0, self.second)
 
-    def cut(self, labels: Tensor, weight: Tensor) -> Tensor:
-        """The weight `(P,)` of the pairs that each labelling `(n*m, starts)` gives different labels, `(starts,)`."""
-        return weight @ self.differs(labels).to(weight.dtype)
-
     def components(self, slots: int, among: Tensor | None = None) -> Tensor:
         """The connected component of each sample, `(n,)`, named by its first sample; ids count over all ranks.
 
@@ -382,14 +378,6 @@ class Factor(Protocol):
     def size(self) -> int:
         """How many numbers a pass holds for each start."""
 
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-
     def part(self, samples: Tensor, /) -> Factor:
         """The formulas of some samples."""
 
@@ -434,16 +422,6 @@ class CandidateFactor:
     def size(self) -> int:
         """How many numbers a pass holds for each start."""
         return len(self.candidates)
-
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-        return len(self.candidates)
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        return self.candidates.support
 
     def part(self, samples: Tensor, /) -> CandidateFactor:
         """The formulas of some samples."""
@@ -528,21 +506,10 @@ class CandidateBlocks:
                 samples = ordered[begins[alike[part]][:, None] + place]
                 self._groups.append((CandidateFactor(different.batch(alike[part])), samples))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many numbers a pass holds for each start."""
-        return self.count
-
-    @cached_property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
         return int(self._lengths.sum())
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        n, m, c = self.shape
-        return self.different.support.view(-1, m, c)[self.formula].view(n * m, c)
 
     def part(self, samples: Tensor, /) -> CandidateBlocks:
         """The formulas of some samples."""
@@ -573,7 +540,7 @@ class CandidateBlocks:
 
     def probability(self, field: Tensor, /) -> Tensor:
         """The probability of each candidate, `(Ω, starts)`; those of a sample add up to one."""
-        found = field.new_empty(self.count, field.shape[2])
+        found = field.new_empty(self.size, field.shape[2])
         begins = pad(self._lengths.cumsum(0), (1, 0))
         for factor, samples, part in self._parts(field):
             rows = factor.candidates
@@ -685,16 +652,6 @@ class LatticeFactor:
     def size(self) -> int:
         """How many numbers a pass holds for each start."""
         return self.lattice.samples * self.lattice.states
-
-    @property
-    def count(self) -> int:
-        """How many candidates all samples have together."""
-        return sum(self.lattice.counts)
-
-    @property
-    def support(self) -> Tensor:
-        """The labels that a slot has in some candidate, `(n*m, c)` bool."""
-        return self.lattice.support
 
     def part(self, samples: Tensor, /) -> LatticeFactor:
         """The formulas of some samples."""
