@@ -132,12 +132,6 @@ class Pruning(Generic[Set]):
             return self.original
         return self.original.narrowed(own(self.allowed))
 
-    def to(self, device: torch.device | str) -> Pruning[Set]:
-        """The same on another device."""
-        moved = self._with(lambda tensor: tensor.to(device))
-        moved.original, moved.graph = self.original.to(device), self.graph.to(device)
-        return moved
-
     def among(self, graph: ProximityGraph, chosen_from: Tensor) -> Pruning[Set]:
         """The same pruning of a larger graph, of which it used the edges `chosen_from (E,)` bool."""
         edges = torch.zeros_like(chosen_from).masked_scatter_(chosen_from, self.edges)
@@ -183,16 +177,6 @@ class Pruning(Generic[Set]):
         label = kind_of_label(torch.arange(self.original.classes, device=self.original.device), self.original.kinds)
         other = label != self.original.kind.reshape(-1, 1)  # (n*m, c): of another kind, or the slot is unused
         return EVERYTHING_POSSIBLE if bool((self.original.support | other).all()) else None
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> Pruning[Set]:
-        """The same with other tensors."""
-        known: dict[str, Tensor | None] = {name: self.__dict__.get(name) for name in ("edges", "allowed")}
-        known["keep"] = self._keep
-        tensors = {name: None if tensor is None else change(tensor) for name, tensor in known.items()}
-        return Pruning(
-            self.original, self.graph, change(self._support), one_by_one=self._one_by_one,
-            open_bounds=self._open_bounds, unchanged=self._unchanged, **tensors,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         total, edges = sum(self.original.counts), self.edges
