@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown
-from clipper.candidates.storage import as_path, whole_column
+from clipper.candidates.storage import whole_column
 from clipper.errors import FileError, InputError
+from clipper.files import checked_path
 from clipper.labelling.label import FORMATS
 
 _LONG = ("sample", "slot", "label")
@@ -34,7 +35,7 @@ def read_labels(path: str | Path) -> Tensor:
         FileError: the file is missing, damaged or of another format.
         InputError: columns are missing, or contain anything but whole numbers.
     """
-    table = _table(as_path(path))
+    table = _table(checked_path(path))
     names = set(table.column_names)
     if set(_LONG) <= names:
         sample, slot, label = (whole_column(table, name)[0].astype(np.int64) for name in _LONG)
