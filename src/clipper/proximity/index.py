@@ -19,7 +19,7 @@ from torch import Tensor
 from clipper.arguments import as_tensor, one_of, real_number, seed_number, seeded, shown, whole_number, whole_numbers
 from clipper.errors import InputError
 from clipper.files import checked_path
-from clipper.proximity.approximate import FaissStructure, Structure, faiss_method
+from clipper.proximity.approximate import FaissStructure, faiss_method
 from clipper.proximity.index_files import MANIFEST, TYPES, check_folder, read_index, write_index
 from clipper.proximity.neighbours import (
     ExactSearch,
@@ -71,7 +71,7 @@ class Index:
     method: str
     reason: str
     effort: int = 0
-    structure: Structure | None = None
+    structure: FaissStructure | None = None
     scale: float = 1.0
 
     def __len__(self) -> int:
