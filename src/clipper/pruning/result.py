@@ -76,13 +76,14 @@ class Pruning(Generic[Set]):
             edges: `(E,)` bool, if these are not simply all edges that no survivor contradicts.
             allowed: `(n*m, c)` bool, where it is known; needed for candidates that are not listed.
             one_by_one: whether candidates were discarded one by one, so that the chosen edges do not determine the
-                survivors.
-            open_bounds: lower bounds by sample, for samples whose choice of edges is not proved optimal.
+                survivors, and nothing is proved of them.
+            open_bounds: lower bounds by sample, for samples whose choice of edges is not proved optimal; if candidates
+                were discarded one by one, 1 for every sample.
             unchanged: whether nothing was discarded; computed if not given.
         """
         self.original, self.graph = original, graph
         self._support, self._keep, self._one_by_one, self._unchanged = support, keep, one_by_one, unchanged
-        self._open_bounds = open_bounds or {}
+        self._open_bounds = dict.fromkeys(range(original.samples), 1) if one_by_one else open_bounds or {}
         known = {"edges": edges, "allowed": allowed}
         self.__dict__.update({name: tensor for name, tensor in known.items() if tensor is not None})
 

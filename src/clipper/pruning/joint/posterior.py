@@ -227,11 +227,7 @@ class Posterior(Generic[Set]):
             keep = self._credible_candidates(listed, mass) | whole[listed.sample]
         else:
             keep = torch.ones_like(listed.sample, dtype=torch.bool)
-        unproved = dict.fromkeys(range(self.candidates.samples), 1)
-        return Pruning(
-            self.candidates, self.graph, self._reached,
-            keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
-        )  # fmt: skip
+        return Pruning(self.candidates, self.graph, self._reached, keep=keep, allowed=allowed, one_by_one=True)
 
     def _credible_candidates(self, listed: Candidates, mass: float) -> Tensor:
         """The fewest candidates of each sample that hold `mass` of its probability, `(Ω,)` bool; sample by sample."""
