@@ -282,7 +282,7 @@ def _directed(graph: ProximityGraph, shard: Shard) -> tuple[Shard, Tensor, Tenso
     directed, edge = torch.unique((source * total + graph.target)[apart], return_inverse=True)
     distance = _least(graph.distance[apart].float(), edge, len(directed))
     del source, apart, edge
-    place = _ranks(directed // total, distance)
+    place = rank_among_neighbours(directed // total, distance)
     directed, distance, place = _with_arriving(shard, directed, distance, place)
     source, target = directed // total, directed % total
     return shard.bordering(source, target), source, target, distance, place
@@ -335,8 +335,8 @@ def _mean(ends: Tensor, distance: Tensor, instances: int) -> Tensor:
     return total / torch.bincount(ends, minlength=instances).clamp(min=1)
 
 
-def _ranks(source: Tensor, distance: Tensor) -> Tensor:
-    """Each edge's place among those that leave its source, the shortest first, `(E,)`."""
+def rank_among_neighbours(source: Tensor, distance: Tensor) -> Tensor:
+    """Each edge's place among those that leave its source, `(E,)`: 0 for the shortest; equal ones stay in order."""
     order = distance.argsort(stable=True)
     order = order[source[order].argsort(stable=True)]
     arranged = source[order]
