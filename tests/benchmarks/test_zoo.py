@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clipper.benchmarks import bench_zoo, zoo
+from clipper.benchmarks import bench_zoo, datasets, zoo
 from clipper.benchmarks.bench_zoo import Job, auc, quick_lines, read_rows, run_line, run_zoo
-from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, line_named, make_pool, missing_data
+from clipper.benchmarks.datasets import missing_data
+from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, line_named, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
 from clipper.executors import WorkerDiedError, run_jobs
@@ -48,8 +49,8 @@ def ignored(*_: object) -> None:
 
 
 def pool_of(line: zoo.Line, seed: int = 0) -> zoo.Pool:
-    if missing_data(line) is not None:
-        pytest.skip(missing_data(line))
+    if missing_data(line.data) is not None:
+        pytest.skip(missing_data(line.data))
     return make_pool(line, seed)
 
 
@@ -169,9 +170,9 @@ def test_a_shared_background_ties_samples_of_equal_targets():
 
 
 def test_lines_without_their_data_say_why(monkeypatch):
-    monkeypatch.setattr(zoo, "find", lambda *_: None)
+    monkeypatch.setattr(datasets, "find", lambda *_: None)
     line = line_named("sum-3/mnist/100")
-    assert "MNIST" in missing_data(line)
+    assert "MNIST" in missing_data(line.data)
     with pytest.raises(FileError, match=r"sum-3/mnist/100: MNIST is not here"):
         make_pool(line, 0)
 

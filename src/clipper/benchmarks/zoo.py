@@ -17,8 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.data.sources import find
-from clipper.benchmarks.datasets import digits, mnist, source_of
+from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.shortcuts import EVEN_ODD
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError, require
@@ -386,13 +385,6 @@ def line_named(name: str) -> Line:
     return found
 
 
-def missing_data(line: Line, data_root: Path | None = None) -> str | None:
-    """Why a line cannot run here; None if it can."""
-    if line.data == "mnist" and find(source_of("mnist"), data_root) is None:
-        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
-    return None
-
-
 def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
     """Draw one pool of a line; line and seed determine everything.
 
@@ -411,7 +403,7 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
         >>> pool.candidates.samples, pool.gold.shape, pool.embeddings.shape
         (100, torch.Size([100, 3]), torch.Size([100, 3, 392]))
     """
-    reason = missing_data(line, data_root)
+    reason = missing_data(line.data, data_root)
     if reason is not None:
         raise FileError(f"{line.name}: {reason}")
     generator = torch.Generator().manual_seed(zlib.crc32(line.name.encode()) << 20 | seed)

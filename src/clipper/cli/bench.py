@@ -23,10 +23,9 @@ from clipper.benchmarks import (
     bench_zoo,
 )
 from clipper.benchmarks.config import EngineName, RunConfig
-from clipper.benchmarks.datasets import digits, mnist
+from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.measurements import add_measurement
-from clipper.benchmarks.zoo import missing_data
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, Engine, Json, Workers, counted, writable
@@ -349,7 +348,7 @@ def zoo(
         require("matplotlib", extra="report")
     chosen = bench_zoo.lines_like(line or [])
     chosen = bench_zoo.quick_lines(chosen) if quick else chosen
-    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 10)))
     jobs = [bench_zoo.Job(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
     with writable(out, *([page] if page else [])), progress_bars() as report:

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.race.contestants import contestants_like
 from clipper.benchmarks.race.run import jobs_of, make_environments, run_race
 from clipper.benchmarks.race.summary import standings
-from clipper.benchmarks.race.tasks import missing_data, tasks_like
+from clipper.benchmarks.race.tasks import tasks_like
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json, counted, writable
 from clipper.errors import require
@@ -55,7 +56,7 @@ def race(
     if page is not None or figure is not None:
         require("matplotlib", extra="report")
     chosen = tasks_like(task or (["sum-2/digits/100"] if quick else []), data)
-    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     tasks = [own for own in chosen if own.name not in skipped]
     racers = contestants_like(contestant or [])
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 3)))
