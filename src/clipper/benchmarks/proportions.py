@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from clipper import rules
-from clipper.benchmarks import networks
-from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.networks import FeaturesMlp
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import CandidateSet, Lattice
 from clipper.errors import InputError, require
 from clipper.proximity import Encoder, Outlines
@@ -127,8 +126,7 @@ def drawn(instances: int, config: RunConfig) -> Tensor:
 def _benchmark(config: RunConfig, train: Images, test: Images, chosen: Tensor, candidates: CandidateSet) -> Benchmark:
     encoder: Encoder = Outlines()
     if config.data == "digits":
-        name = DATA["digits"][0] if config.network == AUTO else config.network
-        network = getattr(networks, name)(train.classes)
+        network = network_of(config)(train.classes)
     else:
         network = FeaturesMlp(train.pixels, train.classes)
         encoder = network.standardised

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from clipper.benchmarks import networks
 from clipper.benchmarks.config import AUTO, RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import deal
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 from clipper.labelling import NamingMixture, identify
@@ -124,7 +123,6 @@ def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
     """Samples of the combinations that a task shows, and held-out ones of these and of all others."""
     check_slots(config, task.slots)
     train, test = train_and_test(config.data, config.data_root)
-    network = getattr(networks, DATA[config.data][0] if config.network == AUTO else config.network)
     generator = torch.Generator().manual_seed(config.seed)
     chosen = _drawn(train, task.seen, config.samples, generator)
     gold = train.labels[chosen]
@@ -133,7 +131,7 @@ def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
     outputs = Outputs.of(task)
     return Benchmark(
         Samples(train.pixels[chosen], candidates, gold=gold, targets=torch.tensor(values)),
-        network(task.classes),
+        network_of(config)(task.classes),
         ConceptQuality(
             test.pixels,
             test.labels,
