@@ -13,12 +13,12 @@ import torch
 from clipper.benchmarks import bench_zoo, datasets, zoo
 from clipper.benchmarks.bench_zoo import Job, auc, quick_lines, read_rows, run_line, run_zoo
 from clipper.benchmarks.datasets import missing_data
-from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, line_named, make_pool
+from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, lines_like, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
 from clipper.executors import WorkerDiedError, run_jobs
 
-TINY = [line_named("xor-3/digits/5"), line_named("xor-3/digits/10")]
+TINY = lines_like(["xor-3/digits/5", "xor-3/digits/10"])
 MEANING = {
     "sum-2": sum,
     "sum-3": sum,
@@ -102,9 +102,9 @@ def test_the_candidates_are_those_that_the_rule_maps_to_the_gold_labels_target(r
 def test_fixed_targets_are_fixed_and_luhn_is_luhn():
     assert zoo._luhn(tuple(map(int, "79927398713"))) == 0
     for rule in ("luhn-3", "sum-3-is-0-mod-10"):
-        pool = make_pool(line_named(f"{rule}/digits/100"), 0)
+        pool = make_pool(*lines_like([f"{rule}/digits/100"]), 0)
         assert {MEANING[rule](row) for row in pool.gold.tolist()} == {0}
-    pool = make_pool(line_named("sum-3/noise/50/one-target"), 0)
+    pool = make_pool(*lines_like(["sum-3/noise/50/one-target"]), 0)
     assert len({sum(row) for row in pool.gold.tolist()}) == 1
 
 
@@ -117,7 +117,7 @@ def test_there_are_288_sudokus_and_each_is_one():
 
 
 def test_every_triangle_has_four_solutions_that_cut_no_edge():
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), 1)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), 1)
     counts, offsets = pool.candidates.counts, pool.candidates.offsets.tolist()
     assert counts == [4] * 90
     for first in range(0, 90, 3):
@@ -135,7 +135,7 @@ def test_seeds_determine_a_pool_and_differ():
         "proportions-4-8/wine/25",
         "xor-3/digits/100/known-10",
     ):
-        first, again, other = (make_pool(line_named(name), seed) for seed in (4, 4, 5))
+        first, again, other = (make_pool(*lines_like([name]), seed) for seed in (4, 4, 5))
         assert torch.equal(first.gold, again.gold)
         assert torch.equal(first.embeddings, again.embeddings)
         assert torch.equal(first.candidates.labels, again.candidates.labels)
@@ -145,7 +145,7 @@ def test_seeds_determine_a_pool_and_differ():
 def test_about_one_nearest_neighbour_in_seven_errs_on_gaussians():
     errors = []
     for seed in range(5):
-        pool = make_pool(line_named("sum-3/gaussians/100"), seed)
+        pool = make_pool(*lines_like(["sum-3/gaussians/100"]), seed)
         vectors, labels = pool.embeddings.flatten(0, 1), pool.gold.view(-1)
         distance = torch.cdist(vectors, vectors)
         sample = torch.arange(len(labels)) // 3
@@ -161,7 +161,7 @@ def test_imbalanced_labels_are_ten_to_one():
 
 
 def test_a_shared_background_ties_samples_of_equal_targets():
-    pool = make_pool(line_named("sum-3/digits/100/backgrounds"), 0)
+    pool = make_pool(*lines_like(["sum-3/digits/100/backgrounds"]), 0)
     vectors, target = pool.embeddings.flatten(0, 1), pool.gold.sum(1).repeat_interleave(3)
     distance = torch.cdist(vectors, vectors)
     sample = torch.arange(len(target)) // 3
@@ -171,16 +171,15 @@ def test_a_shared_background_ties_samples_of_equal_targets():
 
 def test_lines_without_their_data_say_why(monkeypatch):
     monkeypatch.setattr(datasets, "find", lambda *_: None)
-    line = line_named("sum-3/mnist/100")
+    (line,) = lines_like(["sum-3/mnist/100"])
     assert "MNIST" in missing_data(line.data)
     with pytest.raises(FileError, match=r"sum-3/mnist/100: MNIST is not here"):
         make_pool(line, 0)
 
 
 def test_an_unknown_line_is_refused():
-    for find in (line_named, lambda name: bench_zoo.lines_like([name])):
-        with pytest.raises(InputError, match="sum-9"):
-            find("sum-9/digits/100")
+    with pytest.raises(InputError, match="sum-9"):
+        lines_like(["sum-9/digits/100"])
 
 
 def test_quick_lines_have_every_rule_and_every_trouble_once():
@@ -189,7 +188,7 @@ def test_quick_lines_have_every_rule_and_every_trouble_once():
 
 
 def test_a_row_says_how_much_is_right():
-    row = run_line(line_named("sum-3/digits/20/shuffled"), 1)
+    row = run_line(*lines_like(["sum-3/digits/20/shuffled"]), 1)
     assert row["verdict"] in ("joint", "ambiguous", "unsettled", "uninformative")
     assert all(0 <= row[name] <= 1 for name in ("labels_right", "gold_kept", "candidates_kept"))
     assert row["settings"] == {
@@ -199,7 +198,7 @@ def test_a_row_says_how_much_is_right():
 
 
 def test_figures_of_a_posterior_are_compared_with_gold_labels(monkeypatch):
-    line = line_named("xor-3/digits/100/wrong-5")
+    (line,) = lines_like(["xor-3/digits/100/wrong-5"])
     pool = make_pool(line, 0)
     swap, same = SimpleNamespace(order=torch.tensor([1, 0])), SimpleNamespace(order=torch.tensor([0, 1]))
     posterior = SimpleNamespace(
@@ -294,7 +293,7 @@ def test_a_worker_that_dies_takes_no_other_job_with_it():
 
 
 def row_of(name: str, seed: int = 0, **figures: object) -> dict:
-    line = line_named(name)
+    (line,) = lines_like([name])
     good = {
         "verdict": "joint",
         "labels_right": 1.0,

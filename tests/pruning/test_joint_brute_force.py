@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clipper import Candidates, ProximityGraph, infer
-from clipper.benchmarks.zoo import line_named, make_pool
+from clipper.benchmarks.zoo import lines_like, make_pool
 from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _Run
 from clipper.pruning.joint.potential import Potential
@@ -107,7 +107,7 @@ def test_exact_probabilities_are_those_of_all_worlds(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_thirty_triangles_are_uniform_over_four_labellings_each(seed: int) -> None:
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), seed)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), seed)
     assert pool.graph is not None
     posterior = infer(pool.candidates, pool.graph, seed=seed)
     assert float((posterior.marginals - 1 / 2).abs().max()) < 0.1
@@ -117,7 +117,7 @@ def test_thirty_triangles_are_uniform_over_four_labellings_each(seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(2))
 def test_triangles_of_given_trust_are_uniform_too(seed: int) -> None:
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), seed)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), seed)
     assert pool.graph is not None
     posterior = infer(pool.candidates, pool.graph, trust=0.05, starts=5, seed=seed)
     assert float((posterior.probability - 1 / 4).abs().max()) < 1e-4

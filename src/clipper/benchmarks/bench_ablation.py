@@ -14,9 +14,10 @@ from unittest.mock import patch
 import torch
 
 from clipper.benchmarks import bench_zoo
-from clipper.benchmarks.bench_zoo import Job, lines_like, run_zoo
+from clipper.benchmarks.bench_zoo import Job, run_zoo
 from clipper.benchmarks.statistics import mean_or_none
 from clipper.benchmarks.timing import OnProgress
+from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import Row
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings, inference, search

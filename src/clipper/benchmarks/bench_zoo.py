@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from clipper.arguments import named_like
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.statistics import auroc
 from clipper.benchmarks.timing import OnProgress
-from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
+from clipper.benchmarks.zoo import Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
 from clipper.executors import WorkerDiedError, run_jobs
 from clipper.files import append, make_folder, rows_in
@@ -52,25 +51,11 @@ class Job(NamedTuple):
         return _key(self.line.name, self.seed, _settings(self.line, self.change))
 
 
-def lines_like(patterns: Sequence[str]) -> list[Line]:
-    """The lines whose names match one of the patterns, in the zoo's order; all lines for no pattern.
-
-    Raises:
-        InputError: if nothing matches a pattern.
-
-    Examples:
-        >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
-        ['sudoku/digits/20', 'sum-3/digits/5']
-    """
-    first = f"the first of {len(LINES)} lines is {LINES[0].name}"
-    lines = {line.name: line for line in LINES}
-    return named_like(patterns, lines, "a line of the zoo, or a pattern such as 'sum-3/*'", first)
-
-
 def quick_lines(lines: Sequence[Line]) -> list[Line]:
     """The first line for each rule and for each disturbance.
 
     Examples:
+        >>> from clipper.benchmarks.zoo import LINES
         >>> len(quick_lines(LINES)) < len(LINES) / 2
         True
     """
@@ -94,8 +79,8 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
             the accuracy that the posterior expects, and more; None for what does not apply.
 
     Examples:
-        >>> from clipper.benchmarks.zoo import line_named
-        >>> row = run_line(line_named("xor-3/digits/5"), seed=0)
+        >>> from clipper.benchmarks.zoo import lines_like
+        >>> row = run_line(*lines_like(["xor-3/digits/5"]), seed=0)
         >>> row["line"], row["settings"]["samples"], 0 <= row["gold_kept"] <= 1
         ('xor-3/digits/5', 5, True)
     """

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from clipper.arguments import named_like
 from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.shortcuts import EVEN_ODD
 from clipper.candidates import Candidates
@@ -373,16 +374,19 @@ LINES: tuple[Line, ...] = _lines()
 """All lines of the zoo."""
 
 
-def line_named(name: str) -> Line:
-    """The line of this name.
+def lines_like(patterns: Sequence[str]) -> list[Line]:
+    """The lines whose names match one of the patterns, in the zoo's order; all lines for no pattern.
 
     Raises:
-        InputError: if there is none.
+        InputError: if nothing matches a pattern.
+
+    Examples:
+        >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
+        ['sudoku/digits/20', 'sum-3/digits/5']
     """
-    found = next((line for line in LINES if line.name == name), None)
-    if found is None:
-        raise InputError(f"expected the name of a line of the zoo, such as {LINES[0].name!r}, got {name!r}")
-    return found
+    first = f"the first of {len(LINES)} lines is {LINES[0].name}"
+    lines = {line.name: line for line in LINES}
+    return named_like(patterns, lines, "a line of the zoo, or a pattern such as 'sum-3/*'", first)
 
 
 def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
@@ -399,7 +403,7 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
         FileError: the line's data are not here.
 
     Examples:
-        >>> pool = make_pool(line_named("sum-3/digits/100"), seed=0)
+        >>> pool = make_pool(*lines_like(["sum-3/digits/100"]), seed=0)
         >>> pool.candidates.samples, pool.gold.shape, pool.embeddings.shape
         (100, torch.Size([100, 3]), torch.Size([100, 3, 392]))
     """

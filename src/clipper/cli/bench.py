@@ -26,6 +26,7 @@ from clipper.benchmarks.config import EngineName, RunConfig
 from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.measurements import add_measurement
+from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, Engine, Json, Workers, counted, writable
@@ -346,7 +347,7 @@ def zoo(
     """
     if page is not None:
         require("matplotlib", extra="report")
-    chosen = bench_zoo.lines_like(line or [])
+    chosen = lines_like(line or [])
     chosen = bench_zoo.quick_lines(chosen) if quick else chosen
     skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 10)))
