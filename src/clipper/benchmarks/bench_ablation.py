@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import torch
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks import bench_zoo
 from clipper.benchmarks.bench_zoo import Job, run_zoo
 from clipper.benchmarks.statistics import mean_or_none
-from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import Row
 from clipper.pruning import infer
@@ -130,7 +130,7 @@ def run_ablation(
     file: Path | None,
     *,
     workers: int,
-    progress: OnProgress,
+    progress: StageProgress,
     data_root: Path | None = None,
 ) -> list[Row]:
     """Run the lines of the ablation under each of the changes, and summarise each change in a row.

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 import torch.distributed
 
-from clipper.arguments import one_of, seed_number, seeded, whole_number
-from clipper.benchmarks.timing import OnProgress, peak_gigabytes
+from clipper.arguments import StageProgress, one_of, seed_number, seeded, whole_number
+from clipper.benchmarks.timing import peak_gigabytes
 from clipper.candidates import Candidates
 from clipper.candidates.storage import from_arrow, to_arrow
 from clipper.errors import InputError
@@ -94,7 +94,7 @@ class ScaleJob:
 
 def measure_growth(
     jobs: Sequence[ScaleJob],
-    progress: OnProgress,
+    progress: StageProgress,
     measured: Callable[[ScaleJob, dict[str, Any]], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
     """Draw the files of each job, and measure its stage in a process of its own.

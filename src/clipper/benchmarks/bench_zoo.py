@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.statistics import auroc
-from clipper.benchmarks.timing import OnProgress
 from clipper.benchmarks.zoo import Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
 from clipper.executors import WorkerDiedError, run_jobs
@@ -95,7 +95,7 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
 
 
 def run_zoo(
-    jobs: Sequence[Job], file: Path | None, *, workers: int, progress: OnProgress, again: bool = False
+    jobs: Sequence[Job], file: Path | None, *, workers: int, progress: StageProgress, again: bool = False
 ) -> list[Row]:
     """Run the pools that are not in the file, several at a time, and write each row when its pool is done.
 

@@ -8,7 +8,7 @@ of instances, not of candidates. With an executor, its processes read, search an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, shown
+from clipper.arguments import StageProgress, as_tensor, shown
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
 from clipper.candidates.storage import PARQUET, Shard, open_parquet, shards, stream, to_arrow
@@ -34,9 +34,6 @@ from clipper.proximity.graph import Search
 from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.objectives import Objective, Solver, prune_along
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
-
-Report = Callable[[str, int, int], None]
-"""Called with the stage, what is done and the total (0 if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Summary:
         return {**asdict(self), "retained": self.kept / self.candidates if self.candidates else None}
 
 
-def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Summary:
+def prune_files(job: PruneJob, report: StageProgress = lambda *_: None, executor: Executor | None = None) -> Summary:
     """Prune a file of candidates. If it fails, no output file is left behind.
 
     Args:
@@ -184,7 +181,7 @@ def scratch_folder(output: Path) -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix=f".{output.name}.", suffix=".shared", dir=output.absolute().parent)
 
 
-def _first_pass(job: PruneJob, report: Report, split: _Split | None) -> tuple[Tensor, Tensor]:
+def _first_pass(job: PruneJob, report: StageProgress, split: _Split | None) -> tuple[Tensor, Tensor]:
     """`support (n*m, c)` and `kind (n, m)` of all samples."""
     found: Iterator[tuple[Tensor, Tensor]]
     if split is None:
@@ -210,7 +207,7 @@ def _labels_of(piece: Candidates) -> tuple[Tensor, Tensor]:
     return piece.support, piece.kind.to(torch.int16)
 
 
-def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) -> ProximityGraph:
+def _graph(job: PruneJob, kind: Tensor, report: StageProgress, split: _Split | None) -> ProximityGraph:
     samples, slots = kind.shape
     embeddings = read_embeddings(job.embeddings, samples, slots)
     step = job.batch or samples
@@ -257,7 +254,7 @@ def _second_pass(
     graph: ProximityGraph,
     slots: int,
     path: Path,
-    report: Report,
+    report: StageProgress,
     split: _Split | None,
 ) -> Summary:
     found: Iterator[tuple[pa.Table, Summary]]

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import clipper
+from clipper.arguments import StageProgress
 from clipper.benchmarks.environments import NoEnvironmentError, python_with
 from clipper.benchmarks.race.contestants import Contestant
 from clipper.benchmarks.race.summary import Row
 from clipper.benchmarks.race.tasks import Task, write_task
-from clipper.benchmarks.timing import OnProgress
 from clipper.errors import ClipperError
 from clipper.files import append, make_folder, parsed_json, rows_in
 from clipper.training.environment import environment
@@ -86,7 +86,7 @@ def jobs_of(
 
 
 def make_environments(
-    contestants: Sequence[Contestant], progress: OnProgress
+    contestants: Sequence[Contestant], progress: StageProgress
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Create the environments that contestants need, unless they exist.
 
@@ -113,7 +113,7 @@ def run_race(
     file: Path | None,
     interpreters: dict[str, Path],
     *,
-    progress: OnProgress,
+    progress: StageProgress,
     data_root: Path | None = None,
     again: bool = False,
 ) -> list[Row]:
