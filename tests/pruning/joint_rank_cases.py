@@ -30,7 +30,7 @@ from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _pool_of
 from clipper.pruning.joint.naming import NamingEvidence, matched
 from clipper.pruning.joint.pool import Pool as ModelPool
-from clipper.pruning.joint.pool import disagreeing_share, formulas_of
+from clipper.pruning.joint.pool import formulas_of
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
 from clipper.pruning.joint.search import States, islands, region_weights
@@ -41,6 +41,7 @@ from clipper.pruning.joint.verification import (
     prior_surprise,
     verified,
 )
+from clipper.pruning.pairs import disagreeing_share
 from clipper.pruning.ranks import Ranks
 from tests.pruning.pools import clustered, random_pool, shuffled
 

@@ -17,9 +17,10 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, blocks, listed_factor
+from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, listed_factor
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
+from clipper.pruning.joint.settings import blocks
 from tests.pruning.pools import clustered, model_of
 
 BLOCKS = st.sampled_from([1, 7, 40, 300])

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import clipper.pruning.joint
 from clipper import Candidates, ProximityGraph
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, disagreeing_share
+from clipper.pruning.joint.pool import CandidateFactor, Pool
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, Score, cavities, propagate, silence
 from clipper.pruning.joint.search import Found, States, islands, region_weights, search
+from clipper.pruning.pairs import Edges, disagreeing_share
 from tests.pruning.pools import clustered, model_of, shuffled
 
 
@@ -356,5 +357,5 @@ def test_every_number_is_a_setting() -> None:
     files = sorted(Path(clipper.pruning.joint.__file__).parent.rglob("*.py"))
     assert 1 < len(files) <= 10
     assert len(fields(InferenceSettings)) <= 20
-    for file in files:
+    for file in [*files, Path(clipper.pruning.pairs.__file__)]:
         assert numbers_of(file.read_text(encoding="utf-8")) <= {0, 1 / 2, 1, 2}, file.name  # and -1, which is -(1)

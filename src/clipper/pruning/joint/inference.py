@@ -19,7 +19,7 @@ from clipper.proximity import ProximityGraph
 from clipper.pruning.distributed import shared_graph
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.joint.naming import Namings, NamingSearch, matched
-from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, factor_of, formulas_of, of_all_ranks, one_hot
+from clipper.pruning.joint.pool import CandidateFactor, Pool, factor_of, formulas_of, of_all_ranks, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import (
@@ -41,6 +41,7 @@ from clipper.pruning.joint.verification import (
     verified,
 )
 from clipper.pruning.objectives import NEIGHBOURS, listed_only
+from clipper.pruning.pairs import Edges
 from clipper.pruning.ranks import ALONE, Ranks, Shard
 from clipper.pruning.result import Set
 

@@ -15,12 +15,13 @@ from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
-from clipper.pruning.joint.pool import Pool, blocks, disagreeing_share, listed_factor, one_hot, rank_among_neighbours
+from clipper.pruning.joint.pool import Pool, listed_factor, one_hot
 from clipper.pruning.joint.potential import Trust
 from clipper.pruning.joint.search import Found
-from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.joint.settings import InferenceSettings, blocks
 from clipper.pruning.joint.verification import Verification
 from clipper.pruning.objectives import listed_only, prune_along
+from clipper.pruning.pairs import disagreeing_share, rank_among_neighbours
 from clipper.pruning.ranks import Traffic
 from clipper.pruning.result import Pruning, Set
 

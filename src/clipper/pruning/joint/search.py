@@ -18,10 +18,11 @@ from torch import Tensor
 
 from clipper.arguments import widest_float
 from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges, unused_labels
-from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
 from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.pairs import Edges, disagreeing_share
 from clipper.pruning.ranks import ALONE, Ranks
 
 
