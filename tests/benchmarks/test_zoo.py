@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clipper.benchmarks import bench_zoo, datasets, zoo
-from clipper.benchmarks.bench_zoo import Job, auc, quick_lines, read_rows, run_line, run_zoo
+from clipper.benchmarks.bench_zoo import ZooJob, auc, quick_lines, read_rows, run_line, run_zoo
 from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, lines_like, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
@@ -236,7 +236,7 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
 
 def test_the_runner_goes_on_where_it_stopped(tmp_path, monkeypatch):
     file = tmp_path / "deep" / "zoo.jsonl"
-    jobs = [Job(line, seed) for seed in range(2) for line in TINY]
+    jobs = [ZooJob(line, seed) for seed in range(2) for line in TINY]
     first = run_zoo(jobs[:2], file, workers=1, progress=ignored)
     file.write_bytes(file.read_bytes() + b'{"format": "clipper zoo 1", "line": "cut o')  # a process was killed
     made = []
@@ -248,7 +248,7 @@ def test_the_runner_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert len(read_rows(file)) == 4
     run_zoo(jobs[:1], file, workers=1, progress=ignored, again=True)
     assert len(made) == 3
-    run_zoo([Job(replace(TINY[0], samples=4), 0)], file, workers=1, progress=ignored)  # the line is another one now
+    run_zoo([ZooJob(replace(TINY[0], samples=4), 0)], file, workers=1, progress=ignored)  # the line is another one now
     assert len(made) == 4
 
 
@@ -258,7 +258,7 @@ def test_a_pool_that_fails_is_noted_and_tried_again(tmp_path, monkeypatch):
             raise RuntimeError("out of luck")
         return make_pool(line, seed, data_root)
 
-    file, jobs = tmp_path / "zoo.jsonl", [Job(line, 0) for line in TINY]
+    file, jobs = tmp_path / "zoo.jsonl", [ZooJob(line, 0) for line in TINY]
     with monkeypatch.context() as patch:
         patch.setattr(bench_zoo, "make_pool", broken)
         rows = run_zoo(jobs, file, workers=1, progress=ignored)
@@ -272,7 +272,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     file = tmp_path / "records.jsonl"
     file.write_text('{"format": "clipper ledger 2"}\n')
     with pytest.raises(FileError, match="line 1"):
-        run_zoo([Job(TINY[0], 0)], file, workers=1, progress=ignored)
+        run_zoo([ZooJob(TINY[0], 0)], file, workers=1, progress=ignored)
     assert file.read_text() == '{"format": "clipper ledger 2"}\n'
 
 

@@ -10,7 +10,7 @@ import torch
 from clipper.arguments import StageProgress
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
-from clipper.benchmarks.timing import Setting, peak_gigabytes, race
+from clipper.benchmarks.timing import Setting, compare_times, peak_gigabytes
 from clipper.candidates import Candidates, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
@@ -89,6 +89,6 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
         log_odds = 3 * torch.randn(shape, generator=generator)
         return lambda: log_odds, {name: factor.marginals for name, factor in factors.items()}
 
-    times = race(setting_of, rounds)
+    times = compare_times(setting_of, rounds)
     medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
     return medians | {"times": times.ratio("list", "lattice")}

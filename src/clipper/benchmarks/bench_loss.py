@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clipper.arguments import StageProgress
 from clipper.benchmarks.mugen.world import ACTIONS
-from clipper.benchmarks.timing import WARM_UP, Setting, race, ticks
+from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.rules import SUM, alignment
 from clipper.engines import SemanticLoss
@@ -76,7 +76,7 @@ def race_losses(rounds: int, progress: StageProgress, slots: tuple[int, ...] = S
     for m, these in zip(slots, turns, strict=True):
         circuits = {f"circuit, {name}": SumCircuit(m, name) for name in get_args(Semiring)}
         lattice = Lattice.from_rule(*SUM, range((CLASSES - 1) * m + 1), m, CLASSES)
-        times = race(partial(_sums, lattice, circuits), these, tick=tick)
+        times = compare_times(partial(_sums, lattice, circuits), these, tick=tick)
         quick = [name for name in times.seconds if name not in circuits]
         rows.append(
             {
@@ -144,7 +144,7 @@ def race_alignments(
         generator = torch.Generator().manual_seed(turn)
         return _setting(torch.randn(clips, frames, classes, generator=generator), losses)
 
-    times = race(setting_of, rounds, tick=ticks(progress, "racing", WARM_UP + rounds))
+    times = compare_times(setting_of, rounds, tick=ticks(progress, "racing", WARM_UP + rounds))
     return {
         "clips": clips,
         "frames": frames,

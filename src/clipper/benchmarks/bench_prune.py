@@ -13,7 +13,7 @@ from clipper.arguments import StageProgress
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
-from clipper.benchmarks.timing import WARM_UP, Setting, race, ticks, time_of
+from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks, time_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
@@ -40,7 +40,7 @@ def race_solvers(images: Images, rounds: int, progress: StageProgress) -> list[d
     rows = []
     tick = ticks(progress, "racing", len(CASES) * (WARM_UP + rounds))
     for slots, k, objective in CASES:
-        times = race(partial(_solvers, images, slots, k, objective), rounds, best_of=3, tick=tick)
+        times = compare_times(partial(_solvers, images, slots, k, objective), rounds, best_of=3, tick=tick)
         rows.append(
             {
                 "task": f"SUM-{slots}",
@@ -81,7 +81,7 @@ def race_search(progress: StageProgress, rounds: int = 200) -> dict[str, Any]:
             "product and top-k": lambda _: _nearest(pixels.flatten(0, 1)),
         }
 
-    times = race(setting_of, rounds, tick=ticks(progress, "against the search", WARM_UP + rounds))
+    times = compare_times(setting_of, rounds, tick=ticks(progress, "against the search", WARM_UP + rounds))
     return {
         "data": note,
         "rounds": rounds,

@@ -30,7 +30,7 @@ SAME_NAMING = 0.85
 """The share of gold labels that a naming must give to count as the gold one."""
 
 
-class Job(NamedTuple):
+class ZooJob(NamedTuple):
     """One pool to run.
 
     Attributes:
@@ -95,7 +95,7 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
 
 
 def run_zoo(
-    jobs: Sequence[Job], file: Path | None, *, workers: int, progress: StageProgress, again: bool = False
+    jobs: Sequence[ZooJob], file: Path | None, *, workers: int, progress: StageProgress, again: bool = False
 ) -> list[Row]:
     """Run the pools that are not in the file, several at a time, and write each row when its pool is done.
 
@@ -140,7 +140,7 @@ def read_rows(file: str | Path) -> dict[str, Row]:
     return {_key(row["line"], row["seed"], row["settings"]): row for row in found}
 
 
-def _attempt(job: Job) -> Row:
+def _attempt(job: ZooJob) -> Row:
     """The row of a pool, with its error if it failed. If one pool fails, the others still run."""
     try:
         return run_line(*job)
@@ -148,7 +148,7 @@ def _attempt(job: Job) -> Row:
         return _failed(job, error)
 
 
-def _failed(job: Job, error: Exception) -> Row:
+def _failed(job: ZooJob, error: Exception) -> Row:
     return _row(job.line, job.seed, job.change) | {"error": f"{type(error).__name__}: {error}"}
 
 

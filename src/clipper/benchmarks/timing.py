@@ -51,7 +51,7 @@ class Times:
         return statistics.median(a / b for a, b in zip(self.seconds[slow], self.seconds[quick], strict=True))
 
 
-def race(
+def compare_times(
     setting_of: Callable[[int], Setting],
     rounds: int,
     *,
@@ -67,7 +67,7 @@ def race(
         tick: called after each round, the warm-up included.
 
     Examples:
-        >>> times = race(lambda turn: (lambda: list(range(turn)), {"sum": sum, "sort": sorted}), rounds=3)
+        >>> times = compare_times(lambda turn: (lambda: list(range(turn)), {"sum": sum, "sort": sorted}), rounds=3)
         >>> times.rounds, sorted(times.milliseconds)
         (3, ['sort', 'sum'])
     """

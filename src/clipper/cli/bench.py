@@ -351,7 +351,7 @@ def zoo(
     chosen = bench_zoo.quick_lines(chosen) if quick else chosen
     skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 10)))
-    jobs = [bench_zoo.Job(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
+    jobs = [bench_zoo.ZooJob(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
     with writable(out, *([page] if page else [])), progress_bars() as report:
         rows = bench_zoo.run_zoo(jobs, out, workers=workers, progress=report, again=again)
     for name, reason in skipped.items():

@@ -11,7 +11,7 @@ import typer
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.receipts import SCANS, TABLE, write_receipts
-from clipper.benchmarks.tables import Entry, Selection, summarise, table_named
+from clipper.benchmarks.tables import CellResult, Selection, summarise, table_named
 from clipper.benchmarks.tables.grid import inspections_of
 from clipper.cli.console import errors, output, progress_bars
 from clipper.cli.options import counted, writable
@@ -60,7 +60,7 @@ def _label(folder: Path, config: RunConfig, labels: Path, label_page: Path) -> s
     return f"{int((found.posterior.labels == gold).sum()):,} of {gold.numel():,} digits"
 
 
-def _result(entries: Sequence[Entry], right: str) -> str:
+def _result(entries: Sequence[CellResult], right: str) -> str:
     """The result in one sentence."""
     by_objective = {entry.place.config.objective: entry.values("accuracy") for entry in entries}
     labelled = f"From 100 totals alone, {right} are labelled right"

@@ -17,7 +17,7 @@ from clipper.cli.options import DataRoot, Json, counted, writable
 from clipper.errors import require
 from clipper.report.figures import on_paper
 from clipper.report.page import write_text
-from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, race_figure, write_race_page
+from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, standings_figure, write_race_page
 
 QUICK_SECONDS = 4.0
 """Seconds of each contestant with --quick: nine contestants then take less than two minutes in all."""
@@ -71,7 +71,7 @@ def race(
     if page is not None:
         write_race_page(rows, page, skipped=skipped)
     if figure is not None:
-        write_text(figure, on_paper(race_figure(found)))
+        write_text(figure, on_paper(standings_figure(found)))
     if json:
         print_json({"tasks": [standing.as_dict() for standing in found], "skipped": skipped, "rows": rows})
     else:

@@ -12,7 +12,7 @@ import typer
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables import (
     TABLES,
-    Entry,
+    CellResult,
     Ledger,
     Selection,
     Table,
@@ -152,7 +152,7 @@ def run_missing(
             raise
 
 
-def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
+def print_table(chosen: Table, entries: Sequence[CellResult]) -> None:
     """Print a table task by task. If the paper has no such table, also print which variants beat which."""
     output.print(chosen.title, style="bold")
     for task, heads, rows in by_task(chosen, entries):
