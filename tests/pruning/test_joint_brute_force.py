@@ -15,7 +15,7 @@ from clipper.benchmarks.zoo import lines_like, make_pool
 from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _Run
 from clipper.pruning.joint.potential import Potential
-from clipper.pruning.joint.propagate import Schedule, exact_probabilities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, exact_probabilities, propagate, score, zero_messages
 from tests.pruning.pools import brute_force, model_of, random_pool
 
 HURRIED = InferenceSettings(rounds=40, generations=0)
@@ -77,7 +77,7 @@ def potentials(draw: st.DrawFn, classes: int) -> Potential:
 def test_on_trees_messages_give_marginals_and_score_gives_log_z(data: st.DataObject, seed: int) -> None:
     candidates, graph = random_pool(seed, tree=True)
     pool, potential = model_of(candidates, graph), data.draw(potentials(candidates.classes))
-    messages, still = propagate(pool, potential, silence(pool, 1), Schedule(200, still=EPS))
+    messages, still = propagate(pool, potential, zero_messages(pool, 1), Schedule(200, still=EPS))
     assert still
     error = float(potential.trust.error(torch.ones(1)))
     exact = brute_force(candidates, graph, error, potential.confusion)

@@ -26,7 +26,7 @@ from clipper.benchmarks.timing import peak_gigabytes
 from clipper.candidates import Candidates
 from clipper.candidates.storage import from_arrow, to_arrow
 from clipper.errors import InputError
-from clipper.executors import EngineName, Executor, LocalProcesses, executor_named
+from clipper.executors import Executor, ExecutorName, LocalProcesses, executor_named
 from clipper.proximity import ProximityGraph
 from clipper.pruning import infer, partition
 from clipper.pruning.objectives import NEIGHBOURS
@@ -70,7 +70,7 @@ class ScaleJob:
     search: str = "auto"
     seed: int = 0
     threads: int = field(default_factory=torch.get_num_threads)
-    engine: EngineName = "single"
+    engine: ExecutorName = "single"
     workers: int | None = None
     ranks: int = 1
 

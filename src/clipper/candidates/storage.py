@@ -150,7 +150,7 @@ def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
 
 
 @dataclass(frozen=True)
-class Shard:
+class FileSlice:
     """Some whole samples in a file of candidates.
 
     Attributes:
@@ -187,9 +187,9 @@ class Shard:
             return _piece(labels, sample, sizes, self.first)
 
 
-def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[Shard]:
+def file_slices(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[FileSlice]:
     """The pieces that `stream` would yield. Reads only the column `sample`; arguments as for `stream`."""
-    found: list[Shard] = []
+    found: list[FileSlice] = []
     done, sizes = 0, None
     for part in parquet_files(path):
         with open_parquet(part) as file:
@@ -199,7 +199,7 @@ def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
             for (sample,) in _whole_samples(_batches(file, part, rows, lambda t: (_samples(t),), columns=["sample"])):
                 _check_next(int(sample[0]), done)
                 samples = int(sample[-1]) + 1 - done
-                found.append(Shard(part.absolute(), row, len(sample), done, samples))
+                found.append(FileSlice(part.absolute(), row, len(sample), done, samples))
                 row, done = row + len(sample), done + samples
     if not done:
         raise InputError(f"{path} holds no candidates")

@@ -29,7 +29,7 @@ from clipper.benchmarks.measurements import add_measurement
 from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import LAST_SEED, DataRoot, Engine, Json, Workers, counted, writable
+from clipper.cli.options import LAST_SEED, DataRoot, ExecutorOption, Json, Workers, counted, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
@@ -99,7 +99,7 @@ def scale(
     dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
     k: Annotated[int | None, counted("Neighbours per instance; default: 1 to prune, 8 to infer.", "-k")] = None,
     search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
-    engine: Engine = "single",
+    engine: ExecutorOption = "single",
     workers: Workers = None,
     ranks: Annotated[int, counted("Processes that infer together, with --stage infer.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,

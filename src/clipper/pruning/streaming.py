@@ -25,7 +25,7 @@ from torch import Tensor
 from clipper.arguments import StageProgress, as_tensor, shown
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
-from clipper.candidates.storage import PARQUET, Shard, open_parquet, shards, stream, to_arrow
+from clipper.candidates.storage import PARQUET, FileSlice, file_slices, open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.executors import Executor, in_order
 from clipper.files import written_whole
@@ -152,7 +152,7 @@ def prune_files(job: PruneJob, report: StageProgress = lambda *_: None, executor
             split = None
             if executor is not None:
                 scratch = stack.enter_context(scratch_folder(job.output))
-                split = _Split(executor, shards(job.candidates, job.classes), Path(scratch))
+                split = _Split(executor, file_slices(job.candidates, job.classes), Path(scratch))
             support, kind = _first_pass(job, report, split)
             graph = _graph(job, kind, report, split)
             summary = _second_pass(job, support, graph, kind.shape[1], temporary, report, split)
@@ -172,7 +172,7 @@ class _Split:
     """How a job is split: the executor, the parts, and a folder that all processes see."""
 
     executor: Executor
-    shards: list[Shard]
+    slices: list[FileSlice]
     scratch: Path
 
 
@@ -187,7 +187,7 @@ def _first_pass(job: PruneJob, report: StageProgress, split: _Split | None) -> t
     if split is None:
         found = (_labels_of(piece) for _, piece in stream(job.candidates, job.classes))
     else:
-        found = in_order(split.executor, _labels_in, [(shard, job.classes) for shard in split.shards])
+        found = in_order(split.executor, _labels_in, [(part, job.classes) for part in split.slices])
     supports, kinds, done = [], [], 0
     for support, kind in found:
         supports.append(support)
@@ -197,9 +197,9 @@ def _first_pass(job: PruneJob, report: StageProgress, split: _Split | None) -> t
     return torch.cat(supports), torch.cat(kinds)
 
 
-def _labels_in(job: tuple[Shard, Classes | None]) -> tuple[Tensor, Tensor]:
-    shard, classes = job
-    return _labels_of(shard.read(classes))
+def _labels_in(job: tuple[FileSlice, Classes | None]) -> tuple[Tensor, Tensor]:
+    part, classes = job
+    return _labels_of(part.read(classes))
 
 
 def _labels_of(piece: Candidates) -> tuple[Tensor, Tensor]:
@@ -264,7 +264,7 @@ def _second_pass(
             for first, piece in stream(job.candidates, job.classes)
         )
     else:
-        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.shards, support, graph, slots))
+        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.slices, support, graph, slots))
     summary = Summary()
     writer: pq.ParquetWriter | None = None
     try:
@@ -279,25 +279,25 @@ def _second_pass(
     return summary
 
 
-_PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
-"""A shard, the edges that leave it, the support of the instances that these lead to, and the options."""
+_PartOfPruning = tuple[FileSlice, ProximityGraph, Tensor, PruneJob]
+"""A slice of the candidates, the edges that leave it, the support of the instances these lead to, and the options."""
 
 
 def _prune_jobs(
-    job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
+    job: PruneJob, parts: list[FileSlice], support: Tensor, graph: ProximityGraph, slots: int
 ) -> Iterator[_PartOfPruning]:
     """What a worker needs for each part: its edges, their targets renumbered."""
     options = replace(job, search=None)  # a search may be large, and workers do not need it
-    for shard in parts:
-        local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
+    for part in parts:
+        local = graph.leaving(part.first * slots, (part.first + part.samples) * slots)
         targets, number = torch.unique(local.target, return_inverse=True)
         distance = local.distance.clone()  # to send a view would send all distances
-        yield shard, replace(local, target=number, distance=distance), support[targets], options
+        yield part, replace(local, target=number, distance=distance), support[targets], options
 
 
 def _pruned_in(job: _PartOfPruning) -> tuple[pa.Table, Summary]:
-    shard, graph, support, options = job
-    return _pruned(shard.read(options.classes), shard.first, graph, support, options)
+    part, graph, support, options = job
+    return _pruned(part.read(options.classes), part.first, graph, support, options)
 
 
 def _pruned(

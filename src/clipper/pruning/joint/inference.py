@@ -29,7 +29,7 @@ from clipper.pruning.joint.propagate import (
     propagate,
     score,
     side_by_side,
-    silence,
+    zero_messages,
 )
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
@@ -331,7 +331,7 @@ class _Run(Generic[Set]):
         settings, states = self.settings, labels.shape[1]
         rest = Schedule(2 * settings.rounds, still=settings.still)
         hint = self._hints(pool, labels)
-        messages, _ = propagate(pool, potential, silence(pool, 2 * states), Schedule(settings.hurried), hint)
+        messages, _ = propagate(pool, potential, zero_messages(pool, 2 * states), Schedule(settings.hurried), hint)
         if first is not None:
             messages = side_by_side(messages, first[:, :, :1])
         messages, _ = propagate(pool, potential, messages, rest)
@@ -362,7 +362,7 @@ class _Run(Generic[Set]):
         """The messages to instances in the state that was found without the formulas of a fold, `(n*m, c)`."""
         hint, hidden = self._hints(pool, found.states[fold].labels[:, :1]), (found.fold == fold)[:, None]
         schedule = Schedule(self.settings.rounds // 2, still=self.settings.still)
-        sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
+        sent, _ = propagate(pool, potential, zero_messages(pool, 2), schedule, hint, hidden)
         best = int(score(pool, potential, sent, hidden).total.argmax())
         return pool.heard(sent)[:, :, best]
 
