@@ -26,9 +26,10 @@ from clipper.cli.app import app
 from clipper.cli.console import output
 from clipper.cli.console import table as console_table
 from clipper.errors import ClipperError, FileError, InputError
-from clipper.labelling.files import LabelJob, LabelPool, label_files
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import meaning_of, read_labels
+from clipper.labelling.label import meaning_of
+from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_job import LabelJob, LabelPool, label_files
 from clipper.proximity import Outlines, embed
 from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits, write_receipts

@@ -27,7 +27,7 @@ from clipper.benchmarks.tables.grid import run_cells
 from clipper.candidates.storage import to_arrow
 from clipper.errors import InputError
 from clipper.executors import Executor, LocalProcesses, WorkerDiedError, base, executor_named, in_order
-from clipper.labelling.files import LabelJob, label_files
+from clipper.labelling.label_job import LabelJob, label_files
 from clipper.proximity import Index
 from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.streaming import PruneJob, prune_files

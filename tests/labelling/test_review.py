@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from clipper.errors import FileError, InputError
-from clipper.labelling.files import LabelJob, label_files
+from clipper.labelling.label_job import LabelJob, label_files
 from clipper.labelling.review import HOST, Review, key_of
 from tests.labelling.pools import digits, write_receipts
 from tests.report.browser import browser, needs_browser

@@ -17,8 +17,8 @@ from clipper.cli.console import errors, output, progress_bars
 from clipper.cli.options import counted, writable
 from clipper.cli.table import opened, print_table, report_failed, run_missing
 from clipper.errors import require
-from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import write_labels
+from clipper.labelling.label_files import write_labels
+from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.report.label_page import write_label_page
 from clipper.report.table_page import write_table_page
 

@@ -11,8 +11,9 @@ from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import Address, ExecutorOption, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
 from clipper.executors import executor_named
-from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import Labels, format_of, meaning_of, write_labels
+from clipper.labelling.label import Labels, meaning_of
+from clipper.labelling.label_files import format_of, write_labels
+from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.report.label_page import write_label_page
 from clipper.report.run_page import percent
 

@@ -21,7 +21,8 @@ from clipper.errors import FileError, InputError
 from clipper.executors import Executor
 from clipper.files import read_from_file, read_text
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import MISFIT, Labels, format_of, label
+from clipper.labelling.label import MISFIT, Labels, label
+from clipper.labelling.label_files import format_of
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
 from clipper.proximity import ProximityGraph, encoder_named
 from clipper.proximity.sharded import ShardedSearch
