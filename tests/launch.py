@@ -1,4 +1,4 @@
-"""Starting a module or a script with torchrun on this machine alone."""
+"""Starting the command line, or a module or a script with torchrun, on this machine alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
+"""The command line in a process of its own; its arguments follow."""
+
+
+def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """What the command line prints, as errors, too, and its exit code."""
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def environment() -> dict[str, str]:

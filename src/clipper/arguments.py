@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -17,6 +17,10 @@ from torch import Tensor
 
 from clipper.errors import InputError
 
+CountProgress = Callable[[int, int], None]
+"""Called during the work with the number done and the total."""
+StageProgress = Callable[[str, int, int], None]
+"""Called during the work with the stage, the number done and the total; 0 if the total is unknown."""
 Thing = TypeVar("Thing")
 MOST_SEED = 2**63 - 1
 MOST = 2**31 - 1

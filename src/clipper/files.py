@@ -187,7 +187,7 @@ def make_folder(folder: str | Path) -> None:
 def checked_path(path: str | Path) -> Path:
     """The path as a `Path`; raises an `InputError` if no file can have it."""
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"expected the path of a file, got {path!r}")
+        raise InputError(f"expected the path of a file, got a value of type {type(path).__name__}")
     if "\0" in str(path) or not str(path):
         raise InputError(f"expected the path of a file, got {str(path)!r}, which no file can have")
     return Path(path)

@@ -21,7 +21,7 @@ from clipper.arguments import as_index, as_list, shown, whole_number, whole_numb
 from clipper.candidates.alignment import Alignments
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
-from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
+from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, itself, run
 from clipper.candidates.task import as_python, domains_of_slots
 from clipper.errors import InputError
 
@@ -150,7 +150,7 @@ def smallest() -> Rule:
         >>> smallest().candidates([8], slots=2, classes=10).labels.tolist()
         [[8, 8], [8, 9], [9, 8]]
     """
-    return Rule("min", min, machine=Machine(-1, _lesser, _itself))
+    return Rule("min", min, machine=Machine(-1, _lesser, itself))
 
 
 def count(label: int) -> Rule:
@@ -163,7 +163,7 @@ def count(label: int) -> Rule:
         >>> count(1).candidates([2], slots=3, classes=2).labels.tolist()
         [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
     """
-    machine = Machine(0, partial(_counted, _label(label)), _itself)
+    machine = Machine(0, partial(_counted, _label(label)), itself)
     return Rule("count", partial(run, machine), machine=machine)
 
 
@@ -250,7 +250,7 @@ def proportions() -> Rule:
         >>> proportions().candidates([[2, 1, 1]], slots=3, classes=4).counts  # the labels themselves
         [3]
     """
-    return _Proportions("proportions", _sorted, machine=Machine((), _insert, _itself))
+    return _Proportions("proportions", _sorted, machine=Machine((), _insert, itself))
 
 
 def partial_labels() -> Rule:
@@ -265,7 +265,7 @@ def partial_labels() -> Rule:
         >>> partial_labels().candidates([[{0, 1}, {2}]], slots=2, classes=10).labels.tolist()
         [[0, 2], [1, 2]]
     """
-    return _PartialLabels("partial-labels", tuple, machine=Machine(0, _anything, _itself))
+    return _PartialLabels("partial-labels", tuple, machine=Machine(0, _anything, itself))
 
 
 def addition(digits: int) -> Rule:
@@ -519,10 +519,6 @@ def _digits_and_x(slots: int) -> list[range]:
 
 # The steps of the machines. They are functions of the module instead of closures, so that rules can be pickled. If
 # possible, they use arithmetic only, so that the value of a rule can be computed for many combinations at once.
-
-
-def _itself(state: Hashable) -> Hashable:
-    return state
 
 
 def _first(state: tuple[Any, ...]) -> Any:

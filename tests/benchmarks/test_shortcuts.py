@@ -19,24 +19,24 @@ from clipper.benchmarks.shortcuts import (
     ConceptQuality,
     Outputs,
     Shortcuts,
-    Task,
+    ShortcutTask,
     calibration_error,
     judge,
 )
 from clipper.benchmarks.tables.catalogue import TABLES
 from clipper.benchmarks.tables.selection import Selection
-from clipper.benchmarks.tables.summary import Entry
+from clipper.benchmarks.tables.summary import CellResult
 from clipper.errors import InputError
 from clipper.labelling import NamedPool, NamingMixture
 from clipper.training import EpochMetrics, Record
 
 
-def candidates_of(task: Task) -> Candidates:
+def candidates_of(task: ShortcutTask) -> Candidates:
     return Candidates.from_rule(task.value, [task.value(row) for row in task.seen], task.slots, task.classes)
 
 
 @pytest.mark.parametrize("task", [HALF, LOGIC, MATH])
-def test_shortcuts_are_all_wrong_maps_that_keep_every_label(task: Task) -> None:
+def test_shortcuts_are_all_wrong_maps_that_keep_every_label(task: ShortcutTask) -> None:
     maps = [
         names
         for names in itertools.product(range(task.classes), repeat=task.classes)
@@ -59,7 +59,7 @@ def one_hot_images(classes: int) -> torch.Tensor:
     return torch.eye(classes).log()
 
 
-def quality(task: Task, concepts: torch.Tensor) -> ConceptQuality:
+def quality(task: ShortcutTask, concepts: torch.Tensor) -> ConceptQuality:
     """Of held-out samples with these concepts, whose inputs are one-hot."""
     found = Shortcuts.of(candidates_of(task), torch.tensor(task.seen))
     return ConceptQuality(
@@ -150,7 +150,7 @@ def test_numbers_of_maps_are_no_percentages() -> None:
     table = TABLES["shortcuts"]
     place = next(table.places())
     metrics = EpochMetrics(1, 0.1, 0.5, 1.0, None, 0.1, 0.0, {"labels": 0.98, "shortcuts": 35.0})
-    entry = Entry(place, (Record(place.config.as_dict(), [metrics]),))
+    entry = CellResult(place, (Record(place.config.as_dict(), [metrics]),))
     assert (entry.values("labels"), entry.values("shortcuts")) == ([98.0], [35.0])
 
 

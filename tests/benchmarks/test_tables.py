@@ -16,7 +16,7 @@ from clipper.benchmarks.probe import digest
 from clipper.benchmarks.settings import run_key
 from clipper.benchmarks.tables import (
     TABLES,
-    Entry,
+    CellResult,
     Ledger,
     Selection,
     deviations,
@@ -313,11 +313,11 @@ def fresh(config: RunConfig, accuracy: float) -> Record:
     return replace(record_of(config, accuracy), probe={"draws": "0"})
 
 
-def entries_with(gains: list[float], first: int = 100) -> list[Entry]:
+def entries_with(gains: list[float], first: int = 100) -> list[CellResult]:
     table = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("SUM-3, n=100",)).of(SUM_TABLE)
     none, pruned = table.places()
     return [
-        Entry(
+        CellResult(
             place,
             tuple(
                 fresh(replace(place, seed=seed).config, 0.3 + (gain / 100 if place is pruned else 0))
@@ -380,7 +380,7 @@ def test_fresh_runs_take_the_place_of_old_ones_and_stale_ones_are_marked(tmp_pat
     place = next(SUM_TABLE.places())
     ledger = Ledger(tmp_path / "records.jsonl")
 
-    def entry() -> Entry:
+    def entry() -> CellResult:
         return gather(SUM_TABLE, ledger)[0]
 
     for seed in range(10):

@@ -16,7 +16,7 @@ from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import engine_of, run
 from clipper.benchmarks.tables import Ledger, gather
 from clipper.benchmarks.tables.catalogue import ABLATION_TABLE
-from clipper.benchmarks.timing import WARM_UP, race
+from clipper.benchmarks.timing import WARM_UP, compare_times
 from clipper.cli.bench import bench
 from clipper.engines import SemanticLoss
 from clipper.errors import FileError, InputError
@@ -84,7 +84,9 @@ def test_measurements_are_read_only_from_their_own_file(tmp_path):
 
 def test_a_race_counts_no_warm_up_and_gives_every_call_an_input_of_its_own():
     seen, ticked = [], []
-    times = race(lambda _: (object, {"a": seen.append, "b": seen.append}), 4, best_of=2, tick=lambda: ticked.append(1))
+    times = compare_times(
+        lambda _: (object, {"a": seen.append, "b": seen.append}), 4, best_of=2, tick=lambda: ticked.append(1)
+    )
     assert times.rounds == 4
     assert len(ticked) == 4 + WARM_UP
     assert len(set(map(id, seen))) == 2 * 2 * len(ticked)

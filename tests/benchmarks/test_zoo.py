@@ -10,14 +10,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clipper.benchmarks import bench_zoo, zoo
-from clipper.benchmarks.bench_zoo import Job, auc, quick_lines, read_rows, run_line, run_zoo
-from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, line_named, make_pool, missing_data
+from clipper.benchmarks import bench_zoo, datasets, zoo
+from clipper.benchmarks.bench_zoo import ZooJob, auc, quick_lines, read_rows, run_line, run_zoo
+from clipper.benchmarks.datasets import missing_data
+from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, lines_like, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
 from clipper.executors import WorkerDiedError, run_jobs
 
-TINY = [line_named("xor-3/digits/5"), line_named("xor-3/digits/10")]
+TINY = lines_like(["xor-3/digits/5", "xor-3/digits/10"])
 MEANING = {
     "sum-2": sum,
     "sum-3": sum,
@@ -48,8 +49,8 @@ def ignored(*_: object) -> None:
 
 
 def pool_of(line: zoo.Line, seed: int = 0) -> zoo.Pool:
-    if missing_data(line) is not None:
-        pytest.skip(missing_data(line))
+    if missing_data(line.data) is not None:
+        pytest.skip(missing_data(line.data))
     return make_pool(line, seed)
 
 
@@ -103,9 +104,9 @@ def test_the_candidates_are_those_that_the_rule_maps_to_the_gold_labels_target(r
 def test_fixed_targets_are_fixed_and_luhn_is_luhn():
     assert zoo._luhn(tuple(map(int, "79927398713"))) == 0
     for rule in ("luhn-3", "sum-3-is-0-mod-10"):
-        pool = make_pool(line_named(f"{rule}/digits/100"), 0)
+        pool = make_pool(*lines_like([f"{rule}/digits/100"]), 0)
         assert {MEANING[rule](row) for row in pool.gold.tolist()} == {0}
-    pool = make_pool(line_named("sum-3/noise/50/one-target"), 0)
+    pool = make_pool(*lines_like(["sum-3/noise/50/one-target"]), 0)
     assert len({sum(row) for row in pool.gold.tolist()}) == 1
 
 
@@ -118,7 +119,7 @@ def test_there_are_288_sudokus_and_each_is_one():
 
 
 def test_every_triangle_has_four_solutions_that_cut_no_edge():
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), 1)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), 1)
     counts, offsets = pool.candidates.counts, pool.candidates.offsets.tolist()
     assert counts == [4] * 90
     for first in range(0, 90, 3):
@@ -136,7 +137,7 @@ def test_seeds_determine_a_pool_and_differ():
         "proportions-4-8/wine/25",
         "sum-3/digits/100/known-10",
     ):
-        first, again, other = (make_pool(line_named(name), seed) for seed in (4, 4, 5))
+        first, again, other = (make_pool(*lines_like([name]), seed) for seed in (4, 4, 5))
         assert torch.equal(first.gold, again.gold)
         assert torch.equal(first.embeddings, again.embeddings)
         assert torch.equal(first.candidates.labels, again.candidates.labels)
@@ -146,7 +147,7 @@ def test_seeds_determine_a_pool_and_differ():
 def test_about_one_nearest_neighbour_in_seven_errs_on_gaussians():
     errors = []
     for seed in range(5):
-        pool = make_pool(line_named("sum-3/gaussians/100"), seed)
+        pool = make_pool(*lines_like(["sum-3/gaussians/100"]), seed)
         vectors, labels = pool.embeddings.flatten(0, 1), pool.gold.view(-1)
         distance = torch.cdist(vectors, vectors)
         sample = torch.arange(len(labels)) // 3
@@ -162,7 +163,7 @@ def test_imbalanced_labels_are_ten_to_one():
 
 
 def test_a_shared_background_ties_samples_of_equal_targets():
-    pool = make_pool(line_named("sum-3/digits/100/backgrounds"), 0)
+    pool = make_pool(*lines_like(["sum-3/digits/100/backgrounds"]), 0)
     vectors, target = pool.embeddings.flatten(0, 1), pool.gold.sum(1).repeat_interleave(3)
     distance = torch.cdist(vectors, vectors)
     sample = torch.arange(len(target)) // 3
@@ -171,17 +172,16 @@ def test_a_shared_background_ties_samples_of_equal_targets():
 
 
 def test_lines_without_their_data_say_why(monkeypatch):
-    monkeypatch.setattr(zoo, "find", lambda *_: None)
-    line = line_named("sum-3/mnist/100")
-    assert "MNIST" in missing_data(line)
+    monkeypatch.setattr(datasets, "find", lambda *_: None)
+    (line,) = lines_like(["sum-3/mnist/100"])
+    assert "MNIST" in missing_data(line.data)
     with pytest.raises(FileError, match=r"sum-3/mnist/100: MNIST is not here"):
         make_pool(line, 0)
 
 
 def test_an_unknown_line_is_refused():
-    for find in (line_named, lambda name: bench_zoo.lines_like([name])):
-        with pytest.raises(InputError, match="sum-9"):
-            find("sum-9/digits/100")
+    with pytest.raises(InputError, match="sum-9"):
+        lines_like(["sum-9/digits/100"])
 
 
 def test_quick_lines_have_every_rule_and_every_trouble_once():
@@ -190,7 +190,7 @@ def test_quick_lines_have_every_rule_and_every_trouble_once():
 
 
 def test_a_row_says_how_much_is_right():
-    row = run_line(line_named("sum-3/digits/20/shuffled"), 1)
+    row = run_line(*lines_like(["sum-3/digits/20/shuffled"]), 1)
     assert row["verdict"] in ("joint", "ambiguous", "unsettled", "uninformative")
     assert all(0 <= row[name] <= 1 for name in ("labels_right", "gold_kept", "candidates_kept"))
     assert row["settings"] == {
@@ -200,7 +200,7 @@ def test_a_row_says_how_much_is_right():
 
 
 def test_figures_of_a_posterior_are_compared_with_gold_labels(monkeypatch):
-    line = line_named("xor-3/digits/100/wrong-5")
+    (line,) = lines_like(["xor-3/digits/100/wrong-5"])
     pool = make_pool(line, 0)
     swap, same = SimpleNamespace(order=torch.tensor([1, 0])), SimpleNamespace(order=torch.tensor([0, 1]))
     posterior = SimpleNamespace(
@@ -238,7 +238,7 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
 
 def test_the_runner_goes_on_where_it_stopped(tmp_path, monkeypatch):
     file = tmp_path / "deep" / "zoo.jsonl"
-    jobs = [Job(line, seed) for seed in range(2) for line in TINY]
+    jobs = [ZooJob(line, seed) for seed in range(2) for line in TINY]
     first = run_zoo(jobs[:2], file, workers=1, progress=ignored)
     file.write_bytes(file.read_bytes() + b'{"format": "clipper zoo 1", "line": "cut o')  # a process was killed
     made = []
@@ -250,7 +250,7 @@ def test_the_runner_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert len(read_rows(file)) == 4
     run_zoo(jobs[:1], file, workers=1, progress=ignored, again=True)
     assert len(made) == 3
-    run_zoo([Job(replace(TINY[0], samples=4), 0)], file, workers=1, progress=ignored)  # the line is another one now
+    run_zoo([ZooJob(replace(TINY[0], samples=4), 0)], file, workers=1, progress=ignored)  # the line is another one now
     assert len(made) == 4
 
 
@@ -260,7 +260,7 @@ def test_a_pool_that_fails_is_noted_and_tried_again(tmp_path, monkeypatch):
             raise RuntimeError("out of luck")
         return make_pool(line, seed, data_root)
 
-    file, jobs = tmp_path / "zoo.jsonl", [Job(line, 0) for line in TINY]
+    file, jobs = tmp_path / "zoo.jsonl", [ZooJob(line, 0) for line in TINY]
     with monkeypatch.context() as patch:
         patch.setattr(bench_zoo, "make_pool", broken)
         rows = run_zoo(jobs, file, workers=1, progress=ignored)
@@ -274,7 +274,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     file = tmp_path / "records.jsonl"
     file.write_text('{"format": "clipper ledger 2"}\n')
     with pytest.raises(FileError, match="line 1"):
-        run_zoo([Job(TINY[0], 0)], file, workers=1, progress=ignored)
+        run_zoo([ZooJob(TINY[0], 0)], file, workers=1, progress=ignored)
     assert file.read_text() == '{"format": "clipper ledger 2"}\n'
 
 
@@ -295,7 +295,7 @@ def test_a_worker_that_dies_takes_no_other_job_with_it():
 
 
 def row_of(name: str, seed: int = 0, **figures: object) -> dict:
-    line = line_named(name)
+    (line,) = lines_like([name])
     good = {
         "verdict": "joint",
         "labels_right": 1.0,

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 
 from clipper import Candidates, ClipperError
-from clipper.candidates.storage import shards, stream, to_arrow
+from clipper.candidates.storage import file_slices, stream, to_arrow
 from clipper.files import written_whole
 from tests.oracles import Problem
 from tests.strategies import KINDS, problems
@@ -130,31 +130,31 @@ def test_nothing_is_written_over_and_nothing_half_is_left(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("rows", [1, 7, 50, 1 << 20])
 @pytest.mark.parametrize("group", [1, 10, 64, 1000])
-def test_shards_are_the_pieces_of_a_stream(rows: int, group: int, tmp_path: Path) -> None:
+def test_slices_of_files_are_the_pieces_of_a_stream(rows: int, group: int, tmp_path: Path) -> None:
     lengths = [1, 3, 9, 1, 30, 2, 2, 17, 5, 40]
     whole = Candidates.from_lists([[(i % 50, 49 - i % 50) for i in range(n)] for n in lengths], classes=50)
     for number, (first, last) in enumerate([(0, 4), (4, 5), (5, 10)]):
         table = to_arrow(whole.span(first, last), first_sample=first)
         pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=group)
     streamed = list(stream(tmp_path, None, rows))
-    found = shards(tmp_path, None, rows)
-    assert [shard.first for shard in found] == [first for first, _ in streamed]
-    for shard, (_, piece) in zip(found, streamed, strict=True):
-        assert same(shard.read(), piece)
-        assert (shard.samples, shard.rows) == (piece.samples, len(piece))
+    found = file_slices(tmp_path, None, rows)
+    assert [part.first for part in found] == [first for first, _ in streamed]
+    for part, (_, piece) in zip(found, streamed, strict=True):
+        assert same(part.read(), piece)
+        assert (part.samples, part.rows) == (piece.samples, len(piece))
     assert same(Candidates.read(tmp_path), whole)
 
 
 def test_a_folder_of_shards_is_checked_as_one_file_is(tmp_path: Path) -> None:
     with pytest.raises(ClipperError, match=r"got none whose name ends in \.parquet"):
-        shards(tmp_path)
+        file_slices(tmp_path)
     Candidates.from_lists([[(0,), (1,)]], classes=2).write(tmp_path / "a.parquet")
     Candidates.from_lists([[(0,), (1,)]], classes=2).write(tmp_path / "b.parquet")
-    for read in (shards, lambda path: list(stream(path)), Candidates.read):
+    for read in (file_slices, lambda path: list(stream(path)), Candidates.read):
         with pytest.raises(ClipperError, match="sample"):  # the second file begins with sample 0 again
             read(tmp_path)
     table = to_arrow(Candidates.from_lists([[(0,), (2,)]], classes=3), first_sample=1)
     pq.write_table(table, tmp_path / "b.parquet")
-    for read in (shards, lambda path: list(stream(path))):
+    for read in (file_slices, lambda path: list(stream(path))):
         with pytest.raises(ClipperError, match="classes"):
             read(tmp_path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from clipper.benchmarks import datasets as catalogue
 from clipper.cli.data import data
 from clipper.errors import FileError, InputError
 from tests.benchmarks.published import fake_npm, form, source, tarball, write
+from tests.launch import clipper
 
 CONTENTS = {"first.bin": b"one", "second.bin": b"two"}
 
@@ -103,7 +102,6 @@ def test_options_before_the_command_are_not_silently_lost(app: typer.Typer, tmp_
 
 @pytest.mark.slow
 def test_the_installed_command_knows_data() -> None:
-    command = [sys.executable, "-c", "from clipper.cli import main; main()", "data", "fetch", "nothing"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = clipper("data", "fetch", "nothing")
     assert result.returncode == 1
     assert "expected one of the data sets" in result.stderr

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from clipper import Candidates, identify
 from clipper.cli.identify import identify as command
 from clipper.errors import BudgetError, FileError, InputError
-from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_files import read_label_tensor
 
 app = typer.Typer()
 app.command()(command)
@@ -92,7 +92,7 @@ def test_candidates_and_labels_from_files(tmp_path: Path) -> None:
     pa.csv.write_csv(wide, tmp_path / "wide.csv")
     expected = json.loads(json.dumps(identify(candidates, gold).as_dict()))
     for name in ("long.csv", "LONG.CSV", "long.parquet", "long.pq", "long.arrow", "wide.csv"):
-        assert torch.equal(read_labels(tmp_path / name), gold)
+        assert torch.equal(read_label_tensor(tmp_path / name), gold)
         assert document(tmp_path / "candidates.parquet", "--labels", tmp_path / name) == expected
 
 
@@ -100,7 +100,7 @@ def test_unused_slots_have_no_label(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_text("sample,slot,label\n0,0,1\n0,1,2\n1,0,2\n")
     (tmp_path / "wide.csv").write_text("slot_0,slot_1\n1,2\n2,\n")
     for name in ("long.csv", "wide.csv"):
-        assert read_labels(tmp_path / name).tolist() == [[1, 2], [2, -1]]
+        assert read_label_tensor(tmp_path / name).tolist() == [[1, 2], [2, -1]]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_unused_slots_have_no_label(tmp_path: Path) -> None:
 def test_files_that_hold_no_labels_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises((FileError, InputError), match=message):
-        read_labels(tmp_path / name)
+        read_label_tensor(tmp_path / name)
 
 
 def test_what_does_not_go_together_is_refused(mine: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -26,18 +25,14 @@ from clipper.cli.app import app
 from clipper.cli.console import output
 from clipper.cli.console import table as console_table
 from clipper.errors import ClipperError, FileError, InputError
-from clipper.labelling.files import LabelJob, LabelPool, label_files
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import meaning_of, read_labels
+from clipper.labelling.label import meaning_of
+from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_job import LabelJob, LabelPool, label_files
 from clipper.proximity import Outlines, embed
 from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits, write_receipts
-
-COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
-
-
-def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+from tests.launch import COMMAND, clipper
 
 
 @pytest.fixture

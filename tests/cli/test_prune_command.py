@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import get_args
@@ -22,12 +21,7 @@ from clipper.errors import ClipperError
 from clipper.pruning.joint import Verdict
 from clipper.pruning.streaming import PruneJob, prune_files
 from clipper.report.bench_text import inferred_pools, pruned_pools, ranks, sent_bytes
-
-COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
-
-
-def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+from tests.launch import COMMAND, clipper
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from clipper.benchmarks.tables import Ledger
 from clipper.cli import results as results_command
 from clipper.cli import table as table_command
 from clipper.errors import FileError, InputError
+from tests.launch import COMMAND
 
 app = typer.Typer()
 app.command(name="table")(table_command.table)
@@ -81,19 +81,9 @@ THREE = ["--variant", "none", "--variant", "exact", "--variant", "random"]
 
 
 def begin(folder: Path) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-c",
-        "from clipper.cli import main; main()",
-        *QUICK,
-        *THREE,
-        "--seeds",
-        "4",
-        "--epochs",
-        "30",
-    ]
+    options = ["--seeds", "4", "--epochs", "30", "--jobs", "2", "--out", str(folder)]
     return subprocess.Popen(
-        [*command, "--jobs", "2", "--out", str(folder)],
+        [*COMMAND, *QUICK, *THREE, *options],
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell ignores for background jobs
     )

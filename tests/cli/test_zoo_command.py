@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from clipper.benchmarks import bench_zoo, zoo
+from clipper.benchmarks import bench_zoo, datasets
 from clipper.cli.bench import bench
 from clipper.errors import InputError
 
@@ -44,7 +44,7 @@ def test_tables_and_promises_are_printed_and_the_page_opens_with_the_promises(tm
 
 
 def test_lines_without_data_are_skipped_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(zoo, "find", lambda *_: None)
+    monkeypatch.setattr(datasets, "find", lambda *_: None)
     arguments = ["zoo", "--line", "sum-3/mnist/100", "--out", tmp_path / "zoo.jsonl", "--json"]
     document = json.loads(run(*arguments))
     assert list(document["skipped"]) == ["sum-3/mnist/100"]

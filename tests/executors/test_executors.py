@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,14 +26,14 @@ from clipper.benchmarks.tables.grid import run_cells
 from clipper.candidates.storage import to_arrow
 from clipper.errors import InputError
 from clipper.executors import Executor, LocalProcesses, WorkerDiedError, base, executor_named, in_order
-from clipper.labelling.files import LabelJob, label_files
+from clipper.labelling.label_job import LabelJob, label_files
 from clipper.proximity import Index
 from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.streaming import PruneJob, prune_files
 from tests.executors import jobs
 from tests.labelling.pools import digits, write_receipts
+from tests.launch import COMMAND
 
-COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 

@@ -20,6 +20,7 @@ from clipper.engines import IsedLoss, SemanticLoss
 from clipper.errors import FileError
 from clipper.training import Progress, train, train_iterated
 from tests.hardening.attack import EFFORT, Clippers, answered, damaged, refused
+from tests.training.problems import same_weights
 
 TINY = ("train", "--samples", 8, "--slots", 2, "--batch", 4, "--epochs", 3, "--json")
 FIGURES = ("loss", "accuracy", "retained", "gold")
@@ -49,11 +50,6 @@ def problem(samples: int = 24) -> tuple[Tensor, clipper.Candidates]:
     gold = torch.randint(0, 4, (samples, 2), generator=generator)
     inputs = 3 * torch.randn(4, 6, generator=generator)[gold] + 0.3 * torch.randn(samples, 2, 6, generator=generator)
     return inputs, clipper.Candidates.from_rule(sum, gold.sum(1), 2, 4)
-
-
-def same(first: nn.Module, second: nn.Module) -> bool:
-    pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +160,7 @@ def test_crafted_checkpoints_are_refused_and_change_nothing(tmp_path, monkeypatc
         network, expected = Net(seed=5), Net(seed=5)
         error = answered(lambda n=network: train(n, data, SemanticLoss(), epochs=2, batch=8, checkpoint=path))
         assert isinstance(error, FileError), f"crafted checkpoint {i}: {error!r}"
-        assert same(network, expected), f"crafted checkpoint {i} changed the weights before it was refused"
+        assert same_weights(network, expected), f"crafted checkpoint {i} changed the weights before it was refused"
     assert not (tmp_path / "harm-was-done").exists()
     assert len(contents) >= 60
 
@@ -200,7 +196,7 @@ def test_a_run_of_several_passes_goes_on_wherever_it_was_stopped(make_engine, tm
             train_iterated(Net(until=until), data, make_engine(), data[0], checkpoint=path, **setting)
         resumed = Net(seed=9)  # its own first weights must not matter
         done = train_iterated(resumed, data, make_engine(), data[0], checkpoint=path, **setting)
-        assert same(whole, resumed), f"stopped at pass {until} of {whole.passes}"
+        assert same_weights(whole, resumed), f"stopped at pass {until} of {whole.passes}"
         assert [[f.loss for f in each.history] for each in done] == [
             [f.loss for f in each.history] for each in expected
         ]
@@ -248,7 +244,7 @@ def test_a_moment_that_raises_leaves_a_checkpoint_to_go_on_from(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(parts, problem(), SemanticLoss(), watch=pull, checkpoint=path, **setting)
     train(parts, problem(), SemanticLoss(), checkpoint=path, **setting)
-    assert same(whole, parts)
+    assert same_weights(whole, parts)
 
 
 def test_a_configuration_says_which_option_is_wrong():

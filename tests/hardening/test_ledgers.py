@@ -7,7 +7,6 @@ import multiprocessing
 import random
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from clipper.benchmarks.tables import Ledger
 from clipper.errors import ClipperError, FileError
 from clipper.training import EpochMetrics, Record
 from tests.hardening.attack import EFFORT, ROOT, Clippers, answered, damaged, listing
+from tests.launch import COMMAND
 
 QUICK = ("table", "sum", "--quick", "--engine", "semantic", "--column", "SUM-3, n=100", "--variant", "none")
 OLD = [line + b"\n" for line in (ROOT / "results" / "records.jsonl").read_bytes().splitlines()[:4]]
@@ -169,7 +169,7 @@ def test_runs_on_vqars_own_scenes_are_on_the_results_page(clippers: Clippers, tm
 
 
 def begin(folder: Path, *more: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from clipper.cli import main; main()", *QUICK, "--jobs", "1", "-o", folder, *more]
+    command = [*COMMAND, *QUICK, "--jobs", "1", "-o", folder, *more]
     return subprocess.Popen([*map(str, command)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 

@@ -8,7 +8,6 @@ import os
 import resource
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from clipper import Candidates, ProximityGraph, prune
 from clipper.errors import ClipperError
 from tests.hardening.attack import EFFORT, Clippers, Ran, damaged, listing
+from tests.launch import COMMAND
 
 SAMPLES, SLOTS, SIZE = 20, 2, 3
 GENERATOR = np.random.default_rng(3)
@@ -338,11 +338,10 @@ def test_inputs_that_are_not_there_or_are_folders_are_told(clippers: Clippers, f
 def test_a_file_that_may_not_grow_leaves_nothing_behind(folder: Path) -> None:
     """As on a full disk, the output cannot be written to its end."""
     before = listing(folder)
-    command = "from clipper.cli import main; main()"
     arguments = ["prune", folder / "candidates.parquet", folder / "embeddings.npy", "-o", folder / "kept.parquet"]
     unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     ran = subprocess.run(
-        [sys.executable, "-c", command, *map(str, arguments)],
+        [*COMMAND, *map(str, arguments)],
         env=unmeasured,  # a measurement of coverage writes a file, too
         capture_output=True,
         text=True,

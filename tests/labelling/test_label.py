@@ -17,7 +17,7 @@ import clipper
 from clipper import Candidates, ProximityGraph, infer, label
 from clipper.errors import FileError, InputError
 from clipper.labelling import Labels
-from clipper.labelling.label import FORMATS, read_labels
+from clipper.labelling.label_files import FORMATS, read_labels
 from clipper.proximity import Outlines, Pixels, embed
 from tests.labelling.pools import digits
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,15 +19,14 @@ import pytest
 import torch
 
 from clipper.errors import FileError, InputError
-from clipper.labelling.files import LabelJob, label_files
+from clipper.labelling.label_job import LabelJob, label_files
 from clipper.labelling.review import HOST, Review, key_of
 from tests.labelling.pools import digits, write_receipts
+from tests.launch import COMMAND
 from tests.report.browser import browser, needs_browser
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-
-COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()", "review"]
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def differences(tmp_path: Path) -> tuple[LabelJob, torch.Tensor]:
 def reviewing(labels: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The link of a running review."""
     process = subprocess.Popen(
-        [*COMMAND, str(labels), "--no-open"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "review", str(labels), "--no-open"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

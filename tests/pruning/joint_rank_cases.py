@@ -30,9 +30,9 @@ from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _pool_of
 from clipper.pruning.joint.naming import NamingEvidence, matched
 from clipper.pruning.joint.pool import Pool as ModelPool
-from clipper.pruning.joint.pool import disagreeing_share, formulas_of
+from clipper.pruning.joint.pool import formulas_of
 from clipper.pruning.joint.potential import Potential
-from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, zero_messages
 from clipper.pruning.joint.search import States, islands, region_weights
 from clipper.pruning.joint.verification import (
     correlation_bound,
@@ -41,6 +41,7 @@ from clipper.pruning.joint.verification import (
     prior_surprise,
     verified,
 )
+from clipper.pruning.pairs import disagreeing_share
 from clipper.pruning.ranks import Ranks
 from tests.pruning.pools import clustered, random_pool, shuffled
 
@@ -145,7 +146,7 @@ def parts_of(ranks: Ranks, own: slice) -> tuple[dict[str, Tensor], dict[str, Ten
     fold, orders = (torch.arange(30) % 2)[own], torch.stack([torch.randperm(4, generator=generator) for _ in range(9)])
     hidden = fold[:, None] == torch.arange(2)
     schedule = Schedule(8, noise=1.0, coupling=0.5, still=1e-3)
-    messages, _ = propagate(pool, potential, silence(pool, 2), schedule, None, hidden, generator)
+    messages, _ = propagate(pool, potential, zero_messages(pool, 2), schedule, None, hidden, generator)
     heard, scores = pool.heard(messages), score(pool, potential, messages, hidden)
     first = messages[:, :, :1].contiguous()
     belief = pool.beliefs(pool.heard(first))

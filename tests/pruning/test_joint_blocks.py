@@ -17,9 +17,10 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, blocks, listed_factor
+from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, listed_factor
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, silence
+from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, zero_messages
+from clipper.pruning.joint.settings import blocks
 from tests.pruning.pools import clustered, model_of
 
 BLOCKS = st.sampled_from([1, 7, 40, 300])
@@ -68,8 +69,7 @@ def test_formulas_held_once_or_in_blocks_say_what_they_say_all_at_once(seed: int
             for ask in ("marginals", "evidence", "best", "probability"):
                 torch.testing.assert_close(getattr(factor, ask)(field), getattr(plain, ask)(field))
             torch.testing.assert_close(factor.part(some).marginals(part), plain.part(some).marginals(part))
-            assert (factor.count, factor.size, factor.shape) == (plain.count, plain.size, plain.shape)
-            assert torch.equal(factor.support, plain.support)
+            assert (factor.size, factor.shape) == (plain.size, plain.shape)
 
 
 @pytest.mark.parametrize("block", [1, 50, 400])
@@ -110,7 +110,7 @@ def test_messages_scores_and_fits_do_not_depend_on_blocks(seed: int, block: int,
     def found() -> list[Tensor]:
         noise, hidden = torch.Generator().manual_seed(seed), torch.arange(12)[:, None] % 3 == torch.arange(2)
         schedule = Schedule(12, noise=1.0, coupling=0.5, still=1e-3)
-        messages, _ = propagate(pool, potential, silence(pool, 2), schedule, None, hidden, noise)
+        messages, _ = propagate(pool, potential, zero_messages(pool, 2), schedule, None, hidden, noise)
         scores = score(pool, potential, messages, hidden)
         first = messages[:, :, :1].contiguous()
         belief = pool.beliefs(pool.heard(first))
@@ -155,10 +155,10 @@ def test_a_posterior_does_not_depend_on_blocks(name: str) -> None:
 def test_large_messages_lie_in_blocks_that_the_allocator_does_not_keep() -> None:
     candidates, embeddings, _ = clustered(12, slots=2, classes=4)
     pool = model_of(candidates, ProximityGraph.from_embeddings(embeddings, k=3))
-    states = 1 + InferenceSettings.block // silence(pool, 1).numel()
-    for messages in (silence(pool, states), side_by_side(silence(pool, states))):
+    states = 1 + InferenceSettings.block // zero_messages(pool, 1).numel()
+    for messages in (zero_messages(pool, states), side_by_side(zero_messages(pool, states))):
         assert messages.nbytes < InferenceSettings.kept_when_freed < messages.untyped_storage().nbytes()
-    assert silence(pool, 1).untyped_storage().nbytes() == silence(pool, 1).nbytes
+    assert zero_messages(pool, 1).untyped_storage().nbytes() == zero_messages(pool, 1).nbytes
 
 
 def test_states_stand_side_by_side_as_new_messages() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clipper import Candidates, ProximityGraph, infer
-from clipper.benchmarks.zoo import line_named, make_pool
+from clipper.benchmarks.zoo import lines_like, make_pool
 from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _Run
 from clipper.pruning.joint.potential import Potential
-from clipper.pruning.joint.propagate import Schedule, exact_probabilities, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, exact_probabilities, propagate, score, zero_messages
 from tests.pruning.pools import brute_force, model_of, random_pool
 
 HURRIED = InferenceSettings(rounds=40, generations=0)
@@ -77,7 +77,7 @@ def potentials(draw: st.DrawFn, classes: int) -> Potential:
 def test_on_trees_messages_give_marginals_and_score_gives_log_z(data: st.DataObject, seed: int) -> None:
     candidates, graph = random_pool(seed, tree=True)
     pool, potential = model_of(candidates, graph), data.draw(potentials(candidates.classes))
-    messages, still = propagate(pool, potential, silence(pool, 1), Schedule(200, still=EPS))
+    messages, still = propagate(pool, potential, zero_messages(pool, 1), Schedule(200, still=EPS))
     assert still
     error = float(potential.trust.error(torch.ones(1)))
     exact = brute_force(candidates, graph, error, potential.confusion)
@@ -107,7 +107,7 @@ def test_exact_probabilities_are_those_of_all_worlds(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_thirty_triangles_are_uniform_over_four_labellings_each(seed: int) -> None:
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), seed)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), seed)
     assert pool.graph is not None
     posterior = infer(pool.candidates, pool.graph, seed=seed)
     assert float((posterior.marginals - 1 / 2).abs().max()) < 0.1
@@ -117,7 +117,7 @@ def test_thirty_triangles_are_uniform_over_four_labellings_each(seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(2))
 def test_triangles_of_given_trust_are_uniform_too(seed: int) -> None:
-    pool = make_pool(line_named("xor-3/edges/90/triangles"), seed)
+    pool = make_pool(*lines_like(["xor-3/edges/90/triangles"]), seed)
     assert pool.graph is not None
     posterior = infer(pool.candidates, pool.graph, trust=0.05, starts=5, seed=seed)
     assert float((posterior.probability - 1 / 4).abs().max()) < 1e-4

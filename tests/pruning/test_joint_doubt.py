@@ -16,7 +16,6 @@ from clipper import Candidates, Lattice, ProximityGraph, infer
 from clipper.benchmarks.bench_zoo import auc
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import Edges
 from clipper.pruning.joint.verification import (
     correlation_bound,
     formula_leak,
@@ -24,6 +23,7 @@ from clipper.pruning.joint.verification import (
     prior_surprise,
     verified,
 )
+from clipper.pruning.pairs import Edges
 from tests.pruning.pools import clustered, model_of, random_pool, shuffled
 
 CONSTANTS = InferenceSettings()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import clipper.pruning.joint
 from clipper import Candidates, ProximityGraph
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, disagreeing_share
+from clipper.pruning.joint.pool import CandidateFactor, Pool
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
-from clipper.pruning.joint.propagate import Schedule, Score, cavities, propagate, silence
+from clipper.pruning.joint.propagate import Schedule, Score, cavities, propagate, zero_messages
 from clipper.pruning.joint.search import Found, States, islands, region_weights, search
+from clipper.pruning.pairs import Edges, disagreeing_share
 from tests.pruning.pools import clustered, model_of, shuffled
 
 
@@ -227,7 +228,7 @@ def test_trust_never_grows_with_distance() -> None:
 
 def test_what_a_receiver_said_is_not_sent_back_to_it() -> None:
     pool = model_of(Candidates.from_lists([[(0,), (1,)], [(0,)]], classes=2), ProximityGraph.from_edges([0], [1]))
-    messages, _ = propagate(pool, Potential(Trust.constant(0.1), 0.01, 1.0), silence(pool, 1), Schedule(100))
+    messages, _ = propagate(pool, Potential(Trust.constant(0.1), 0.01, 1.0), zero_messages(pool, 1), Schedule(100))
     assert torch.allclose(messages[1, :, 0], torch.tensor([0.9, 0.1]), atol=1e-5)
     ((_, believed),) = cavities(pool, messages, pool.beliefs(pool.heard(messages)))
     assert torch.allclose(believed[0, :, 0], torch.tensor([0.5, 0.5]), atol=1e-5)
@@ -239,11 +240,11 @@ def test_a_hidden_formula_says_nothing_and_its_sample_still_passes_on_what_it_he
     pool = model_of(candidates, ProximityGraph.from_edges([0, 1], [1, 2]))
     potential = Potential(Trust.constant(0.1), 0.01, 1.0)
     hidden = torch.tensor([[False, False], [False, True], [False, False]])  # in the second of two states
-    messages, _ = propagate(pool, potential, silence(pool, 2), Schedule(100), hidden=hidden)
+    messages, _ = propagate(pool, potential, zero_messages(pool, 2), Schedule(100), hidden=hidden)
     belief = pool.beliefs(pool.heard(messages), hidden)
     torch.testing.assert_close(belief[1], torch.tensor([[0.0, 0.9], [1.0, 0.1]]))
     torch.testing.assert_close(belief[2], torch.tensor([[0.1, 0.82], [0.9, 0.18]]))
-    left_out, _ = propagate(replace(pool, disbelieved=hidden[:, 1]), potential, silence(pool, 1), Schedule(100))
+    left_out, _ = propagate(replace(pool, disbelieved=hidden[:, 1]), potential, zero_messages(pool, 1), Schedule(100))
     torch.testing.assert_close(left_out[:, :, 0], messages[:, :, 1])
 
 
@@ -356,5 +357,5 @@ def test_every_number_is_a_setting() -> None:
     files = sorted(Path(clipper.pruning.joint.__file__).parent.rglob("*.py"))
     assert 1 < len(files) <= 10
     assert len(fields(InferenceSettings)) <= 20
-    for file in files:
+    for file in [*files, Path(clipper.pruning.pairs.__file__)]:
         assert numbers_of(file.read_text(encoding="utf-8")) <= {0, 1 / 2, 1, 2}, file.name  # and -1, which is -(1)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from clipper import Candidates, ProximityGraph, infer
 from clipper.errors import InputError
 from clipper.pruning import partition
-from clipper.pruning.joint.pool import Edges
+from clipper.pruning.pairs import Edges
 from clipper.pruning.ranks import Ranks, Shard
 from tests.launch import ROOT, environment, finished, torchrun
 from tests.pruning.joint_rank_cases import RANKS, cases, parts_of, told

@@ -13,10 +13,11 @@ from unittest.mock import patch
 
 import torch
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks import bench_zoo
-from clipper.benchmarks.bench_zoo import Job, lines_like, run_zoo
+from clipper.benchmarks.bench_zoo import ZooJob, run_zoo
 from clipper.benchmarks.statistics import mean_or_none
-from clipper.benchmarks.timing import OnProgress
+from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import Row
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings, inference, search
@@ -129,7 +130,7 @@ def run_ablation(
     file: Path | None,
     *,
     workers: int,
-    progress: OnProgress,
+    progress: StageProgress,
     data_root: Path | None = None,
 ) -> list[Row]:
     """Run the lines of the ablation under each of the changes, and summarise each change in a row.
@@ -143,7 +144,7 @@ def run_ablation(
         data_root: the folder with the data sets; the usual folders if not given.
     """
     lines = lines_like(LINES)
-    jobs = [Job(line, seed, data_root, name) for name in names for seed in seeds for line in lines]
+    jobs = [ZooJob(line, seed, data_root, name) for name in names for seed in seeds for line in lines]
     rows = run_zoo(jobs, file, workers=workers, progress=progress)
     each = len(rows) // max(1, len(names))
     return [summary_of(name, rows[i * each : (i + 1) * each]) for i, name in enumerate(names)]

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import embeddings_of
-from clipper.benchmarks.timing import OnProgress
 from clipper.errors import InputError
 from clipper.pruning import Posterior, infer
 
 
-def measure_asking(base: RunConfig, seeds: Sequence[int], labels: int, progress: OnProgress) -> dict[str, Any]:
+def measure_asking(base: RunConfig, seeds: Sequence[int], labels: int, progress: StageProgress) -> dict[str, Any]:
     """Infer each pool without known labels, with the labels that it asks for, and with random ones.
 
     Args:

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
-from clipper.benchmarks.timing import OnProgress, Setting, peak_gigabytes, race
+from clipper.benchmarks.timing import Setting, compare_times, peak_gigabytes
 from clipper.candidates import Candidates, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
@@ -21,7 +22,7 @@ _STARTS = 4
 """Starting points in a round of messages that is timed."""
 
 
-def measure_inference(config: RunConfig, rounds: int, progress: OnProgress) -> dict[str, Any]:
+def measure_inference(config: RunConfig, rounds: int, progress: StageProgress) -> dict[str, Any]:
     """Infer once, with default settings, and measure time, memory and the share of labels right.
 
     Args:
@@ -88,6 +89,6 @@ def race_factors(candidates: Candidates, rounds: int, seed: int = 0) -> dict[str
         log_odds = 3 * torch.randn(shape, generator=generator)
         return lambda: log_odds, {name: factor.marginals for name, factor in factors.items()}
 
-    times = race(setting_of, rounds)
+    times = compare_times(setting_of, rounds)
     medians = {f"{name}_milliseconds": median for name, median in times.milliseconds.items()}
     return medians | {"times": times.ratio("list", "lattice")}

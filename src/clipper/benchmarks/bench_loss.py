@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.mugen.world import ACTIONS
-from clipper.benchmarks.timing import WARM_UP, OnProgress, Setting, race, ticks
+from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.rules import SUM, alignment
 from clipper.engines import SemanticLoss
@@ -61,7 +62,7 @@ class SumCircuit:
         return -chosen if self._logarithmic else -chosen.log()
 
 
-def race_losses(rounds: int, progress: OnProgress, slots: tuple[int, ...] = SLOTS) -> list[dict[str, Any]]:
+def race_losses(rounds: int, progress: StageProgress, slots: tuple[int, ...] = SLOTS) -> list[dict[str, Any]]:
     """Median milliseconds on each sum; every round runs all methods on the same batch, in alternating order.
 
     Args:
@@ -75,7 +76,7 @@ def race_losses(rounds: int, progress: OnProgress, slots: tuple[int, ...] = SLOT
     for m, these in zip(slots, turns, strict=True):
         circuits = {f"circuit, {name}": SumCircuit(m, name) for name in get_args(Semiring)}
         lattice = Lattice.from_rule(*SUM, range((CLASSES - 1) * m + 1), m, CLASSES)
-        times = race(partial(_sums, lattice, circuits), these, tick=tick)
+        times = compare_times(partial(_sums, lattice, circuits), these, tick=tick)
         quick = [name for name in times.seconds if name not in circuits]
         rows.append(
             {
@@ -119,7 +120,7 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, float] | None:
 
 
 def race_alignments(
-    rounds: int, progress: OnProgress, clips: int = 64, frames: int = 128, actions: int = 12
+    rounds: int, progress: StageProgress, clips: int = 64, frames: int = 128, actions: int = 12
 ) -> dict[str, Any]:
     """Time the loss on alignments, on the same candidates as a state machine's lattice, and PyTorch's CTC loss.
 
@@ -143,7 +144,7 @@ def race_alignments(
         generator = torch.Generator().manual_seed(turn)
         return _setting(torch.randn(clips, frames, classes, generator=generator), losses)
 
-    times = race(setting_of, rounds, tick=ticks(progress, "racing", WARM_UP + rounds))
+    times = compare_times(setting_of, rounds, tick=ticks(progress, "racing", WARM_UP + rounds))
     return {
         "clips": clips,
         "frames": frames,

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
-from clipper.benchmarks.timing import WARM_UP, OnProgress, Setting, race, ticks, time_of
+from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks, time_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, prune
@@ -26,7 +27,7 @@ CASES = tuple((slots, k, objective) for slots in (3, 4) for k in (1, 3) for obje
 """Slots, neighbours and objective of each comparison."""
 
 
-def race_solvers(images: Images, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:
+def race_solvers(images: Images, rounds: int, progress: StageProgress) -> list[dict[str, Any]]:
     """Median milliseconds per method on a batch of SUM-3 and SUM-4.
 
     Every round draws a batch and gives it to every method in turn, three times each; the fastest counts.
@@ -39,7 +40,7 @@ def race_solvers(images: Images, rounds: int, progress: OnProgress) -> list[dict
     rows = []
     tick = ticks(progress, "racing", len(CASES) * (WARM_UP + rounds))
     for slots, k, objective in CASES:
-        times = race(partial(_solvers, images, slots, k, objective), rounds, best_of=3, tick=tick)
+        times = compare_times(partial(_solvers, images, slots, k, objective), rounds, best_of=3, tick=tick)
         rows.append(
             {
                 "task": f"SUM-{slots}",
@@ -64,7 +65,7 @@ def _solvers(images: Images, slots: int, k: int, objective: Objective, turn: int
     }
 
 
-def race_search(progress: OnProgress, rounds: int = 200) -> dict[str, Any]:
+def race_search(progress: StageProgress, rounds: int = 200) -> dict[str, Any]:
     """The time of `Clipper(k=1)` on a batch of SUM-3, divided by that of the neighbour search alone.
 
     The images are MNIST's if it is on this machine, else scikit-learn's digits, enlarged to the same size.
@@ -80,7 +81,7 @@ def race_search(progress: OnProgress, rounds: int = 200) -> dict[str, Any]:
             "product and top-k": lambda _: _nearest(pixels.flatten(0, 1)),
         }
 
-    times = race(setting_of, rounds, tick=ticks(progress, "against the search", WARM_UP + rounds))
+    times = compare_times(setting_of, rounds, tick=ticks(progress, "against the search", WARM_UP + rounds))
     return {
         "data": note,
         "rounds": rounds,
@@ -104,7 +105,7 @@ def _nearest(points: Tensor) -> Tensor:
     return distances.topk(2, largest=False).indices
 
 
-def growth(progress: OnProgress) -> list[dict[str, Any]]:
+def growth(progress: StageProgress) -> list[dict[str, Any]]:
     """Microseconds per sample of SUM-3 with three random edges each, without neighbour search."""
     rows, sizes = [], (100, 1_000, 10_000, 100_000)
     for i, size in enumerate(sizes):

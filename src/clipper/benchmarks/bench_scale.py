@@ -21,12 +21,12 @@ import numpy as np
 import torch
 import torch.distributed
 
-from clipper.arguments import one_of, seed_number, seeded, whole_number
-from clipper.benchmarks.timing import OnProgress, peak_gigabytes
+from clipper.arguments import StageProgress, one_of, seed_number, seeded, whole_number
+from clipper.benchmarks.timing import peak_gigabytes
 from clipper.candidates import Candidates
 from clipper.candidates.storage import from_arrow, to_arrow
 from clipper.errors import InputError
-from clipper.executors import EngineName, Executor, LocalProcesses, executor_named
+from clipper.executors import Executor, ExecutorName, LocalProcesses, executor_named
 from clipper.proximity import ProximityGraph
 from clipper.pruning import infer, partition
 from clipper.pruning.objectives import NEIGHBOURS
@@ -70,7 +70,7 @@ class ScaleJob:
     search: str = "auto"
     seed: int = 0
     threads: int = field(default_factory=torch.get_num_threads)
-    engine: EngineName = "single"
+    engine: ExecutorName = "single"
     workers: int | None = None
     ranks: int = 1
 
@@ -94,7 +94,7 @@ class ScaleJob:
 
 def measure_growth(
     jobs: Sequence[ScaleJob],
-    progress: OnProgress,
+    progress: StageProgress,
     measured: Callable[[ScaleJob, dict[str, Any]], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
     """Draw the files of each job, and measure its stage in a process of its own.

@@ -7,11 +7,12 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from clipper.arguments import StageProgress
 from clipper.benchmarks.config import RunConfig, TrainObjective
 from clipper.benchmarks.registry import Benchmark, benchmark_named
 from clipper.benchmarks.runs import embeddings_of, engine_of, optimiser_of
 from clipper.benchmarks.settings import clip_of
-from clipper.benchmarks.timing import OnProgress, ticks
+from clipper.benchmarks.timing import ticks
 from clipper.training import EpochMetrics, Samples, train
 
 ENCODERS = ("trainable", "pixels")
@@ -20,7 +21,7 @@ RUN = 50
 """Epochs of the run whose share is reported; two are measured, and the work before the first batch counts once."""
 
 
-def measure_overhead(base: RunConfig, rounds: int, progress: OnProgress) -> list[dict[str, Any]]:
+def measure_overhead(base: RunConfig, rounds: int, progress: StageProgress) -> list[dict[str, Any]]:
     """The times of pruning and training in every setting: medians over rounds of two epochs each.
 
     Args:

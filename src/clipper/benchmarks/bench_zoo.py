@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from clipper.arguments import named_like
+from clipper.arguments import StageProgress
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.statistics import auroc
-from clipper.benchmarks.timing import OnProgress
-from clipper.benchmarks.zoo import LINES, Line, Pool, make_pool
+from clipper.benchmarks.zoo import Line, Pool, make_pool
 from clipper.benchmarks.zoo_summary import Row
 from clipper.executors import WorkerDiedError, run_jobs
 from clipper.files import append, make_folder, rows_in
@@ -31,7 +30,7 @@ SAME_NAMING = 0.85
 """The share of gold labels that a naming must give to count as the gold one."""
 
 
-class Job(NamedTuple):
+class ZooJob(NamedTuple):
     """One pool to run.
 
     Attributes:
@@ -52,25 +51,11 @@ class Job(NamedTuple):
         return _key(self.line.name, self.seed, _settings(self.line, self.change))
 
 
-def lines_like(patterns: Sequence[str]) -> list[Line]:
-    """The lines whose names match one of the patterns, in the zoo's order; all lines for no pattern.
-
-    Raises:
-        InputError: if nothing matches a pattern.
-
-    Examples:
-        >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
-        ['sudoku/digits/20', 'sum-3/digits/5']
-    """
-    first = f"the first of {len(LINES)} lines is {LINES[0].name}"
-    lines = {line.name: line for line in LINES}
-    return named_like(patterns, lines, "a line of the zoo, or a pattern such as 'sum-3/*'", first)
-
-
 def quick_lines(lines: Sequence[Line]) -> list[Line]:
     """The first line for each rule and for each disturbance.
 
     Examples:
+        >>> from clipper.benchmarks.zoo import LINES
         >>> len(quick_lines(LINES)) < len(LINES) / 2
         True
     """
@@ -94,8 +79,8 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
             the accuracy that the posterior expects, and more; None for what does not apply.
 
     Examples:
-        >>> from clipper.benchmarks.zoo import line_named
-        >>> row = run_line(line_named("xor-3/digits/5"), seed=0)
+        >>> from clipper.benchmarks.zoo import lines_like
+        >>> row = run_line(*lines_like(["xor-3/digits/5"]), seed=0)
         >>> row["line"], row["settings"]["samples"], 0 <= row["gold_kept"] <= 1
         ('xor-3/digits/5', 5, True)
     """
@@ -110,7 +95,7 @@ def run_line(line: Line, seed: int, data_root: Path | None = None, change: str =
 
 
 def run_zoo(
-    jobs: Sequence[Job], file: Path | None, *, workers: int, progress: OnProgress, again: bool = False
+    jobs: Sequence[ZooJob], file: Path | None, *, workers: int, progress: StageProgress, again: bool = False
 ) -> list[Row]:
     """Run the pools that are not in the file, several at a time, and write each row when its pool is done.
 
@@ -155,7 +140,7 @@ def read_rows(file: str | Path) -> dict[str, Row]:
     return {_key(row["line"], row["seed"], row["settings"]): row for row in found}
 
 
-def _attempt(job: Job) -> Row:
+def _attempt(job: ZooJob) -> Row:
     """The row of a pool, with its error if it failed. If one pool fails, the others still run."""
     try:
         return run_line(*job)
@@ -163,7 +148,7 @@ def _attempt(job: Job) -> Row:
         return _failed(job, error)
 
 
-def _failed(job: Job, error: Exception) -> Row:
+def _failed(job: ZooJob, error: Exception) -> Row:
     return _row(job.line, job.seed, job.change) | {"error": f"{type(error).__name__}: {error}"}
 
 

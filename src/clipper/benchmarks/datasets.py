@@ -18,7 +18,7 @@ from clipper.errors import FileError, InputError
 
 __all__ = [
     "NAMES", "SOURCES", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf", "inventory",
-    "mnist", "source_of", "train_and_test",
+    "missing_data", "mnist", "source_of", "train_and_test",
 ]  # fmt: skip
 SOURCES: dict[str, Source] = {
     source.name: source for source in (MNIST_FILES, CIFAR10_FILES, HWF_FILES, MUGEN_FILES, VQAR_FILES)
@@ -79,6 +79,13 @@ def source_of(name: str) -> Source:
     if name not in SOURCES:
         raise InputError(f"expected one of the data sets {', '.join(NAMES)}, got {name!r}")
     return SOURCES[name]
+
+
+def missing_data(name: str, root: str | Path | None = None) -> str | None:
+    """Why the zoo or a race cannot use a data set here; None if it can. Only their MNIST lies in files."""
+    if name == "mnist" and find(source_of(name), root) is None:
+        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
+    return None
 
 
 def train_and_test(name: str, root: str | Path | None = None) -> tuple[Images, Images]:

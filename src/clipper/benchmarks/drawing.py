@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.benchmarks import networks
-from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
-from clipper.benchmarks.registry import Benchmark, benchmark_named
+from clipper.benchmarks.registry import Benchmark, network_of
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.abduction import BUDGET
 from clipper.candidates.rules import Rule
@@ -46,8 +45,6 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
         config: which data set, how many samples of how many slots, and which network.
         rule: what is known about a sample.
     """
-    first = benchmark_named(config.rule).data[config.data][0]
-    network = getattr(networks, first if config.network == AUTO else config.network)
     images, test = train_and_test(config.data, config.data_root)
     some = config.per_sample or None
     samples = draw(
@@ -57,7 +54,7 @@ def image_benchmark(config: RunConfig, rule: Rule) -> Benchmark:
         samples = replace(samples, candidates=with_gold(samples.candidates, samples.gold))
     return Benchmark(
         samples,
-        network(images.classes),
+        network_of(config)(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
         outputs=None if some else outputs_of(rule, config.slots, images.classes),

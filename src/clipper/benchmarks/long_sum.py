@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clipper.benchmarks import networks
-from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import DIGITS
 from clipper.benchmarks.group_means import Sums, labelled_images
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.proximity import Outlines
 
 DATA = {"mnist": ("LeNet", "MnistCnn"), "digits": DIGITS["digits"]}
@@ -29,10 +28,9 @@ def build(config: RunConfig) -> Benchmark:
     images, test = train_and_test(config.data, config.data_root)
     sums = Sums.drawn(images.labels, config.samples, config.slots, config.seed)
     samples = labelled_images(images.pixels, sums, images.classes, config.seed, images.labels)
-    name = DATA[config.data][0] if config.network == AUTO else config.network
     return Benchmark(
         samples,
-        getattr(networks, name)(images.classes),
+        network_of(config)(images.classes),
         (test.pixels, test.labels),
         encoder=Outlines(),
         label_names=images.label_names,

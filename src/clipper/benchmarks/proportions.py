@@ -8,7 +8,6 @@ classes as independent (a composite likelihood).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +15,13 @@ import torch
 from torch import Tensor
 
 from clipper import rules
-from clipper.benchmarks import networks
-from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.networks import FeaturesMlp
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import CandidateSet, Lattice
+from clipper.candidates.rules import itself
 from clipper.errors import InputError, require
 from clipper.proximity import Encoder, Outlines
 from clipper.training import Samples
@@ -77,7 +76,7 @@ def counts_of_classes(gold: Tensor, classes: int) -> Lattice:
     return Lattice.from_rule(
         (),
         _count,
-        _itself,
+        itself,
         targets=list(zip(which.tolist(), often.tolist(), strict=True)),
         slots=gold.shape[1] + 1,
         classes=classes,
@@ -88,10 +87,6 @@ def counts_of_classes(gold: Tensor, classes: int) -> Lattice:
 def _count(state: tuple[int, ...], label: int) -> tuple[int, int]:
     """The class in question and how often it occurred: the first label says which class it is."""
     return (label, 0) if not state else (state[0], state[1] + (label == state[0]))
-
-
-def _itself(state: Hashable) -> Hashable:
-    return state
 
 
 def halves(data: str) -> tuple[Images, Images]:
@@ -127,8 +122,7 @@ def drawn(instances: int, config: RunConfig) -> Tensor:
 def _benchmark(config: RunConfig, train: Images, test: Images, chosen: Tensor, candidates: CandidateSet) -> Benchmark:
     encoder: Encoder = Outlines()
     if config.data == "digits":
-        name = DATA["digits"][0] if config.network == AUTO else config.network
-        network = getattr(networks, name)(train.classes)
+        network = network_of(config)(train.classes)
     else:
         network = FeaturesMlp(train.pixels, train.classes)
         encoder = network.standardised

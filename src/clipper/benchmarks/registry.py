@@ -11,6 +11,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
+from clipper.benchmarks import networks
 from clipper.benchmarks.config import AUTO, OWN_NETWORKS, EngineName, RunConfig
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
@@ -211,6 +212,18 @@ def benchmark_named(name: str) -> Registration:
         f"expected one of the rules {', '.join(sorted({*_REGISTERED, *others}))}, or FILE.py:NAME of your own, "
         f"got {name!r}"
     )
+
+
+def network_of(config: RunConfig) -> Callable[..., nn.Module]:
+    """The class of the network that a configuration names; by default the first that fits the data set.
+
+    Examples:
+        >>> network_of(RunConfig(rule="sum", data="mnist")).__name__
+        'MnistCnn'
+    """
+    name = benchmark_named(config.rule).data[config.data][0] if config.network == AUTO else config.network
+    network: Callable[..., nn.Module] = getattr(networks, name)
+    return network
 
 
 def _registration(found: object, name: str) -> Registration:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from clipper.benchmarks import networks
 from clipper.benchmarks.config import AUTO, RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import deal
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 from clipper.labelling import NamingMixture, identify
@@ -39,7 +38,7 @@ _BUDGET = 100_000_000
 
 
 @dataclass(frozen=True)
-class Task:
+class ShortcutTask:
     """What is known about a sample of digits, and which combinations of digits are in the training set.
 
     Attributes:
@@ -79,17 +78,17 @@ def _parity(bits: Sequence[int]) -> int:
     return sum(bits) % 2
 
 
-HALF = Task(5, _both_orders((0, 0), (0, 1), (2, 3), (2, 4)), sum)
+HALF = ShortcutTask(5, _both_orders((0, 0), (0, 1), (2, 3), (2, 4)), sum)
 """rsbench's MNAdd-Half: sums of digits 0 to 4."""
-EVEN_ODD = Task(10, _both_orders((0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)), sum)
+EVEN_ODD = ShortcutTask(10, _both_orders((0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)), sum)
 """rsbench's MNAdd-EvenOdd: sums of two even digits, or of two odd ones."""
-MATH = Task(5, tuple((a, b, c, 7 - c) for a in range(3) for b in range(3) for c in (3, 4)), _system)
+MATH = ShortcutTask(5, tuple((a, b, c, 7 - c) for a in range(3) for b in range(3) for c in (3, 4)), _system)
 """MNMath: the values of 2a + b and c + d, as in rsbench's picture of it; c and d are 3 and 4, a and b are below."""
-LOGIC = Task(2, tuple(itertools.product(range(2), repeat=4)), _parity)
+LOGIC = ShortcutTask(2, tuple(itertools.product(range(2), repeat=4)), _parity)
 """MNLogic: whether the number of ones among four bits is odd, rsbench's default formula; all combinations."""
 
 
-def _on_digits(task: Task) -> Callable[[RunConfig], RunConfig]:
+def _on_digits(task: ShortcutTask) -> Callable[[RunConfig], RunConfig]:
     """The quick form of a task: few samples of the embedded digits."""
     return lambda config: replace(
         config, data="digits", network=AUTO, slots=task.slots, samples=min(config.samples, 150)
@@ -120,11 +119,10 @@ def mnlogic(config: RunConfig) -> Benchmark:
     return digit_benchmark(config, LOGIC)
 
 
-def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
+def digit_benchmark(config: RunConfig, task: ShortcutTask) -> Benchmark:
     """Samples of the combinations that a task shows, and held-out ones of these and of all others."""
     check_slots(config, task.slots)
     train, test = train_and_test(config.data, config.data_root)
-    network = getattr(networks, DATA[config.data][0] if config.network == AUTO else config.network)
     generator = torch.Generator().manual_seed(config.seed)
     chosen = _drawn(train, task.seen, config.samples, generator)
     gold = train.labels[chosen]
@@ -133,7 +131,7 @@ def digit_benchmark(config: RunConfig, task: Task) -> Benchmark:
     outputs = Outputs.of(task)
     return Benchmark(
         Samples(train.pixels[chosen], candidates, gold=gold, targets=torch.tensor(values)),
-        network(task.classes),
+        network_of(config)(task.classes),
         ConceptQuality(
             test.pixels,
             test.labels,
@@ -177,7 +175,7 @@ class Outputs:
     output: Tensor
 
     @classmethod
-    def of(cls, task: Task) -> Outputs:
+    def of(cls, task: ShortcutTask) -> Outputs:
         """All combinations of a task."""
         rows = torch.tensor(list(itertools.product(range(task.classes), repeat=task.slots)))
         values = torch.tensor([task.value(row) for row in rows.tolist()])

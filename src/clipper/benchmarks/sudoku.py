@@ -22,12 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from clipper import rules
-from clipper.benchmarks import networks
-from clipper.benchmarks.config import AUTO, RunConfig
+from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.data.images import Images
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import DIGITS
-from clipper.benchmarks.registry import Benchmark, register
+from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.benchmarks.statistics import auroc
 from clipper.candidates import CandidateSet, Lattice
 from clipper.errors import InputError, require
@@ -54,10 +53,9 @@ def build(config: RunConfig) -> Benchmark:
     images, held_out = train_and_test(config.data, config.data_root)
     train, validation = Boards.drawn(images, size, half + _TESTED, config.seed).parted(half)
     test = Boards.drawn(held_out, size, _TESTED, config.seed)
-    network = DATA[config.data][0] if config.network == AUTO else config.network
     return Benchmark(
         _whole_boards(images, train) if size == 4 else _units(images, train),
-        getattr(networks, network)(size),
+        network_of(config)(size),
         BoardAccuracy(
             *(held_out.pixels[test.image], test.labels, test.right),
             validation=(images.pixels[validation.image], validation.right),

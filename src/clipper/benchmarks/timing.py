@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-OnProgress = Callable[[str, int, int], None]
-"""Called with the name of the stage, what is done of it, and all there is to do."""
+from clipper.arguments import StageProgress
+
 Setting = tuple[Callable[[], Any], Mapping[str, Callable[[Any], object]]]
 """One round: a function that makes an input, and the contestants: the functions to time on such inputs, by name."""
 WARM_UP = 3
@@ -51,7 +51,7 @@ class Times:
         return statistics.median(a / b for a, b in zip(self.seconds[slow], self.seconds[quick], strict=True))
 
 
-def race(
+def compare_times(
     setting_of: Callable[[int], Setting],
     rounds: int,
     *,
@@ -67,7 +67,7 @@ def race(
         tick: called after each round, the warm-up included.
 
     Examples:
-        >>> times = race(lambda turn: (lambda: list(range(turn)), {"sum": sum, "sort": sorted}), rounds=3)
+        >>> times = compare_times(lambda turn: (lambda: list(range(turn)), {"sum": sum, "sort": sorted}), rounds=3)
         >>> times.rounds, sorted(times.milliseconds)
         (3, ['sort', 'sum'])
     """
@@ -83,7 +83,7 @@ def race(
     return Times(seconds)
 
 
-def ticks(progress: OnProgress, stage: str, total: int) -> Callable[[], None]:
+def ticks(progress: StageProgress, stage: str, total: int) -> Callable[[], None]:
     """A function that reports one more step whenever it is called."""
     done = count(1)
     return lambda: progress(stage, next(done), total)

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from clipper.benchmarks.data.sources import find
-from clipper.benchmarks.datasets import digits, mnist, source_of
+from clipper.arguments import named_like
+from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.shortcuts import EVEN_ODD
 from clipper.candidates import Candidates
 from clipper.errors import FileError, InputError, require
@@ -79,7 +79,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ZooRule:
     """What is known about a sample.
 
     Attributes:
@@ -230,31 +230,31 @@ def _multiset(labels: tuple[int, ...]) -> Hashable:
     return tuple(sorted(labels))
 
 
-RULES: dict[str, Rule] = {
-    "sum-2": Rule(sum, 2),
-    "sum-3": Rule(sum, 3),
-    "sum-4": Rule(sum, 4),
-    "even-odd": Rule(EVEN_ODD.value, EVEN_ODD.slots, occurring=EVEN_ODD.seen),
-    "max-3": Rule(max, 3),
-    "difference": Rule(lambda labels: abs(labels[0] - labels[1]), 2),
-    "max-minus-min-3": Rule(lambda labels: max(labels) - min(labels), 3),
-    "sum-3-mod-10": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 10, 3),
-    "product-3-mod-10": Rule(lambda labels: labels[0] * labels[1] * labels[2] % 10, 3),
-    "less": Rule(lambda labels: int(labels[0] < labels[1]), 2),
-    "equal": Rule(lambda labels: int(labels[0] == labels[1]), 2, target_shares={0: 0.5, 1: 0.5}),
-    "xor-3": Rule(lambda labels: (labels[0] + labels[1] + labels[2]) % 2, 3, classes=2),
-    "or-3": Rule(max, 3, classes=2),
-    "and-3": Rule(min, 3, classes=2),
-    "exactly-one-4": Rule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
-    "luhn-3": Rule(_luhn, 3, target_shares={0: 1}),
+RULES: dict[str, ZooRule] = {
+    "sum-2": ZooRule(sum, 2),
+    "sum-3": ZooRule(sum, 3),
+    "sum-4": ZooRule(sum, 4),
+    "even-odd": ZooRule(EVEN_ODD.value, EVEN_ODD.slots, occurring=EVEN_ODD.seen),
+    "max-3": ZooRule(max, 3),
+    "difference": ZooRule(lambda labels: abs(labels[0] - labels[1]), 2),
+    "max-minus-min-3": ZooRule(lambda labels: max(labels) - min(labels), 3),
+    "sum-3-mod-10": ZooRule(lambda labels: (labels[0] + labels[1] + labels[2]) % 10, 3),
+    "product-3-mod-10": ZooRule(lambda labels: labels[0] * labels[1] * labels[2] % 10, 3),
+    "less": ZooRule(lambda labels: int(labels[0] < labels[1]), 2),
+    "equal": ZooRule(lambda labels: int(labels[0] == labels[1]), 2, target_shares={0: 0.5, 1: 0.5}),
+    "xor-3": ZooRule(lambda labels: (labels[0] + labels[1] + labels[2]) % 2, 3, classes=2),
+    "or-3": ZooRule(max, 3, classes=2),
+    "and-3": ZooRule(min, 3, classes=2),
+    "exactly-one-4": ZooRule(lambda labels: int(sum(labels) == 1), 4, classes=2, label_shares=(0.7, 0.3)),
+    "luhn-3": ZooRule(_luhn, 3, target_shares={0: 1}),
     # The weights add up to 0 modulo 5, so shifting all labels changes no target. With two slots, a sample's five
     # candidates are shifts of one another: without a known label, none can be discarded. With three, four in five can.
-    "shift-mod-5": Rule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
-    "shift-3-mod-5": Rule(lambda labels: (labels[0] + labels[1] + 3 * labels[2]) % 5, 3, classes=5),
-    "sum-3-is-0-mod-10": Rule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
-    "sudoku": Rule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
-    "proportions-4": Rule(_multiset, 4),
-    "proportions-4-8": Rule(_multiset, 8, fewest_slots=4, classes=4),
+    "shift-mod-5": ZooRule(lambda labels: (labels[0] + 4 * labels[1]) % 5, 2, classes=5),
+    "shift-3-mod-5": ZooRule(lambda labels: (labels[0] + labels[1] + 3 * labels[2]) % 5, 3, classes=5),
+    "sum-3-is-0-mod-10": ZooRule(lambda labels: sum(labels) % 10, 3, target_shares={0: 1}),
+    "sudoku": ZooRule(lambda labels: int(labels in _sudokus()), 16, classes=4, target_shares={1: 1}, listed=_sudokus),
+    "proportions-4": ZooRule(_multiset, 4),
+    "proportions-4-8": ZooRule(_multiset, 8, fewest_slots=4, classes=4),
 }
 """The rules: what is known about a sample."""
 
@@ -373,23 +373,19 @@ LINES: tuple[Line, ...] = _lines()
 """All lines of the zoo."""
 
 
-def line_named(name: str) -> Line:
-    """The line of this name.
+def lines_like(patterns: Sequence[str]) -> list[Line]:
+    """The lines whose names match one of the patterns, in the zoo's order; all lines for no pattern.
 
     Raises:
-        InputError: if there is none.
+        InputError: if nothing matches a pattern.
+
+    Examples:
+        >>> [line.name for line in lines_like(["sum-3/digits/?", "sudoku/*"])]
+        ['sudoku/digits/20', 'sum-3/digits/5']
     """
-    found = next((line for line in LINES if line.name == name), None)
-    if found is None:
-        raise InputError(f"expected the name of a line of the zoo, such as {LINES[0].name!r}, got {name!r}")
-    return found
-
-
-def missing_data(line: Line, data_root: Path | None = None) -> str | None:
-    """Why a line cannot run here; None if it can."""
-    if line.data == "mnist" and find(source_of("mnist"), data_root) is None:
-        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
-    return None
+    first = f"the first of {len(LINES)} lines is {LINES[0].name}"
+    lines = {line.name: line for line in LINES}
+    return named_like(patterns, lines, "a line of the zoo, or a pattern such as 'sum-3/*'", first)
 
 
 def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
@@ -406,11 +402,11 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
         FileError: the line's data are not here.
 
     Examples:
-        >>> pool = make_pool(line_named("sum-3/digits/100"), seed=0)
+        >>> pool = make_pool(*lines_like(["sum-3/digits/100"]), seed=0)
         >>> pool.candidates.samples, pool.gold.shape, pool.embeddings.shape
         (100, torch.Size([100, 3]), torch.Size([100, 3, 392]))
     """
-    reason = missing_data(line, data_root)
+    reason = missing_data(line.data, data_root)
     if reason is not None:
         raise FileError(f"{line.name}: {reason}")
     generator = torch.Generator().manual_seed(zlib.crc32(line.name.encode()) << 20 | seed)
@@ -440,12 +436,12 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
     return Pool(rule.candidates(targets, lengths, classes), embeddings, gold, wrong, known)
 
 
-def _targets(rule: Rule, gold: Tensor) -> list[Hashable]:
+def _targets(rule: ZooRule, gold: Tensor) -> list[Hashable]:
     return [rule.value(tuple(label for label in row if label >= 0)) for row in gold.tolist()]
 
 
 def _draw_labels(
-    rule: Rule, trouble: Trouble, instances: Instances, samples: int, generator: torch.Generator
+    rule: ZooRule, trouble: Trouble, instances: Instances, samples: int, generator: torch.Generator
 ) -> Tensor:
     """Labels for every slot, `(n, m)`; -1 in unused ones."""
     classes = instances.classes
@@ -476,7 +472,7 @@ def _draw_labels(
 
 
 def _labels_by_target(
-    rule: Rule, shares: Mapping[Hashable, float], samples: int, classes: int, generator: torch.Generator
+    rule: ZooRule, shares: Mapping[Hashable, float], samples: int, classes: int, generator: torch.Generator
 ) -> Tensor:
     """Draw targets by their shares, then labels uniformly from their candidates."""
     weights = torch.tensor(list(shares.values()), dtype=torch.float)
@@ -519,7 +515,7 @@ def _falsified(targets: Sequence[Hashable], share: float, generator: torch.Gener
     return given, wrong
 
 
-def _triangles(rule: Rule, samples: int, generator: torch.Generator) -> Pool:
+def _triangles(rule: ZooRule, samples: int, generator: torch.Generator) -> Pool:
     """Triples of samples with the same formula, connected slot by slot; every candidate fits, if all three have it."""
     classes, slots = rule.classes or 10, rule.slots
     labels = torch.randint(classes, (samples // 3, slots), generator=generator)

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers, widened
 from clipper.candidates.base import Impossible, gold_labels, outside_inference_mode
-from clipper.candidates.graph_building import BUDGET, graph_of
+from clipper.candidates.graph_building import BUDGET, state_graph_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.lattice_sums import centred
@@ -98,7 +98,7 @@ class Alignments(Lattice):
                     "shorten the text, or leave the clip out"
                 )
         longest = max(map(len, checked))
-        graph, template = graph_of(PLACES, places, lengths, kinds_of(longest), None, BUDGET, impossible)
+        graph, template = state_graph_of(PLACES, places, lengths, kinds_of(longest), None, BUDGET, impossible)
         rows = [[*text, *[-1] * (longest - len(text))] for text in checked]
         return cls(template, actions, graph=graph, actions=torch.tensor(rows))
 

@@ -24,7 +24,7 @@ BUDGET = 5_000_000
 """Default limit of the arcs that `Lattice.from_rule` follows."""
 
 
-def graph_of(
+def state_graph_of(
     machine: Machine,
     targets: Sequence[Hashable] | Tensor,
     slots: int | Sequence[int],

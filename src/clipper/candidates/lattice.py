@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clipper.arguments import shown, whole_numbers
 from clipper.candidates.base import Impossible, TemplateSet, check_satisfiable, gold_labels, outside_inference_mode
-from clipper.candidates.graph_building import BUDGET, condensed, graph_of, kind_of_slots, templates_of
+from clipper.candidates.graph_building import BUDGET, condensed, kind_of_slots, state_graph_of, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
 from clipper.candidates.lattice_sums import log_entropy, log_probability, masked, output_probabilities
@@ -123,7 +123,7 @@ class Lattice(TemplateSet):
         """
         kinds = kinds_of(classes)
         machine = checked_machine((start, step, accept))
-        graph, template = graph_of(machine, targets, slots, kinds, domains, budget, impossible)
+        graph, template = state_graph_of(machine, targets, slots, kinds, domains, budget, impossible)
         kind_of_slots(graph, kinds)  # refuses slots that mix kinds
         if observed is None and read_at is None:
             return cls(template, kinds, graph=graph)

@@ -64,13 +64,14 @@ def run(machine: Machine, labels: Sequence[int]) -> Hashable:
     return machine.accept(state)
 
 
-def _same(state: Hashable) -> Hashable:
+def itself(state: Hashable) -> Hashable:
+    """The last step of a machine whose final state is the target."""
     return state
 
 
-SUM = Machine(0, operator.add, _same)
+SUM = Machine(0, operator.add, itself)
 """The sum of the labels."""
-MAX = Machine(0, max, _same)
+MAX = Machine(0, max, itself)
 """The largest label."""
 
 
@@ -140,7 +141,7 @@ def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
         after = seen if seen and seen[-1] == action else (*seen, action)
         return after if after in prefixes else None
 
-    return Machine((), step, _same)
+    return Machine((), step, itself)
 
 
 def checked_machine(machine: Any) -> Machine:

@@ -27,7 +27,7 @@ from clipper.candidates.base import check_satisfiable
 from clipper.candidates.kinds import Classes, kinds_of, sizes_of
 from clipper.candidates.table import Candidates
 from clipper.errors import ClipperError, FileError, InputError
-from clipper.files import written_whole
+from clipper.files import checked_path, written_whole
 
 _KEY = b"clipper"
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
@@ -68,7 +68,7 @@ def write_candidates(candidates: Candidates, path: str | Path) -> None:
     """Write a Parquet file. A failed write leaves no partial file."""
     check_satisfiable(candidates)
     try:
-        with written_whole(as_path(path)) as temporary:
+        with written_whole(path) as temporary:
             pq.write_table(to_arrow(candidates), temporary, row_group_size=ROWS, write_page_checksum=True)
     except FileError:
         raise
@@ -78,7 +78,7 @@ def write_candidates(candidates: Candidates, path: str | Path) -> None:
 
 def read_candidates(path: str | Path, classes: Classes | None = None) -> Candidates:
     """Read a Parquet file of candidates, or a folder of them."""
-    if os.path.isdir(as_path(path)):
+    if os.path.isdir(checked_path(path)):
         first, pieces = zip(*stream(path, classes), strict=True)
         sample = torch.cat([piece.sample + start for start, piece in zip(first, pieces, strict=True)])
         return Candidates.from_tensors(torch.cat([each.labels for each in pieces]), sample, sizes_of(pieces[0].kinds))
@@ -88,7 +88,7 @@ def read_candidates(path: str | Path, classes: Classes | None = None) -> Candida
 
 def parquet_files(path: str | Path) -> list[Path]:
     """The path itself if it is a file; the Parquet files in it, sorted by name, if it is a folder."""
-    if not os.path.isdir(as_path(path)):
+    if not os.path.isdir(checked_path(path)):
         return [Path(path)]
     found = sorted(part for part in Path(path).iterdir() if part.suffix.lower() in PARQUET)
     if not found:
@@ -102,7 +102,7 @@ def open_parquet(path: str | Path) -> pq.ParquetFile:
     Raises:
         FileError: if it does not exist or cannot be read.
     """
-    if not os.path.isfile(as_path(path)):  # unlike Path.is_file, this does not fail if the name is too long
+    if not os.path.isfile(checked_path(path)):  # unlike Path.is_file, this does not fail if the name is too long
         raise FileError(f"{path} does not exist, or is not a file; expected a Parquet file")
     with _damage_named(path):
         return pq.ParquetFile(path, page_checksum_verification=True)
@@ -120,13 +120,6 @@ def _damage_named(path: str | Path) -> Iterator[None]:
             f"{path} cannot be read as Parquet ({error}); it may be half-written, damaged or of another format: "
             "write it again with Candidates.write or any Parquet writer"
         ) from error
-
-
-def as_path(path: object) -> Path:
-    """The path, checked: it must be a string or path that a file could have."""
-    if not isinstance(path, str | os.PathLike) or "\0" in str(path) or not str(path):
-        raise InputError(f"expected the path of a file, got {shown(path)}")
-    return Path(path)
 
 
 def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> Iterator[tuple[int, Candidates]]:
@@ -157,7 +150,7 @@ def stream(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
 
 
 @dataclass(frozen=True)
-class Shard:
+class FileSlice:
     """Some whole samples in a file of candidates.
 
     Attributes:
@@ -194,9 +187,9 @@ class Shard:
             return _piece(labels, sample, sizes, self.first)
 
 
-def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[Shard]:
+def file_slices(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -> list[FileSlice]:
     """The pieces that `stream` would yield. Reads only the column `sample`; arguments as for `stream`."""
-    found: list[Shard] = []
+    found: list[FileSlice] = []
     done, sizes = 0, None
     for part in parquet_files(path):
         with open_parquet(part) as file:
@@ -206,7 +199,7 @@ def shards(path: str | Path, classes: Classes | None = None, rows: int = ROWS) -
             for (sample,) in _whole_samples(_batches(file, part, rows, lambda t: (_samples(t),), columns=["sample"])):
                 _check_next(int(sample[0]), done)
                 samples = int(sample[-1]) + 1 - done
-                found.append(Shard(part.absolute(), row, len(sample), done, samples))
+                found.append(FileSlice(part.absolute(), row, len(sample), done, samples))
                 row, done = row + len(sample), done + samples
     if not done:
         raise InputError(f"{path} holds no candidates")

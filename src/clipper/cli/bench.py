@@ -23,13 +23,13 @@ from clipper.benchmarks import (
     bench_zoo,
 )
 from clipper.benchmarks.config import EngineName, RunConfig
-from clipper.benchmarks.datasets import digits, mnist
+from clipper.benchmarks.datasets import digits, missing_data, mnist
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.measurements import add_measurement
-from clipper.benchmarks.zoo import missing_data
+from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import LAST_SEED, DataRoot, Engine, Json, Workers, counted, writable
+from clipper.cli.options import LAST_SEED, DataRoot, ExecutorOption, Json, Workers, counted, writable
 from clipper.errors import InputError, require
 from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
@@ -99,7 +99,7 @@ def scale(
     dimensions: Annotated[int, counted("Dimensions of the embeddings.", most=10**5)] = 64,
     k: Annotated[int | None, counted("Neighbours per instance; default: 1 to prune, 8 to infer.", "-k")] = None,
     search: Annotated[str, typer.Option(help="How to find neighbours: auto, or a method by name.")] = "auto",
-    engine: Engine = "single",
+    engine: ExecutorOption = "single",
     workers: Workers = None,
     ranks: Annotated[int, counted("Processes that infer together, with --stage infer.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Seed of the random draws.")] = 0,
@@ -347,11 +347,11 @@ def zoo(
     """
     if page is not None:
         require("matplotlib", extra="report")
-    chosen = bench_zoo.lines_like(line or [])
+    chosen = lines_like(line or [])
     chosen = bench_zoo.quick_lines(chosen) if quick else chosen
-    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 10)))
-    jobs = [bench_zoo.Job(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
+    jobs = [bench_zoo.ZooJob(own, seed, data_root) for seed in numbers for own in chosen if own.name not in skipped]
     with writable(out, *([page] if page else [])), progress_bars() as report:
         rows = bench_zoo.run_zoo(jobs, out, workers=workers, progress=report, again=again)
     for name, reason in skipped.items():

@@ -11,14 +11,14 @@ import typer
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.receipts import SCANS, TABLE, write_receipts
-from clipper.benchmarks.tables import Entry, Selection, summarise, table_named
+from clipper.benchmarks.tables import CellResult, Selection, summarise, table_named
 from clipper.benchmarks.tables.grid import inspections_of
 from clipper.cli.console import errors, output, progress_bars
 from clipper.cli.options import counted, writable
 from clipper.cli.table import opened, print_table, report_failed, run_missing
 from clipper.errors import require
-from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import write_labels
+from clipper.labelling.label_files import write_labels
+from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.report.label_page import write_label_page
 from clipper.report.table_page import write_table_page
 
@@ -60,7 +60,7 @@ def _label(folder: Path, config: RunConfig, labels: Path, label_page: Path) -> s
     return f"{int((found.posterior.labels == gold).sum()):,} of {gold.numel():,} digits"
 
 
-def _result(entries: Sequence[Entry], right: str) -> str:
+def _result(entries: Sequence[CellResult], right: str) -> str:
     """The result in one sentence."""
     by_objective = {entry.place.config.objective: entry.values("accuracy") for entry in entries}
     labelled = f"From 100 totals alone, {right} are labelled right"

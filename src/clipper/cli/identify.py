@@ -22,9 +22,9 @@ from clipper.cli.options import Json, counted
 from clipper.errors import BudgetError, InputError
 from clipper.labelling import Identification
 from clipper.labelling import identify as identify_labels
-from clipper.labelling.files import rule_named
 from clipper.labelling.identify import BUDGET, shortened
-from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_files import read_label_tensor
+from clipper.labelling.label_job import rule_named
 from clipper.rules import Rule
 
 _TRIED = 1_000_000
@@ -68,7 +68,7 @@ def identify(
 
     Example: clipper identify --rule sum --classes 10 --slots 3
     """
-    given = None if labels is None else read_labels(labels)
+    given = None if labels is None else read_label_tensor(labels)
     if (candidates is None) == (rule is None):
         raise InputError(
             "expected either a file of candidates, or --rule with --classes and --slots; for a table of samples, give "

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from clipper.cli.console import errors, output, print_json, progress_bars, table
-from clipper.cli.options import Address, Engine, Json, Workers, with_options_of, writable
+from clipper.cli.options import Address, ExecutorOption, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
 from clipper.executors import executor_named
-from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import Labels, format_of, meaning_of, write_labels
+from clipper.labelling.label import Labels, meaning_of
+from clipper.labelling.label_files import format_of, write_labels
+from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.report.label_page import write_label_page
 from clipper.report.run_page import percent
 
@@ -31,7 +32,7 @@ def label(
         Path | None, typer.Option(help="Also write a page, PATH.html, that shows the images of each label.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file of labels.")] = False,
-    engine: Engine = "single",
+    engine: ExecutorOption = "single",
     workers: Workers = None,
     address: Address = None,
     json: Json = False,

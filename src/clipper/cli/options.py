@@ -14,7 +14,7 @@ import typer
 
 from clipper.arguments import MOST
 from clipper.errors import ClipperError, FileError
-from clipper.executors import EngineName
+from clipper.executors import ExecutorName
 
 LAST_SEED = 2**62
 """The largest seed. Seeds are 64-bit numbers, and some commands also use the seeds after it."""
@@ -32,8 +32,8 @@ def counted(text: str, *flags: str, most: int = MOST) -> Any:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Engine = Annotated[
-    EngineName,
+ExecutorOption = Annotated[
+    ExecutorName,
     typer.Option(
         "--engine", "--executor", help="Where to compute: in this process, in several on this machine, or on Ray."
     ),

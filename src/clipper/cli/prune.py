@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from clipper.cli.console import output, print_json, progress_bars, table
-from clipper.cli.options import Address, Engine, Json, Workers
+from clipper.cli.options import Address, ExecutorOption, Json, Workers
 from clipper.errors import InputError
 from clipper.executors import executor_named
 from clipper.pruning.streaming import PruneJob, prune_files
@@ -48,7 +48,7 @@ def prune(
         Path | None, typer.Option(help="Folder of a saved index; it is built and saved there if it does not exist.")
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if the file does not store it.")] = None,
-    engine: Engine = "single",
+    engine: ExecutorOption = "single",
     workers: Workers = None,
     address: Address = None,
     json: Json = False,

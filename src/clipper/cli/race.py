@@ -7,16 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
+from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.race.contestants import contestants_like
 from clipper.benchmarks.race.run import jobs_of, make_environments, run_race
 from clipper.benchmarks.race.summary import standings
-from clipper.benchmarks.race.tasks import missing_data, tasks_like
+from clipper.benchmarks.race.tasks import tasks_like
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json, counted, writable
 from clipper.errors import require
 from clipper.report.figures import on_paper
 from clipper.report.page import write_text
-from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, race_figure, write_race_page
+from clipper.report.race_page import ENTRY_COLUMNS, entry_cells, standings_figure, write_race_page
 
 QUICK_SECONDS = 4.0
 """Seconds of each contestant with --quick: nine contestants then take less than two minutes in all."""
@@ -55,7 +56,7 @@ def race(
     if page is not None or figure is not None:
         require("matplotlib", extra="report")
     chosen = tasks_like(task or (["sum-2/digits/100"] if quick else []), data)
-    skipped = {own.name: reason for own in chosen if (reason := missing_data(own, data_root)) is not None}
+    skipped = {own.name: reason for own in chosen if (reason := missing_data(own.data, data_root)) is not None}
     tasks = [own for own in chosen if own.name not in skipped]
     racers = contestants_like(contestant or [])
     numbers = range(first_seed, first_seed + (seeds or (1 if quick else 3)))
@@ -70,7 +71,7 @@ def race(
     if page is not None:
         write_race_page(rows, page, skipped=skipped)
     if figure is not None:
-        write_text(figure, on_paper(race_figure(found)))
+        write_text(figure, on_paper(standings_figure(found)))
     if json:
         print_json({"tasks": [standing.as_dict() for standing in found], "skipped": skipped, "rows": rows})
     else:

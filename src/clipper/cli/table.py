@@ -12,7 +12,7 @@ import typer
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.tables import (
     TABLES,
-    Entry,
+    CellResult,
     Ledger,
     Selection,
     Table,
@@ -27,7 +27,7 @@ from clipper.cli.console import errors, output, print_json, progress_bars
 from clipper.cli.console import table as console_table
 from clipper.cli.options import Address, DataRoot, Json, counted, writable
 from clipper.errors import require
-from clipper.executors import EngineName, executor_named
+from clipper.executors import ExecutorName, executor_named
 from clipper.report.claims import verdict
 from clipper.report.table_page import write_table
 from clipper.report.table_text import by_task
@@ -118,7 +118,7 @@ def run_missing(
     ledger: Ledger,
     jobs: int | None = None,
     again: bool = False,
-    engine: EngineName = "processes",
+    engine: ExecutorName = "processes",
     address: str | None = None,
 ) -> list[str]:
     """Run the cells of a table that are not recorded yet, with a progress bar.
@@ -152,7 +152,7 @@ def run_missing(
             raise
 
 
-def print_table(chosen: Table, entries: Sequence[Entry]) -> None:
+def print_table(chosen: Table, entries: Sequence[CellResult]) -> None:
     """Print a table task by task. If the paper has no such table, also print which variants beat which."""
     output.print(chosen.title, style="bold")
     for task, heads, rows in by_task(chosen, entries):

@@ -10,15 +10,15 @@ from clipper.errors import InputError
 from clipper.executors.base import Executor, WorkerDiedError, in_order
 from clipper.executors.processes import LocalProcesses, run_jobs
 
-__all__ = ["EngineName", "Executor", "LocalProcesses", "WorkerDiedError", "executor_named", "in_order", "run_jobs"]
+__all__ = ["Executor", "ExecutorName", "LocalProcesses", "WorkerDiedError", "executor_named", "in_order", "run_jobs"]
 
-EngineName = Literal["single", "processes", "ray"]
+ExecutorName = Literal["single", "processes", "ray"]
 """Where to compute: in this process, in several processes of this machine, or on a Ray cluster."""
 
 
 @contextmanager
 def executor_named(
-    engine: EngineName, workers: int | None = None, address: str | None = None
+    engine: ExecutorName, workers: int | None = None, address: str | None = None
 ) -> Iterator[Executor | None]:
     """The executor with this name, which is closed when the block ends; None for "single".
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipper.arguments import CountProgress
 from clipper.errors import FileError, InputError, require
 from clipper.executors import Executor, in_order
 from clipper.files import written_whole
@@ -29,9 +30,6 @@ _THUMBNAIL = 48
 """Pixels of the longer side of a thumbnail."""
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
 """Pillow's modes of grey images."""
-
-Report = Callable[[int, int], None]
-"""A progress callback: called with the number done and the total."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class ImageFiles:
         return pixels[..., 0] if self.grey else pixels
 
     def embeddings(
-        self, encoder: Encoder, cache: Path, report: Report = lambda *_: None, executor: Executor | None = None
+        self, encoder: Encoder, cache: Path, report: CountProgress = lambda *_: None, executor: Executor | None = None
     ) -> Tensor:
         """The embedding of each image, `(images, d)`, memory-mapped from a cache file.
 

@@ -13,20 +13,17 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, one_of, shown
+from clipper.arguments import as_tensor, shown
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
-from clipper.errors import FileError, InputError, require
-from clipper.files import checked_path, make_folder, written_whole
+from clipper.errors import InputError, require
+from clipper.files import checked_path
+from clipper.labelling.label_files import FORMATS, METADATA, write_labels
 from clipper.proximity import Encoder, Outlines, ProximityGraph, embed
 from clipper.pruning import Posterior, infer
 from clipper.pruning.graphs import graph_of
 from clipper.pruning.joint import NEIGHBOURS
 
-METADATA = b"clipper.labels"
-"""Key of the schema metadata that hold the verdict, the questions and the job, as JSON."""
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
-"""The format of a file of labels, by the ending of its name."""
 _NOT_CSV = {
     **dict.fromkeys([ending for ending, kind in FORMATS.items() if kind != "csv"], "Labels.write"),
     **dict.fromkeys([".xlsx", ".xls", ".ods"], "Labels.to_pandas().to_excel"),
@@ -259,98 +256,3 @@ def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | N
     if not values.is_floating_point():
         values = values.float() / (255 if values.dtype == torch.uint8 else 1)
     return embed(encoder or Outlines(), values)
-
-
-def write_labels(table: pa.Table, path: str | Path, *, replace: bool = False, kind: str | None = None) -> None:
-    """Write a table of labels as CSV, Parquet or Arrow. A failed write leaves no partial file.
-
-    Args:
-        table: from `Labels.to_arrow`.
-        path: the file to write; its folder is created if it is missing.
-        replace: whether to overwrite an existing file.
-        kind: the format: "csv", "parquet" or "arrow"; by default the ending of the name decides.
-
-    Raises:
-        FileError: if the file exists or cannot be written.
-        InputError: if there is no such format.
-    """
-    place = checked_path(path)
-    kind = kind or format_of(place)
-    one_of(kind, "the format", ("csv", "parquet", "arrow"))
-    if place.is_file() and not replace:
-        raise FileError(f"{place} exists and is not overwritten; choose another name, or pass replace=True")
-    make_folder(place.parent)
-    try:
-        with written_whole(place, replace=replace) as temporary:
-            if kind == "csv":
-                _write_csv(table, temporary)
-            elif kind == "parquet":
-                import pyarrow.parquet as pq
-
-                pq.write_table(table, temporary, write_page_checksum=True)
-            else:
-                with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                    writer.write_table(table)
-    except FileError:
-        raise
-    except (OSError, ValueError) as error:  # a full disk, a name too long
-        raise FileError(f"cannot write {place}: {error}; choose another place") from error
-
-
-def format_of(path: Path) -> str:
-    """The format of a file of labels by the ending of its name: "csv", "parquet" or "arrow".
-
-    Raises:
-        InputError: if the name has another ending.
-    """
-    kind = FORMATS.get(path.suffix.lower())
-    if kind is None:
-        raise InputError(f"expected a name that ends in .csv, .parquet or .arrow for the labels, got {path.name!r}")
-    return kind
-
-
-def read_labels(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
-    """The table in a Parquet or Arrow file of labels, and its metadata as a dictionary.
-
-    Args:
-        path: a file that `clipper label` or `Labels.write` wrote.
-
-    Raises:
-        FileError: if the file is missing or damaged, or contains no labels.
-        InputError: if it is CSV, which has no metadata.
-    """
-    place = checked_path(path)
-    if (kind := format_of(place)) == "csv":
-        raise InputError(
-            f"expected labels in .parquet or .arrow, which store where they come from, got {place.name!r}; "
-            "run clipper label again with -o labels.parquet"
-        )
-    if not place.is_file():
-        raise FileError(f"cannot read the labels {place}: there is no file; check the path")
-    try:
-        if kind == "parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(place)
-        else:
-            with pa.OSFile(str(place)) as source:
-                table = pa.ipc.open_file(source).read_all()
-        return table, json.loads((table.schema.metadata or {})[METADATA])
-    except KeyError as error:
-        raise FileError(f"{place} holds no labels of clipper label; check the path") from error
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise FileError(f"{place} cannot be read ({error}); it may be damaged: write it again") from error
-
-
-def _write_csv(table: pa.Table, path: Path) -> None:
-    """Write a table as CSV: floats with six digits, quotes only around text that needs them."""
-    import csv
-
-    columns = [
-        [f"{value:.6g}" for value in column.to_pylist()] if pa.types.is_floating(column.type) else column.to_pylist()
-        for column in table.columns
-    ]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.column_names)
-        writer.writerows(zip(*columns, strict=True))

@@ -16,8 +16,9 @@ import torch
 
 from clipper.errors import FileError, InputError, require
 from clipper.files import append, checked_path
-from clipper.labelling.files import LabelJob, LabelPool
-from clipper.labelling.label import Labels, read_labels
+from clipper.labelling.label import Labels
+from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.labelling.sample_table import WRONG_TARGET, read_answers
 
 HOST = "127.0.0.1"

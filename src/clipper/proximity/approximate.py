@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -45,24 +45,12 @@ def faiss_method(name: str) -> FaissMethod:
     return cast(FaissMethod, name)
 
 
-class Structure(Protocol):
-    """The data structure that an approximate method builds for a pool.
+class FaissStructure:
+    """An inverted file ("ivf"), a navigable graph ("hnsw") or a graph of near neighbours ("nn-descent").
 
     Attributes:
         efforts: the levels of search effort that `nearest` accepts, ascending.
     """
-
-    efforts: list[int]
-
-    def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
-        """Positions in the pool of about the k nearest vectors, or of more, `(queries, k or more)`; -1 for none."""
-
-    def write(self, path: Path) -> None:
-        """Write a file that `read` maps into memory."""
-
-
-class FaissStructure:
-    """An inverted file ("ivf"), a navigable graph ("hnsw") or a graph of near neighbours ("nn-descent")."""
 
     def __init__(self, index: Any, method: FaissMethod) -> None:
         self.index, self.method = index, method
@@ -93,7 +81,7 @@ class FaissStructure:
         return cls(index, method)
 
     def nearest(self, queries: Tensor, k: int, effort: int) -> Tensor:
-        """As in `Structure`."""
+        """Positions in the pool of about the k nearest vectors, or of more, `(queries, k or more)`; -1 for none."""
         faiss = _faiss()
         reach = min(2 * k + _MORE, self.index.ntotal)
         options = None
@@ -108,7 +96,7 @@ class FaissStructure:
         return torch.from_numpy(near)
 
     def write(self, path: Path) -> None:
-        """As in `Structure`."""
+        """Write a file that `read` maps into memory."""
         _faiss().write_index(self.index, str(path))
 
     @classmethod

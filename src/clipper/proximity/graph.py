@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, real_number, shown, whole_number, whole_numbers, yes_or_no
+from clipper.arguments import CountProgress, as_tensor, real_number, shown, whole_number, whole_numbers, yes_or_no
 from clipper.errors import InputError
 from clipper.proximity.index import METHODS, chosen_method, search_named
 from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
@@ -21,7 +21,6 @@ from clipper.proximity.neighbours import (
     ExactSearch,
     Neighbours,
     NeighbourSearch,
-    SearchProgress,
     SearchReport,
     Vectors,
     joined,
@@ -74,7 +73,7 @@ class ProximityGraph:
         pool: Pool | None = None,
         search: Search | None = None,
         allow_fewer: bool = False,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> ProximityGraph:
         """Connect each instance to the instances that lie close to it.
 

@@ -16,16 +16,25 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, one_of, real_number, seed_number, seeded, shown, whole_number, whole_numbers
+from clipper.arguments import (
+    CountProgress,
+    as_tensor,
+    one_of,
+    real_number,
+    seed_number,
+    seeded,
+    shown,
+    whole_number,
+    whole_numbers,
+)
 from clipper.errors import InputError
 from clipper.files import checked_path
-from clipper.proximity.approximate import FaissStructure, Structure, faiss_method
+from clipper.proximity.approximate import FaissStructure, faiss_method
 from clipper.proximity.index_files import MANIFEST, TYPES, check_folder, read_index, write_index
 from clipper.proximity.neighbours import (
     ExactSearch,
     Neighbours,
     NeighbourSearch,
-    SearchProgress,
     SearchReport,
     Vectors,
     best_pairs,
@@ -71,7 +80,7 @@ class Index:
     method: str
     reason: str
     effort: int = 0
-    structure: Structure | None = None
+    structure: FaissStructure | None = None
     scale: float = 1.0
 
     def __len__(self) -> int:
@@ -87,7 +96,7 @@ class Index:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> Neighbours:
         """As in `NeighbourSearch.find`, in the pool that the index was built for.
 
@@ -102,7 +111,7 @@ class Index:
         queries: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
         measured: int | None = None,
         seed: int = 0,
     ) -> Neighbours:
@@ -111,7 +120,7 @@ class Index:
         return replace(found, report=self.report_on(found, queries, k, radius, measured, seed))
 
     def unmeasured(
-        self, queries: Vectors, k: int | None, radius: float, progress: SearchProgress | None = None
+        self, queries: Vectors, k: int | None, radius: float, progress: CountProgress | None = None
     ) -> Neighbours:
         """As `neighbours`, without a report."""
         if self.structure is None or k is None:
@@ -341,7 +350,7 @@ def search(
     group: Tensor | None = None,
     measured: int | None = None,
     seed: int = 0,
-    progress: SearchProgress | None = None,
+    progress: CountProgress | None = None,
 ) -> Neighbours:
     """The k nearest of each query in the pool of an index.
 
@@ -426,7 +435,7 @@ class IndexedSearch:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> Neighbours:
         """As in `NeighbourSearch.find`; approximate methods may miss some neighbours and return farther ones.
 

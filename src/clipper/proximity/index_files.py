@@ -19,7 +19,7 @@ from torch import Tensor
 from clipper.arguments import real_number, whole_number
 from clipper.errors import ClipperError, FileError
 from clipper.files import checked_path, claimed, make_folder, parsed_json, written_whole
-from clipper.proximity.approximate import FaissStructure, Structure, faiss_method
+from clipper.proximity.approximate import FaissStructure, faiss_method
 from clipper.proximity.neighbours import Vectors
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def write_index(index: Index, path: str | Path) -> None:
                 place.unlink(missing_ok=True)
 
 
-def read_index(path: str | Path, check: bool) -> tuple[Vectors, str, str, int, Structure | None, float]:
+def read_index(path: str | Path, check: bool) -> tuple[Vectors, str, str, int, FaissStructure | None, float]:
     """The fields of the index in a folder, as `Index.load`."""
     folder = checked_path(path)
     manifest = _manifest(folder)
@@ -116,7 +116,7 @@ def _writing(folder: Path) -> Iterator[None]:
         raise FileError(f"cannot write an index into {folder}: {error}; choose another place") from error
 
 
-def _stored(folder: Path, name: str, content: Tensor | Structure) -> dict[str, Any]:
+def _stored(folder: Path, name: str, content: Tensor | FaissStructure) -> dict[str, Any]:
     """Write a file to disk, and return its entry in the manifest."""
     path = folder / name
     if isinstance(content, Tensor):

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, whole_number
+from clipper.arguments import CountProgress, as_tensor, whole_number
 from clipper.errors import BudgetError, InputError
 from clipper.proximity.selection import (
     WIDE,
@@ -30,9 +30,6 @@ from clipper.proximity.ties import DistinctPool, PreciseDistances, lengths, near
 
 DistanceFunction = Callable[[Tensor, Tensor], Tensor]
 """`(queries, d), (pool, d) -> (queries, pool)`: a distance function of the user."""
-
-SearchProgress = Callable[[int, int], None]
-"""Called with the number of queries done and their total."""
 
 MOST_EDGES = 200_000_000
 """The most pairs that a search returns; with more, it raises a `BudgetError`."""
@@ -178,7 +175,7 @@ class NeighbourSearch(Protocol):
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> Neighbours:
         """The k nearest of each query less than `radius` away, outside its group.
 
@@ -222,7 +219,7 @@ class ExactSearch:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> Neighbours:
         """As in `NeighbourSearch.find`, exactly.
 

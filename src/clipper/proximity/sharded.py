@@ -9,10 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from clipper.arguments import CountProgress
 from clipper.executors import Executor, in_order
 from clipper.proximity.index import Index, IndexedSearch
 from clipper.proximity.index_files import MANIFEST
-from clipper.proximity.neighbours import Neighbours, SearchProgress, Vectors, check_budget, joined
+from clipper.proximity.neighbours import Neighbours, Vectors, check_budget, joined
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class ShardedSearch:
         pool: Vectors,
         k: int | None,
         radius: float = math.inf,
-        progress: SearchProgress | None = None,
+        progress: CountProgress | None = None,
     ) -> Neighbours:
         """As in `IndexedSearch.find`.
 

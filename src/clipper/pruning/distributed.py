@@ -246,7 +246,7 @@ def _prune_jointly(clip: Clipper, candidates: Set, batch: GatheredBatch, ranks: 
     return Pruning(
         candidates, _own_edges(clip, candidates, batch), batch.support,
         keep=None if listed is None else mine, allowed=mine if listed is None else None,
-        one_by_one=True, open_bounds=dict.fromkeys(range(candidates.samples), 1),
+        one_by_one=True,
     )  # fmt: skip
 
 

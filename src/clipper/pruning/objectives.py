@@ -208,18 +208,8 @@ def _unproved(
     candidates: Set, graph: ProximityGraph, *, keep: Tensor | None = None, allowed: Tensor | None = None
 ) -> Pruning[Set]:
     """A pruning that does not depend on the graph: no edge is chosen, and nothing is proved."""
-    unproved = dict.fromkeys(range(candidates.samples), 1)
     none = torch.zeros_like(graph.source, dtype=torch.bool)
-    return Pruning(
-        candidates,
-        graph,
-        candidates.support,
-        edges=none,
-        keep=keep,
-        allowed=allowed,
-        one_by_one=True,
-        open_bounds=unproved,
-    )
+    return Pruning(candidates, graph, candidates.support, edges=none, keep=keep, allowed=allowed, one_by_one=True)
 
 
 def check_options(objective: object, solver: object, mass: object) -> None:

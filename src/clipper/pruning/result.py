@@ -76,13 +76,14 @@ class Pruning(Generic[Set]):
             edges: `(E,)` bool, if these are not simply all edges that no survivor contradicts.
             allowed: `(n*m, c)` bool, where it is known; needed for candidates that are not listed.
             one_by_one: whether candidates were discarded one by one, so that the chosen edges do not determine the
-                survivors.
-            open_bounds: lower bounds by sample, for samples whose choice of edges is not proved optimal.
+                survivors, and nothing is proved of them.
+            open_bounds: lower bounds by sample, for samples whose choice of edges is not proved optimal; if candidates
+                were discarded one by one, 1 for every sample.
             unchanged: whether nothing was discarded; computed if not given.
         """
         self.original, self.graph = original, graph
         self._support, self._keep, self._one_by_one, self._unchanged = support, keep, one_by_one, unchanged
-        self._open_bounds = open_bounds or {}
+        self._open_bounds = dict.fromkeys(range(original.samples), 1) if one_by_one else open_bounds or {}
         known = {"edges": edges, "allowed": allowed}
         self.__dict__.update({name: tensor for name, tensor in known.items() if tensor is not None})
 
@@ -132,12 +133,6 @@ class Pruning(Generic[Set]):
             return self.original
         return self.original.narrowed(own(self.allowed))
 
-    def to(self, device: torch.device | str) -> Pruning[Set]:
-        """The same on another device."""
-        moved = self._with(lambda tensor: tensor.to(device))
-        moved.original, moved.graph = self.original.to(device), self.graph.to(device)
-        return moved
-
     def among(self, graph: ProximityGraph, chosen_from: Tensor) -> Pruning[Set]:
         """The same pruning of a larger graph, of which it used the edges `chosen_from (E,)` bool."""
         edges = torch.zeros_like(chosen_from).masked_scatter_(chosen_from, self.edges)
@@ -183,16 +178,6 @@ class Pruning(Generic[Set]):
         label = kind_of_label(torch.arange(self.original.classes, device=self.original.device), self.original.kinds)
         other = label != self.original.kind.reshape(-1, 1)  # (n*m, c): of another kind, or the slot is unused
         return EVERYTHING_POSSIBLE if bool((self.original.support | other).all()) else None
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> Pruning[Set]:
-        """The same with other tensors."""
-        known: dict[str, Tensor | None] = {name: self.__dict__.get(name) for name in ("edges", "allowed")}
-        known["keep"] = self._keep
-        tensors = {name: None if tensor is None else change(tensor) for name, tensor in known.items()}
-        return Pruning(
-            self.original, self.graph, change(self._support), one_by_one=self._one_by_one,
-            open_bounds=self._open_bounds, unchanged=self._unchanged, **tensors,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         total, edges = sum(self.original.counts), self.edges

@@ -8,7 +8,7 @@ of instances, not of candidates. With an executor, its processes read, search an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, shown
+from clipper.arguments import StageProgress, as_tensor, shown
 from clipper.candidates import Candidates
 from clipper.candidates.kinds import Classes
-from clipper.candidates.storage import PARQUET, Shard, open_parquet, shards, stream, to_arrow
+from clipper.candidates.storage import PARQUET, FileSlice, file_slices, open_parquet, stream, to_arrow
 from clipper.errors import FileError, InputError
 from clipper.executors import Executor, in_order
 from clipper.files import written_whole
@@ -34,9 +34,6 @@ from clipper.proximity.graph import Search
 from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.objectives import Objective, Solver, prune_along
 from clipper.pruning.result import EVERYTHING_POSSIBLE, Pruning
-
-Report = Callable[[str, int, int], None]
-"""Called with the stage, what is done and the total (0 if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Summary:
         return {**asdict(self), "retained": self.kept / self.candidates if self.candidates else None}
 
 
-def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Summary:
+def prune_files(job: PruneJob, report: StageProgress = lambda *_: None, executor: Executor | None = None) -> Summary:
     """Prune a file of candidates. If it fails, no output file is left behind.
 
     Args:
@@ -155,7 +152,7 @@ def prune_files(job: PruneJob, report: Report = lambda *_: None, executor: Execu
             split = None
             if executor is not None:
                 scratch = stack.enter_context(scratch_folder(job.output))
-                split = _Split(executor, shards(job.candidates, job.classes), Path(scratch))
+                split = _Split(executor, file_slices(job.candidates, job.classes), Path(scratch))
             support, kind = _first_pass(job, report, split)
             graph = _graph(job, kind, report, split)
             summary = _second_pass(job, support, graph, kind.shape[1], temporary, report, split)
@@ -175,7 +172,7 @@ class _Split:
     """How a job is split: the executor, the parts, and a folder that all processes see."""
 
     executor: Executor
-    shards: list[Shard]
+    slices: list[FileSlice]
     scratch: Path
 
 
@@ -184,13 +181,13 @@ def scratch_folder(output: Path) -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix=f".{output.name}.", suffix=".shared", dir=output.absolute().parent)
 
 
-def _first_pass(job: PruneJob, report: Report, split: _Split | None) -> tuple[Tensor, Tensor]:
+def _first_pass(job: PruneJob, report: StageProgress, split: _Split | None) -> tuple[Tensor, Tensor]:
     """`support (n*m, c)` and `kind (n, m)` of all samples."""
     found: Iterator[tuple[Tensor, Tensor]]
     if split is None:
         found = (_labels_of(piece) for _, piece in stream(job.candidates, job.classes))
     else:
-        found = in_order(split.executor, _labels_in, [(shard, job.classes) for shard in split.shards])
+        found = in_order(split.executor, _labels_in, [(part, job.classes) for part in split.slices])
     supports, kinds, done = [], [], 0
     for support, kind in found:
         supports.append(support)
@@ -200,9 +197,9 @@ def _first_pass(job: PruneJob, report: Report, split: _Split | None) -> tuple[Te
     return torch.cat(supports), torch.cat(kinds)
 
 
-def _labels_in(job: tuple[Shard, Classes | None]) -> tuple[Tensor, Tensor]:
-    shard, classes = job
-    return _labels_of(shard.read(classes))
+def _labels_in(job: tuple[FileSlice, Classes | None]) -> tuple[Tensor, Tensor]:
+    part, classes = job
+    return _labels_of(part.read(classes))
 
 
 def _labels_of(piece: Candidates) -> tuple[Tensor, Tensor]:
@@ -210,7 +207,7 @@ def _labels_of(piece: Candidates) -> tuple[Tensor, Tensor]:
     return piece.support, piece.kind.to(torch.int16)
 
 
-def _graph(job: PruneJob, kind: Tensor, report: Report, split: _Split | None) -> ProximityGraph:
+def _graph(job: PruneJob, kind: Tensor, report: StageProgress, split: _Split | None) -> ProximityGraph:
     samples, slots = kind.shape
     embeddings = read_embeddings(job.embeddings, samples, slots)
     step = job.batch or samples
@@ -257,7 +254,7 @@ def _second_pass(
     graph: ProximityGraph,
     slots: int,
     path: Path,
-    report: Report,
+    report: StageProgress,
     split: _Split | None,
 ) -> Summary:
     found: Iterator[tuple[pa.Table, Summary]]
@@ -267,7 +264,7 @@ def _second_pass(
             for first, piece in stream(job.candidates, job.classes)
         )
     else:
-        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.shards, support, graph, slots))
+        found = in_order(split.executor, _pruned_in, _prune_jobs(job, split.slices, support, graph, slots))
     summary = Summary()
     writer: pq.ParquetWriter | None = None
     try:
@@ -282,25 +279,25 @@ def _second_pass(
     return summary
 
 
-_PartOfPruning = tuple[Shard, ProximityGraph, Tensor, PruneJob]
-"""A shard, the edges that leave it, the support of the instances that these lead to, and the options."""
+_PartOfPruning = tuple[FileSlice, ProximityGraph, Tensor, PruneJob]
+"""A slice of the candidates, the edges that leave it, the support of the instances these lead to, and the options."""
 
 
 def _prune_jobs(
-    job: PruneJob, parts: list[Shard], support: Tensor, graph: ProximityGraph, slots: int
+    job: PruneJob, parts: list[FileSlice], support: Tensor, graph: ProximityGraph, slots: int
 ) -> Iterator[_PartOfPruning]:
     """What a worker needs for each part: its edges, their targets renumbered."""
     options = replace(job, search=None)  # a search may be large, and workers do not need it
-    for shard in parts:
-        local = graph.leaving(shard.first * slots, (shard.first + shard.samples) * slots)
+    for part in parts:
+        local = graph.leaving(part.first * slots, (part.first + part.samples) * slots)
         targets, number = torch.unique(local.target, return_inverse=True)
         distance = local.distance.clone()  # to send a view would send all distances
-        yield shard, replace(local, target=number, distance=distance), support[targets], options
+        yield part, replace(local, target=number, distance=distance), support[targets], options
 
 
 def _pruned_in(job: _PartOfPruning) -> tuple[pa.Table, Summary]:
-    shard, graph, support, options = job
-    return _pruned(shard.read(options.classes), shard.first, graph, support, options)
+    part, graph, support, options = job
+    return _pruned(part.read(options.classes), part.first, graph, support, options)
 
 
 def _pruned(

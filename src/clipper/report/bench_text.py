@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clipper.benchmarks.tables import Entry
+from clipper.benchmarks.tables import CellResult
 from clipper.report.claims import INCOMPARABLE, NOT_RUN, NOTHING, Claim
 from clipper.report.table_text import markdown_table, papers
 
@@ -111,7 +111,7 @@ def ranks(rows: Sequence[Measurement]) -> str:
     return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if shared else "Not run."
 
 
-def overhead(rows: Sequence[Measurement], entries: Sequence[Entry]) -> str:
+def overhead(rows: Sequence[Measurement], entries: Sequence[CellResult]) -> str:
     """The share of the training time that pruning takes, beside the paper's.
 
     Args:
@@ -145,7 +145,7 @@ def overhead(rows: Sequence[Measurement], entries: Sequence[Entry]) -> str:
     return f"{markdown_table(heads, cells)}\n{measured_on(rows)}"
 
 
-def overhead_claims(rows: Sequence[Measurement], entries: Sequence[Entry]) -> list[Claim]:
+def overhead_claims(rows: Sequence[Measurement], entries: Sequence[CellResult]) -> list[Claim]:
     """The paper's claims about pruning's share of the training time; arguments as for `overhead`.
 
     They cannot be compared: the paper solves an integer program beside a GPU, and has other frozen encoders.
@@ -185,9 +185,9 @@ def load_of(rows: Sequence[Measurement]) -> str:
     return f"a load of {_span([load['average'] for load in loads])} on {loads[0]['cores']:.0f} cores"
 
 
-def _published(entries: Sequence[Entry]) -> dict[tuple[str, int, str], list[Entry]]:
+def _published(entries: Sequence[CellResult]) -> dict[tuple[str, int, str], list[CellResult]]:
     """The cells with a published share of the time, by loss, batch size, and whether the encoder is trained."""
-    found: dict[tuple[str, int, str], list[Entry]] = {}
+    found: dict[tuple[str, int, str], list[CellResult]] = {}
     for entry in entries:
         if SHARE in entry.published:
             encoder = "trainable" if entry.place.config.encoder == "trainable" else "frozen"

@@ -21,7 +21,7 @@ from clipper.benchmarks.probe import changed
 from clipper.benchmarks.race.run import read_rows as race_rows
 from clipper.benchmarks.race.summary import Standing, standings
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables import Entry, Ledger, Table, gather, tables_of
+from clipper.benchmarks.tables import CellResult, Ledger, Table, gather, tables_of
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
@@ -38,7 +38,7 @@ from clipper.report.bench_text import (
 )
 from clipper.report.claims import NOTHING, Claim, claims_of, distinct, in_short, paired
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
-from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, race_figure
+from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, standings_figure
 from clipper.report.run_page import percent
 from clipper.report.table_text import (
     drawn_rows,
@@ -98,11 +98,11 @@ class Sources:
         return Ledger(self.folder / RECORDS)
 
     @cached_property
-    def tables(self) -> dict[str, tuple[Table, list[Entry]]]:
+    def tables(self) -> dict[str, tuple[Table, list[CellResult]]]:
         """Each table and its recorded runs, by name."""
         return {table.name: (table, gather(table, self.ledger)) for table in tables_of(self.ledger)}
 
-    def entries(self, name: str) -> list[Entry]:
+    def entries(self, name: str) -> list[CellResult]:
         """The recorded runs of a table."""
         return self.tables[name][1]
 
@@ -169,7 +169,7 @@ def pages_of_tables(sources: Sources) -> dict[str, str]:
 def pictures(sources: Sources) -> dict[str, str]:
     """The figures of pages, as SVG by the path in docs/images."""
     found = standings(sources.race)
-    drawn = {"race.svg": race_figure(found)} if any(standing.entries for standing in found) else {}
+    drawn = {"race.svg": standings_figure(found)} if any(standing.entries for standing in found) else {}
     for table, entries in sources.tables.values():
         for column in table.columns:
             if shown := drawn_rows(entries, column):
@@ -193,7 +193,7 @@ def has_blocks(page: str) -> bool:
     return _BLOCK.search(page) is not None
 
 
-def wide(entries: Sequence[Entry], names: Mapping[str, str] | None = None, columns: Sequence[str] = ()) -> str:
+def wide(entries: Sequence[CellResult], names: Mapping[str, str] | None = None, columns: Sequence[str] = ()) -> str:
     """A table of accuracies, rows by tasks, with a footnote that explains marks and seeds."""
     tasks = list(columns) or list(dict.fromkeys(entry.place.column.name for entry in entries))
     rows = dict(names or {entry.place.row.name: entry.place.row.name for entry in entries})
@@ -223,7 +223,7 @@ def series(numbers: Collection[int]) -> str:
     return ", ".join(" to ".join(map(str, span)) for span in spans)
 
 
-def footnote(entries: Sequence[Entry]) -> str:
+def footnote(entries: Sequence[CellResult]) -> str:
     """The seeds and commits of the figures, and the meaning of the marks."""
     parts = []
     for mark in ("", *MARKS):
@@ -243,7 +243,7 @@ def footnote(entries: Sequence[Entry]) -> str:
     return " ".join(parts)
 
 
-def _is_above_its_ceiling(entry: Entry, entries: Sequence[Entry]) -> bool:
+def _is_above_its_ceiling(entry: CellResult, entries: Sequence[CellResult]) -> bool:
     """Whether a cell's accuracy is above that of training on gold labels, with the same network, in the same column."""
     own = entry.place.config
     return bool(entry.values("accuracy")) and any(
@@ -271,7 +271,7 @@ def _readme(sources: Sources) -> str:
     )
 
 
-def _in_pairs(entries: Sequence[Entry], tasks: Sequence[str]) -> str:
+def _in_pairs(entries: Sequence[CellResult], tasks: Sequence[str]) -> str:
     """Sentences on what the paper's pruning adds, and how far joint inference is from gold labels, paired by seed."""
     found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries}
     sentences = []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from clipper.benchmarks.config import config_of
 from clipper.benchmarks.statistics import interval
-from clipper.benchmarks.tables import Entry, peculiarity
+from clipper.benchmarks.tables import CellResult, peculiarity
 from clipper.benchmarks.tables.layout import Measure
 from clipper.benchmarks.tables.summary import NAMES
 
@@ -87,7 +87,7 @@ NO_RESULTS = " runs: "
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
-def claims_of(entries: Sequence[Entry]) -> list[Claim]:
+def claims_of(entries: Sequence[CellResult]) -> list[Claim]:
     """All claims of a table of the paper: gains over the same engine without pruning, shares kept, and more."""
     found = {(entry.place.row.name, entry.place.column.name): entry for entry in entries if not entry.place.row.source}
     claims: list[Claim] = []
@@ -103,7 +103,7 @@ def claims_of(entries: Sequence[Entry]) -> list[Claim]:
     return claims + _encoders(list(found.values()))
 
 
-def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]:
+def _gain(entry: CellResult, base: CellResult, measure: Measure, kind: str) -> list[Claim]:
     """The gain of pruning over the same engine without it, paired by seed."""
     paper, without = entry.published.get(measure), base.published.get(measure)
     if paper is None or without is None:
@@ -128,7 +128,7 @@ def _gain(entry: Entry, base: Entry, measure: Measure, kind: str) -> list[Claim]
     return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same, "" if encoder == PAPERS_ENCODER else encoder)]
 
 
-def _marked(verdict: str, *entries: Entry) -> str:
+def _marked(verdict: str, *entries: CellResult) -> str:
     mark = next((entry.mark for entry in entries if entry.mark), "")
     return f"{mark}{NO_RESULTS}{verdict}" if mark else verdict
 
@@ -153,7 +153,7 @@ def verdict_of(published: float, low: float, high: float) -> str:
     return "not seen" if low <= 0 <= high else "the opposite"
 
 
-def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[float]:
+def paired(entry: CellResult, base: CellResult, measure: Measure = "accuracy") -> list[float]:
     """The differences in a measure, paired by seed."""
     if any(len(each.values(measure)) != len(each.records) for each in (entry, base)):
         return []  # some were not measured
@@ -161,7 +161,7 @@ def paired(entry: Entry, base: Entry, measure: Measure = "accuracy") -> list[flo
     return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
-def _near(entry: Entry, measure: Measure) -> list[Claim]:
+def _near(entry: CellResult, measure: Measure) -> list[Claim]:
     """The claim about the share of candidates or gold labels that is kept."""
     paper, values = entry.published.get(measure), entry.values(measure)
     if paper is None:
@@ -186,9 +186,9 @@ def _nearness(difference: float) -> str:
     return f"{'more' if difference > 0 else 'less'} here"
 
 
-def _encoders(entries: Sequence[Entry]) -> list[Claim]:
+def _encoders(entries: Sequence[CellResult]) -> list[Claim]:
     """How much the accuracy depends on the encoder, where the paper compares several."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    groups: dict[tuple[str, str], list[CellResult]] = {}
     for entry in entries:
         if entry.place.row.changes.get("objective") == "paper":
             groups.setdefault((entry.place.row.engine, entry.place.column.name), []).append(entry)
@@ -271,9 +271,9 @@ _COMPARISONS = (
 """Pairs of objectives that are compared in sentences."""
 
 
-def verdict(entries: Sequence[Entry]) -> list[str]:
+def verdict(entries: Sequence[CellResult]) -> list[str]:
     """Sentences, task by task, that say whether one objective beats another, for all pairs that were run."""
-    found: dict[tuple[str, str], Entry] = {}
+    found: dict[tuple[str, str], CellResult] = {}
     for entry in entries:
         if entry.records:
             found.setdefault((entry.place.column.name, entry.place.config.objective), entry)

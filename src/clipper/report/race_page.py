@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.race.contestants import CONTESTANTS
-from clipper.benchmarks.race.summary import Entry, Row, Standing, standings
+from clipper.benchmarks.race.summary import RaceResult, Row, Standing, standings
 from clipper.report import figures
 from clipper.report.page import write_page
 from clipper.training.environment import UNKNOWN
@@ -50,7 +50,7 @@ def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[s
         "race.html",
         title="The race: accuracy within the same seconds",
         lead=_LEAD,
-        figure_svg=race_figure(drawn) if drawn else None,
+        figure_svg=standings_figure(drawn) if drawn else None,
         columns=ENTRY_COLUMNS,
         standings=[(standing, [entry_cells(entry) for entry in standing.entries]) for standing in found],
         settings=[(each.title, _settings(each.settings), each.document) for each in CONTESTANTS if each.name in ran],
@@ -67,7 +67,7 @@ def write_race_page(rows: Sequence[Row], path: str | Path, *, skipped: Mapping[s
     )
 
 
-def race_figure(found: Sequence[Standing]) -> str:
+def standings_figure(found: Sequence[Standing]) -> str:
     """The figure of accuracy against seconds, as SVG: solid lines with Clipper, dashed lines without it."""
     return figures.race_figure(
         {
@@ -86,7 +86,7 @@ def race_figure(found: Sequence[Standing]) -> str:
     )
 
 
-def entry_cells(entry: Entry) -> list[str]:
+def entry_cells(entry: RaceResult) -> list[str]:
     """What a contestant did on a task, as the cells of a table."""
     near, runs = entry.near_seconds, len(entry.seeds)
     reached = sum(seconds is not None for seconds in entry.near)
@@ -101,7 +101,7 @@ def entry_cells(entry: Entry) -> list[str]:
     ]
 
 
-def _in_order(standing: Standing) -> list[Entry]:
+def _in_order(standing: Standing) -> list[RaceResult]:
     """The rows in the order of the contestants, so that each has the same colour in every panel."""
     order = [each.name for each in CONTESTANTS]
     return sorted(standing.entries, key=lambda entry: order.index(entry.contestant.name))

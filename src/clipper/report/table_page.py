@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.tables import Entry, Table, deviations, peculiarity
+from clipper.benchmarks.tables import CellResult, Table, deviations, peculiarity
 from clipper.benchmarks.tables.layout import MEANING, Measure
 from clipper.benchmarks.tables.summary import NAMES, OF_PRUNING
 from clipper.report.claims import CLAIM_COLUMNS, NOTHING, claims_of, verdict
@@ -41,7 +41,7 @@ class Written:
 
 
 def write_table(
-    table: Table, entries: Sequence[Entry], folder: Path, inspections: Mapping[str, Inspection] | None = None
+    table: Table, entries: Sequence[CellResult], folder: Path, inspections: Mapping[str, Inspection] | None = None
 ) -> Written:
     """Write `NAME.json`, `NAME.md` and the page `NAME.html` into a folder.
 
@@ -73,7 +73,7 @@ def write_table(
 
 def write_table_page(
     table: Table,
-    entries: Sequence[Entry],
+    entries: Sequence[CellResult],
     path: Path,
     inspections: Mapping[str, Inspection] | None = None,
     *,
@@ -113,7 +113,7 @@ def write_table_page(
     )
 
 
-def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
+def results_table(table: Table, entries: Sequence[CellResult]) -> dict[str, Any]:
     """The cells that were run or published: `heads`, `rows` of a name and its cells, and `missing` columns."""
     done = [
         column.name
@@ -141,7 +141,7 @@ def results_table(table: Table, entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
+def _cell(entry: CellResult | None, measure: Measure) -> list[dict[str, str]]:
     """The lines of a cell: our mean, remarks, the paper's figure; none if neither exists.
 
     The deviation, the interval and the number of seeds are the tooltip of the mean.
@@ -158,13 +158,13 @@ def _cell(entry: Entry | None, measure: Measure) -> list[dict[str, str]]:
     return lines
 
 
-def _meanings(table: Table, entries: Sequence[Entry]) -> dict[str, str]:
+def _meanings(table: Table, entries: Sequence[CellResult]) -> dict[str, str]:
     meaning = {**MEANING, **table.notes}
     rows = {("gold" if e.place.config.objective == "gold" else e.place.row.variant): e.place.row.title for e in entries}
     return {title or variant: meaning[variant] for variant, title in rows.items() if variant in meaning}
 
 
-def _figures(column: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
+def _figures(column: str, entries: Sequence[CellResult]) -> dict[str, Any] | None:
     """Figures of one task."""
     run = [entry for entry in entries if entry.place.column.name == column and entry.records]
     if not run:
@@ -186,19 +186,19 @@ def _inspected(inspections: Mapping[str, Inspection]) -> list[dict[str, Any]]:
     ]
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: CellResult) -> str:
     return f"{entry.place.column.name}: {entry.place.row.name}"
 
 
-def _row_name(entry: Entry) -> str:
+def _row_name(entry: CellResult) -> str:
     return entry.place.row.name
 
 
-def _records(entries: Sequence[Entry]) -> Records:
+def _records(entries: Sequence[CellResult]) -> Records:
     return {entry.place.row.name: entry.records for entry in entries}
 
 
-def _seeds(entries: Sequence[Entry], measures: Sequence[Measure]) -> list[list[str]]:
+def _seeds(entries: Sequence[CellResult], measures: Sequence[Measure]) -> list[list[str]]:
     return [
         [
             _name(entry),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from clipper.benchmarks.statistics import interval, spread
-from clipper.benchmarks.tables import Entry, Table, counts, peculiarity
+from clipper.benchmarks.tables import CellResult, Table, counts, peculiarity
 from clipper.benchmarks.tables.layout import FRESH, MEANING, Column, Measure
 from clipper.benchmarks.tables.summary import MARKS, NAMES, bounded
 from clipper.report.claims import CLAIM_COLUMNS, CLOSE, NOTHING, Claim, claims_of, in_short
@@ -53,7 +53,7 @@ What is done to the candidates in each row:
 """
 
 
-def ours(entry: Entry, measure: Measure) -> list[str]:
+def ours(entry: CellResult, measure: Measure) -> list[str]:
     """Lines of text: mean ± deviation, the 95 % interval of the mean, the number of seeds. Empty if nothing was run."""
     values = entry.values(measure)
     if len(values) < 2:
@@ -66,7 +66,7 @@ def _noted(text: str, *notes: str) -> str:
     return ", ".join(note for note in (text, *notes) if note)
 
 
-def figure(entry: Entry, measure: Measure, *, usual: int = 0, briefly: bool = False) -> str:
+def figure(entry: CellResult, measure: Measure, *, usual: int = 0, briefly: bool = False) -> str:
     """One cell: the mean with its mark and remarks; or, if nothing was run, the estimated cost of the runs.
 
     Args:
@@ -87,7 +87,7 @@ def figure(entry: Entry, measure: Measure, *, usual: int = 0, briefly: bool = Fa
     return f"not run{cost(entry.hours)}"
 
 
-def usual_seeds(entries: Sequence[Entry]) -> int:
+def usual_seeds(entries: Sequence[CellResult]) -> int:
     """The number of seeds that most of the cells have; 0 if nothing was run."""
     many = Counter(len(entry.records) for entry in entries if entry.records)
     return max(many, key=lambda seeds: (many[seeds], seeds), default=0)
@@ -105,7 +105,7 @@ def cost(hours: float | None) -> str:
     return " (< 0.1 h)" if hours < 0.05 else f" ({hours:.1f} h)" if hours < 10 else f" ({hours:,.0f} h)"
 
 
-def papers(entry: Entry, measure: Measure) -> str:
+def papers(entry: CellResult, measure: Measure) -> str:
     """The paper's mean ± deviation; the mean only if it ran once."""
     figure = entry.published.get(measure)
     if figure is None:
@@ -118,7 +118,7 @@ def columns_of(table: Table) -> list[str]:
     return ["row", *(text for head, shown in _heads(table) for text in (head, f"{head} (paper)")[:shown])]
 
 
-def rows_of(table: Table, entries: Sequence[Entry]) -> list[list[str]]:
+def rows_of(table: Table, entries: Sequence[CellResult]) -> list[list[str]]:
     """The cells of the table, row by row, without empty rows; with several measures, a row for each cell."""
     cells: dict[str, list[tuple[str, str]]]
     if len(table.measures) > 1:
@@ -148,12 +148,12 @@ def _heads(table: Table) -> list[tuple[str, int]]:
     return [(c.name, 1 + any(c.name == column for _, column in table.published)) for c in table.columns]
 
 
-def _pair(entry: Entry | None, measure: Measure) -> tuple[str, str]:
+def _pair(entry: CellResult | None, measure: Measure) -> tuple[str, str]:
     """Our cell and the paper's."""
     return (NOTHING, NOTHING) if entry is None else (" ".join(ours(entry, measure)) or NOTHING, papers(entry, measure))
 
 
-def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str], list[list[str]]]]:
+def by_task(table: Table, entries: Sequence[CellResult]) -> list[tuple[str, list[str], list[list[str]]]]:
     """For narrow screens: name, heads and rows of each task; the paper's figure below ours."""
     heads = ["row", *(NAMES[measure] for measure in table.measures)]
     tasks = []
@@ -165,12 +165,12 @@ def by_task(table: Table, entries: Sequence[Entry]) -> list[tuple[str, list[str]
     return tasks
 
 
-def _stacked(entry: Entry, measure: Measure) -> str:
+def _stacked(entry: CellResult, measure: Measure) -> str:
     lines, paper = ours(entry, measure) or [NOTHING], papers(entry, measure)
     return "\n".join(lines if paper == NOTHING else [*lines, f"paper {paper}"])
 
 
-def markdown(table: Table, entries: Sequence[Entry]) -> str:
+def markdown(table: Table, entries: Sequence[CellResult]) -> str:
     """The table in Markdown."""
     return markdown_table(columns_of(table), rows_of(table, entries))
 
@@ -186,7 +186,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in (head, rule, *rows))
 
 
-Gathered = Sequence[tuple[Table, Sequence[Entry]]]
+Gathered = Sequence[tuple[Table, Sequence[CellResult]]]
 """Tables, each with the results in its cells."""
 
 
@@ -227,13 +227,13 @@ def head(runs: int, claims: Sequence[Claim]) -> str:
     )  # fmt: skip
 
 
-def total(entries: Sequence[Entry]) -> float | None:
+def total(entries: Sequence[CellResult]) -> float | None:
     """Core-hours of all missing runs; None if unknown."""
     known = [entry.hours for entry in entries if entry.hours is not None]
     return sum(known) if known else None
 
 
-def drawn_rows(entries: Sequence[Entry], column: Column) -> list[Entry]:
+def drawn_rows(entries: Sequence[CellResult], column: Column) -> list[CellResult]:
     """The rows of a task that a figure shows: those with results, if there are at least three."""
     shown = [entry for entry in entries if entry.place.column == column and counts(entry) and entry.values("accuracy")]
     return shown if len(shown) > 2 else []
@@ -244,7 +244,7 @@ def picture_of(table: Table, column: Column) -> str:
     return f"results/{table.name}-{table.columns.index(column) + 1}.svg"
 
 
-def section(table: Table, entries: Sequence[Entry], level: int = 2, images: str = "") -> str:
+def section(table: Table, entries: Sequence[CellResult], level: int = 2, images: str = "") -> str:
     """One table: for each task what was run, here or by others; what is missing; and the claims.
 
     Args:
@@ -277,7 +277,7 @@ def _claims(claims: Sequence[Claim]) -> str:
     return markdown_table(CLAIM_COLUMNS, [[each.what, each.paper, each.ours, each.verdict] for each in claims])
 
 
-def task(table: Table, entries: Sequence[Entry]) -> str:
+def task(table: Table, entries: Sequence[CellResult]) -> str:
     """One task of a table: a number in each cell; deviations, intervals and seeds fold out."""
     seeds = [
         [_noted(_name(entry), peculiarity(entry)), NAMES[measure], *_spread(entry, measure), _by_seed(entry, measure)]
@@ -291,7 +291,7 @@ def task(table: Table, entries: Sequence[Entry]) -> str:
     return f"{numbers(table, entries)}\n{_details('Intervals, and every seed', lookup)}"
 
 
-def numbers(table: Table, entries: Sequence[Entry]) -> str:
+def numbers(table: Table, entries: Sequence[CellResult]) -> str:
     """One task of a table: its rows by its measures, ours and the paper's."""
     shown = [entry for entry in entries if entry.published or not entry.place.row.source]
     paper = [measure for measure in table.measures if any(measure in entry.published for entry in shown)]
@@ -312,12 +312,12 @@ def numbers(table: Table, entries: Sequence[Entry]) -> str:
     return markdown_table(heads, rows)
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: CellResult) -> str:
     """The name of the row, with the mark of runs that do not count as results."""
     return f"{entry.place.row.name} *{entry.mark}*" if entry.mark else entry.place.row.name
 
 
-def _spread(entry: Entry, measure: Measure) -> list[str]:
+def _spread(entry: CellResult, measure: Measure) -> list[str]:
     values = entry.values(measure)
     if len(values) < 2:
         return [f"{values[0]:.1f}", NOTHING]
@@ -325,7 +325,7 @@ def _spread(entry: Entry, measure: Measure) -> list[str]:
     return [spread(values), f"{low:.1f} to {high:.1f}"]
 
 
-def _by_seed(entry: Entry, measure: Measure) -> str:
+def _by_seed(entry: CellResult, measure: Measure) -> str:
     """Which seeds, and their figures, as cells of a table."""
     first, last = entry.seeds[0], entry.seeds[-1]
     values = ", ".join(f"{value:.1f}" for value in entry.values(measure))

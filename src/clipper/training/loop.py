@@ -370,11 +370,11 @@ class Trainer:
     history: list[EpochMetrics] = field(default_factory=list)
     step: int = 0
     """The number of batches done in the current epoch."""
-    tally: RunningMetrics = field(default_factory=RunningMetrics)
+    running_metrics: RunningMetrics = field(default_factory=RunningMetrics)
 
     def __post_init__(self) -> None:
         spent = self.schedule.spent()  # time before the first epoch counts in that epoch
-        self.tally = RunningMetrics(seconds=spent, pruning_seconds=spent)
+        self.running_metrics = RunningMetrics(seconds=spent, pruning_seconds=spent)
         device = self.samples.candidates.device.type
         half = self.options.autocast == torch.float16  # its range is too small for most gradients
         self.scaler = torch.amp.GradScaler(device, enabled=half)
@@ -414,17 +414,17 @@ class Trainer:
         self.schedule.begin(batches, mixed(self.options.seed, epoch))
         rank = [self.ranks.rank] if self.ranks.rank else []  # each rank augments its images differently
         seeds = [mixed(self.options.seed, epoch, step, *rank) for step in range(self.step, len(batches))]
-        left = [self.shown(ids) for ids in batches[self.step :]]
+        left = [self.own_share(ids) for ids in batches[self.step :]]
         start = time.perf_counter()
         for batch, ids, inputs in zip(batches[self.step :], left, self.loader.epoch(left, seeds), strict=True):
             self.learn(ids, inputs, epoch, len(batch))
             self.step += 1
-            self.tally.pruning_seconds += self.schedule.spent()
-            self.tally.seconds += time.perf_counter() - start
-            yield Progress(epoch, self.step, len(batches), self.tally.metrics(epoch), ended=False)
+            self.running_metrics.pruning_seconds += self.schedule.spent()
+            self.running_metrics.seconds += time.perf_counter() - start
+            yield Progress(epoch, self.step, len(batches), self.running_metrics.metrics(epoch), ended=False)
             start = time.perf_counter()
 
-    def shown(self, batch: Tensor) -> Tensor:
+    def own_share(self, batch: Tensor) -> Tensor:
         """This rank's share of a batch; one sample if the share is empty, because every rank must take every step."""
         share = self.ranks.share(batch)
         return share if len(share) else batch[:1]
@@ -471,7 +471,7 @@ class Trainer:
             counted.count(losses, before, kept, gold)
             if gold is not None and self.schedule.draws is not None:
                 counted.drawn = int(before.contains(gold).sum())
-        self.tally.add(self.ranks.summed(counted.sums))
+        self.running_metrics.add(self.ranks.summed(counted.sums))
 
     def end_epoch(self) -> Progress:
         """Measure the classifier if that is due, step the scheduler, and add the epoch to the history."""
@@ -479,7 +479,7 @@ class Trainer:
         scores = None
         if options.evaluate is not None and (epoch % options.evaluate_every == 0 or epoch == options.epochs):
             scores = measured(self.network, options.evaluate, self.samples.candidates.kinds)
-        metrics = self.tally.metrics(epoch, scores)
+        metrics = self.running_metrics.metrics(epoch, scores)
         if self.scheduler is not None and not isinstance(self.scheduler, _BY_STEP):
             with in_words(f"the scheduler {type(self.scheduler).__name__}"):
                 if isinstance(self.scheduler, ReduceLROnPlateau):
@@ -487,7 +487,7 @@ class Trainer:
                 else:
                     self.scheduler.step()
         self.history.append(metrics)
-        self.step, self.tally = 0, RunningMetrics()
+        self.step, self.running_metrics = 0, RunningMetrics()
         return Progress(epoch, steps, steps, metrics, ended=True)
 
     def save(self, path: str | Path) -> None:
@@ -503,7 +503,7 @@ class Trainer:
             "bank": self.schedule.bank.state_dict() if self.schedule.bank else None,
             "history": [asdict(metrics) for metrics in self.history],
             "step": self.step,
-            "tally": asdict(self.tally),
+            "tally": asdict(self.running_metrics),
             **({} if self.scheduler is None else {"scheduler": self.scheduler.state_dict()}),
             **({"scaler": self.scaler.state_dict()} if self.scaler.is_enabled() else {}),
             **({"inspector": self.schedule.inspector.state()} if self.schedule.inspector else {}),
@@ -539,11 +539,11 @@ class Trainer:
         if self.schedule.inspector and "inspector" in state:
             self.schedule.inspector.load_state(state["inspector"])
         self.history = [EpochMetrics.from_dict(metrics) for metrics in state["history"]]
-        self.step, self.tally = state["step"], RunningMetrics(**state["tally"])
+        self.step, self.running_metrics = state["step"], RunningMetrics(**state["tally"])
         steps = -(-len(self.samples) // self.options.batch)
         if not isinstance(self.step, int) or not 0 <= self.step <= steps:
             raise InputError(f"expected a step of 0 to {steps}, got {self.step!r}")
-        self.tally.metrics(1).check()
+        self.running_metrics.metrics(1).check()
         whole, epochs = len(self.history), self.options.epochs
         if [metrics.epoch for metrics in self.history] != list(range(1, whole + 1)):
             raise InputError("expected the metrics of every epoch in their order")

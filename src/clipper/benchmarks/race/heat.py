@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -201,19 +199,6 @@ class Heat:
         point = (round(self._spent, 4), round(self._processor_spent, 4), accuracy, round(self._seen, 1))
         self.curve.append(point)
         self._tell({"seconds": point[0], "processor_seconds": point[1], "accuracy": accuracy, "samples": point[3]})
-
-
-def peak_megabytes() -> float | None:
-    """The peak memory of this process so far; None where the system does not report it."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage also counts memory from before this program was started
-        found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(found[0]) / 1024 if found else None
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
 
 
 def as_line(document: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import clipper
+from clipper.arguments import StageProgress
 from clipper.benchmarks.environments import NoEnvironmentError, python_with
 from clipper.benchmarks.race.contestants import Contestant
 from clipper.benchmarks.race.summary import Row
 from clipper.benchmarks.race.tasks import Task, write_task
-from clipper.benchmarks.timing import OnProgress
 from clipper.errors import ClipperError
 from clipper.files import append, make_folder, parsed_json, rows_in
 from clipper.training.environment import environment
@@ -30,7 +30,7 @@ class ContestantFailedError(ClipperError, RuntimeError):
     """A contestant's process ended without a result."""
 
 
-class Job(NamedTuple):
+class RaceJob(NamedTuple):
     """One run of one contestant.
 
     Attributes:
@@ -58,7 +58,7 @@ class Job(NamedTuple):
 
 def jobs_of(
     tasks: Sequence[Task], contestants: Sequence[Contestant], seeds: Sequence[int], seconds: float | None = None
-) -> list[Job]:
+) -> list[RaceJob]:
     """All runs in order: seed by seed, task by task, contestant by contestant.
 
     All contestants run once before any runs again, so that a busy hour of the machine affects all of them. The first
@@ -81,12 +81,12 @@ def jobs_of(
     for seed in seeds:
         first = seed % max(1, len(contestants))
         order = [*contestants[first:], *contestants[:first]]
-        jobs += [Job(task, each, seed, seconds or task.seconds) for task in tasks for each in order]
+        jobs += [RaceJob(task, each, seed, seconds or task.seconds) for task in tasks for each in order]
     return jobs
 
 
 def make_environments(
-    contestants: Sequence[Contestant], progress: OnProgress
+    contestants: Sequence[Contestant], progress: StageProgress
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Create the environments that contestants need, unless they exist.
 
@@ -109,11 +109,11 @@ def make_environments(
 
 
 def run_race(
-    jobs: Sequence[Job],
+    jobs: Sequence[RaceJob],
     file: Path | None,
     interpreters: dict[str, Path],
     *,
-    progress: OnProgress,
+    progress: StageProgress,
     data_root: Path | None = None,
     again: bool = False,
 ) -> list[Row]:
@@ -167,12 +167,12 @@ def read_rows(file: str | Path) -> dict[str, Row]:
     return {_key(row["task"], row["contestant"], row["seed"], row["settings"]): row for row in found}
 
 
-def _answers(row: Row, job: Job) -> bool:
+def _answers(row: Row, job: RaceJob) -> bool:
     """Whether a row makes a run unnecessary: it did not fail, and had enough seconds or did not need them."""
     return row["error"] is None and (row["seconds"] >= job.seconds or not row["out_of_time"])
 
 
-def _attempt(job: Job, folder: Path, data: str, interpreter: Path) -> Row:
+def _attempt(job: RaceJob, folder: Path, data: str, interpreter: Path) -> Row:
     """The row of a run, with its error if it failed. If one contestant fails, the others still run."""
     row: Row = {
         "format": FORMAT,
@@ -190,7 +190,7 @@ def _attempt(job: Job, folder: Path, data: str, interpreter: Path) -> Row:
         return row | {"error": str(error), **environment()}
 
 
-def _result(job: Job, folder: Path, interpreter: Path) -> dict[str, Any]:
+def _result(job: RaceJob, folder: Path, interpreter: Path) -> dict[str, Any]:
     """The result that a contestant's process prints."""
     contestant = job.contestant
     (folder / "job.json").write_text(

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RaceResult:
     """What one contestant did on one task, over its seeds.
 
     Attributes:
@@ -111,8 +111,8 @@ class Standing:
     task: str
     title: str
     seconds: float
-    entries: list[Entry]
-    leaders: list[tuple[float, Entry]] = field(default_factory=list)
+    entries: list[RaceResult]
+    leaders: list[tuple[float, RaceResult]] = field(default_factory=list)
     verdict: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _standing(task: str, title: str, rows: Sequence[Row]) -> Standing:
         if own:
             own_curves = [curves[id(row)] for row in own]
             entries.append(
-                Entry(
+                RaceResult(
                     contestant=each,
                     seeds=[row["seed"] for row in own],
                     failed=sum(row["contestant"] == each.name and row["error"] is not None for row in rows),
@@ -207,7 +207,7 @@ def _within(row: Row, limit: float) -> list[list[float]]:
 
 def _verdict(standing: Standing) -> list[str]:
     """Sentences that say who is first when, and why, where the first does not use Clipper."""
-    spans: list[tuple[float, float, Entry]] = []
+    spans: list[tuple[float, float, RaceResult]] = []
     for at, leader in standing.leaders:
         if spans and spans[-1][2] is leader:
             spans[-1] = spans[-1][0], at, leader
@@ -233,7 +233,7 @@ def _verdict(standing: Standing) -> list[str]:
     return sentences
 
 
-def _why(leader: Entry, ours: Sequence[Entry], at: float) -> str:
+def _why(leader: RaceResult, ours: Sequence[RaceResult], at: float) -> str:
     """Why none of the contestants with Clipper is first at some time, as far as the rows tell."""
     best = max(ours, key=lambda entry: entry.accuracy_at(at))
     lead = leader.accuracy_at(at) - best.accuracy_at(at)
@@ -257,7 +257,7 @@ def _why(leader: Entry, ours: Sequence[Entry], at: float) -> str:
     return f"{told} it has seen {seen:,.0f} samples by then, the other {other:,.0f}, and learned less from them."
 
 
-def _length(entry: Entry) -> str:
+def _length(entry: RaceResult) -> str:
     settings = entry.contestant.settings
     return f"{settings['epochs']} epochs" if "epochs" in settings else f"{settings['samples_seen']:,} samples"
 

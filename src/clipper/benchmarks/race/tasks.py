@@ -12,8 +12,7 @@ import torch
 
 from clipper.arguments import named_like
 from clipper.benchmarks import networks
-from clipper.benchmarks.data.sources import find
-from clipper.benchmarks.datasets import source_of, train_and_test
+from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
 from clipper.files import written_whole
@@ -74,13 +73,6 @@ def tasks_like(patterns: list[str], data: str) -> list[Task]:
     """
     known = {task.name: task for task in TASKS if patterns or task.data == data}
     return named_like(patterns, known, "a task, or a pattern", f"the tasks are {', '.join(known)}")
-
-
-def missing_data(task: Task, data_root: Path | None = None) -> str | None:
-    """Why a task cannot be run here; None if it can."""
-    if task.data == "mnist" and find(source_of("mnist"), data_root) is None:
-        return "MNIST is not here; clipper data fetch mnist brings it, or set CLIPPER_DATA to the folder above mnist"
-    return None
 
 
 def write_task(task: Task, seed: int, path: Path, data_root: Path | None = None) -> str:

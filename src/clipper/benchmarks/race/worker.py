@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from clipper.benchmarks.race.heat import Heat, as_line, peak_megabytes
+from clipper.benchmarks.race.heat import Heat, as_line
+from clipper.benchmarks.timing import peak_megabytes
 from clipper.files import parsed_json
 from clipper.training.environment import environment
 

@@ -104,7 +104,7 @@ class _Grid:
             self.ledger.refresh()  # another process may have finished it before it released its lock
             if len(self.ledger.history(place.config)) == self.records[name]:
                 job = place.config, name in self.inspected, self.ledger.path.parent
-                self.running[self.executor.submit(_job, job)] = _Begun(place, lock)
+                self.running[self.executor.submit(_run, job)] = _Begun(place, lock)
             else:
                 lock.close()
                 self.tick()
@@ -135,13 +135,13 @@ class _Grid:
             checkpoint_of(begun.place.config, self.ledger.path.parent).unlink(missing_ok=True)
 
 
-def _job(job: tuple[RunConfig, bool, Path]) -> Record | str:
-    """Run one cell in a worker process."""
-    return _run(*job)
+def _run(job: tuple[RunConfig, bool, Path]) -> Record | str:
+    """The record of a run, or the error. If a cell fails, the others still run.
 
-
-def _run(config: RunConfig, inspect: bool, folder: Path) -> Record | str:
-    """The record of a run, or the error. If a cell fails, the others still run."""
+    Args:
+        job: the configuration, whether to write data for the pruning inspector, and the folder of the ledger.
+    """
+    config, inspect, folder = job
     steps = config.epochs * -(-config.samples // config.batch)
     checkpoint = checkpoint_of(config, folder) if steps > LONG else None
     try:

@@ -66,7 +66,7 @@ COUNTS = ("shortcuts", "namings")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CellResult:
     """The results in one cell.
 
     Attributes:
@@ -146,7 +146,7 @@ def mark_of(record: Record) -> str:
     return STALE if changed_parts(record) else ""
 
 
-def summarise(table: Table, ledger: Ledger) -> list[Entry]:
+def summarise(table: Table, ledger: Ledger) -> list[CellResult]:
     """All cells of the table, each with those of its runs that are finished."""
     found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for place in table.cells():
@@ -155,7 +155,7 @@ def summarise(table: Table, ledger: Ledger) -> list[Entry]:
     return [_entry(table, place, found[place.row.name, place.column.name]) for place in table.places()]
 
 
-def gather(table: Table, ledger: Ledger) -> list[Entry]:
+def gather(table: Table, ledger: Ledger) -> list[CellResult]:
     """All cells of the table, each with the runs that match it best: results first, then most seeds, then most epochs.
 
     A run may have another number of epochs than the table asks for, and another frozen encoder in the rows "frozen";
@@ -176,18 +176,18 @@ def gather(table: Table, ledger: Ledger) -> list[Entry]:
     return [replace(entry, records=()) if _is_ceiling_of_nothing(entry, shown) else entry for entry in shown]
 
 
-def counts(entry: Entry) -> bool:
+def counts(entry: CellResult) -> bool:
     """Whether a cell has results: runs of the current method, on fresh seeds, with as many epochs as the table asks."""
     return bool(entry.records) and not entry.mark and entry.epochs == entry.place.config.epochs
 
 
-def _of_other_seeds(entry: Entry, entries: Sequence[Entry]) -> bool:
+def _of_other_seeds(entry: CellResult, entries: Sequence[CellResult]) -> bool:
     """Whether a cell has old runs, and other cells of its column have results, which have other seeds."""
     column = [each for each in entries if each.place.column == entry.place.column]
     return entry.mark == OLD and any(each.records and not each.mark for each in column)
 
 
-def _is_ceiling_of_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
+def _is_ceiling_of_nothing(entry: CellResult, entries: Sequence[CellResult]) -> bool:
     """Whether a cell has old runs on gold labels, and the other rows of its task have no run on these seeds."""
     if entry.place.config.objective != "gold" or not entry.mark:
         return False
@@ -196,8 +196,8 @@ def _is_ceiling_of_nothing(entry: Entry, entries: Sequence[Entry]) -> bool:
     return bool(others) and others.isdisjoint(entry.seeds)
 
 
-def _entry(table: Table, place: Place, records: Iterable[Record]) -> Entry:
-    return Entry(place, tuple(records), table.published.get((place.row.name, place.column.name), {}))
+def _entry(table: Table, place: Place, records: Iterable[Record]) -> CellResult:
+    return CellResult(place, tuple(records), table.published.get((place.row.name, place.column.name), {}))
 
 
 def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
@@ -210,7 +210,7 @@ def bounded(measure: Measure, low: float, high: float) -> tuple[float, float]:
     return max(low, 0.0), min(high, 100.0) if "%" in NAMES.get(measure, "") else high
 
 
-def deviations(entry: Entry) -> str:
+def deviations(entry: CellResult) -> str:
     """How the runs of a cell differ from what the table asks for; empty if they do not.
 
     Examples:
@@ -219,7 +219,7 @@ def deviations(entry: Entry) -> str:
         >>> from clipper.training import EpochMetrics
         >>> place = next(SUM_TABLE.places())
         >>> epochs = [EpochMetrics(epoch, 1.0, 0.5, 0.5, None, None, 0.0) for epoch in (1, 2, 3)]
-        >>> deviations(Entry(place, (Record(replace(place.config, epochs=3).as_dict(), epochs),)))
+        >>> deviations(CellResult(place, (Record(replace(place.config, epochs=3).as_dict(), epochs),)))
         '3 epochs'
     """
     if not entry.records:
@@ -230,7 +230,7 @@ def deviations(entry: Entry) -> str:
     return ", ".join(parts)
 
 
-def peculiarity(entry: Entry) -> str:
+def peculiarity(entry: CellResult) -> str:
     """How a cell's runs differ from the paper's, or from what the table asks for; empty if they do not."""
     config, found = entry.place.config, deviations(entry)
     proofs = config.engine_options.get("k") if config.engine == "scallop" and config.objective != "gold" else None

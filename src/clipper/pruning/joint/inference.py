@@ -19,7 +19,7 @@ from clipper.proximity import ProximityGraph
 from clipper.pruning.distributed import shared_graph
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.joint.naming import Namings, NamingSearch, matched
-from clipper.pruning.joint.pool import CandidateFactor, Edges, Pool, factor_of, formulas_of, of_all_ranks, one_hot
+from clipper.pruning.joint.pool import CandidateFactor, Pool, factor_of, formulas_of, of_all_ranks, one_hot
 from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import (
@@ -29,7 +29,7 @@ from clipper.pruning.joint.propagate import (
     propagate,
     score,
     side_by_side,
-    silence,
+    zero_messages,
 )
 from clipper.pruning.joint.search import Found, islands, region_weights, search
 from clipper.pruning.joint.settings import InferenceSettings
@@ -41,6 +41,7 @@ from clipper.pruning.joint.verification import (
     verified,
 )
 from clipper.pruning.objectives import NEIGHBOURS, listed_only
+from clipper.pruning.pairs import Edges
 from clipper.pruning.ranks import ALONE, Ranks, Shard
 from clipper.pruning.result import Set
 
@@ -340,7 +341,7 @@ class _Run(Generic[Set]):
         settings, states = self.settings, labels.shape[1]
         rest = Schedule(2 * settings.rounds, still=settings.still)
         hint = self._hints(pool, labels)
-        messages, _ = propagate(pool, potential, silence(pool, 2 * states), Schedule(settings.hurried), hint)
+        messages, _ = propagate(pool, potential, zero_messages(pool, 2 * states), Schedule(settings.hurried), hint)
         if first is not None:
             messages = side_by_side(messages, first[:, :, :1])
         messages, _ = propagate(pool, potential, messages, rest)
@@ -371,7 +372,7 @@ class _Run(Generic[Set]):
         """The messages to instances in the state that was found without the formulas of a fold, `(n*m, c)`."""
         hint, hidden = self._hints(pool, found.states[fold].labels[:, :1]), (found.fold == fold)[:, None]
         schedule = Schedule(self.settings.rounds // 2, still=self.settings.still)
-        sent, _ = propagate(pool, potential, silence(pool, 2), schedule, hint, hidden)
+        sent, _ = propagate(pool, potential, zero_messages(pool, 2), schedule, hint, hidden)
         best = int(score(pool, potential, sent, hidden).total.argmax())
         return pool.heard(sent)[:, :, best]
 

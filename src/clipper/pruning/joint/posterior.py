@@ -15,12 +15,13 @@ from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
 from clipper.pruning.joint.naming import Naming, Namings
-from clipper.pruning.joint.pool import Pool, blocks, disagreeing_share, listed_factor, one_hot
+from clipper.pruning.joint.pool import Pool, listed_factor, one_hot
 from clipper.pruning.joint.potential import Trust
 from clipper.pruning.joint.search import Found
-from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.joint.settings import InferenceSettings, blocks
 from clipper.pruning.joint.verification import Verification
 from clipper.pruning.objectives import listed_only, prune_along
+from clipper.pruning.pairs import disagreeing_share, rank_among_neighbours
 from clipper.pruning.ranks import Traffic
 from clipper.pruning.result import Pruning, Set
 
@@ -227,11 +228,7 @@ class Posterior(Generic[Set]):
             keep = self._credible_candidates(listed, mass) | whole[listed.sample]
         else:
             keep = torch.ones_like(listed.sample, dtype=torch.bool)
-        unproved = dict.fromkeys(range(self.candidates.samples), 1)
-        return Pruning(
-            self.candidates, self.graph, self._reached,
-            keep=keep, allowed=allowed, one_by_one=True, open_bounds=unproved,
-        )  # fmt: skip
+        return Pruning(self.candidates, self.graph, self._reached, keep=keep, allowed=allowed, one_by_one=True)
 
     def _credible_candidates(self, listed: Candidates, mass: float) -> Tensor:
         """The fewest candidates of each sample that hold `mass` of its probability, `(Ω,)` bool; sample by sample."""
@@ -402,7 +399,7 @@ class Posterior(Generic[Set]):
 
     def _by_nearest(self) -> Pruning[Set]:
         """The "exact" pruning along the shortest edge of each instance."""
-        nearest = self._nearest
+        nearest = rank_among_neighbours(self.graph.source, self.graph.distance) == 0  # (E,)
         graph = ProximityGraph(self.graph.source[nearest], self.graph.target[nearest], self.graph.distance[nearest])
         pruning = prune_along(self.candidates, graph, self._reached, "exact")
         return pruning.among(self.graph, nearest)
@@ -411,16 +408,6 @@ class Posterior(Generic[Set]):
     def _reached(self) -> Tensor:
         """The possible labels of the instances that edges lead to, `(N*m, c)` bool."""
         return self.candidates.support if self.support is None else self.support
-
-    @cached_property
-    def _nearest(self) -> Tensor:
-        """Each instance's shortest edge, `(E,)` bool."""
-        order = self.graph.distance.argsort(stable=True)
-        order = order[self.graph.source[order].argsort(stable=True)]
-        source = self.graph.source[order]
-        first = torch.ones_like(source, dtype=torch.bool)
-        first[1:] = source[1:] != source[:-1]
-        return torch.zeros_like(first).scatter_(0, order, first)
 
     def __repr__(self) -> str:
         return (

@@ -93,7 +93,7 @@ def propagate(
     return messages, bool(converged)
 
 
-def silence(pool: Pool, states: int) -> Tensor:
+def zero_messages(pool: Pool, states: int) -> Tensor:
     """Uniform messages, `(2P, c, states)`: they carry no information."""
     shape = (pool.edges.inner + len(pool.edges), pool.classes, states)
     return _message_memory(pool.unary, shape).fill_(1 / pool.classes)

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from clipper.arguments import widest_float
 from clipper.pruning.joint.naming import NamingEvidence, anneal_names, enough_judges, unused_labels
-from clipper.pruning.joint.pool import Edges, Pool, disagreeing_share, one_hot
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.potential import Potential
-from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, silence
+from clipper.pruning.joint.propagate import Schedule, Score, propagate, score, zero_messages
 from clipper.pruning.joint.settings import InferenceSettings
+from clipper.pruning.pairs import Edges, disagreeing_share
 from clipper.pruning.ranks import ALONE, Ranks
 
 
@@ -163,7 +164,7 @@ class _Search:
         return {f: self._different(states, len(states.score)) for f, states in found.items()}
 
     def _states(self, pool: Pool, schedule: Schedule, hint: Tensor | None, hidden: Tensor) -> States:
-        start = silence(pool, hidden.shape[1])
+        start = zero_messages(pool, hidden.shape[1])
         messages, _ = propagate(pool, self.potential, start, schedule, hint, hidden, self.generator)
         labels = pool.best(pool.heard(messages).add_(pool.unary), hidden)
         return States(labels, score(pool, self.potential, messages, hidden).total)

@@ -1,4 +1,4 @@
-"""InferenceSettings: all constants of joint inference that affect the result, with reasons."""
+"""InferenceSettings: all constants of joint inference that affect the result, with reasons; and the size of blocks."""
 
 from __future__ import annotations
 
@@ -94,3 +94,14 @@ class InferenceSettings:
     def exchanges(self) -> int:
         """The number of exchanges that a walker tries, for each label."""
         return 16
+
+
+def blocks(rows: int, width: int) -> list[slice]:
+    """Split `rows` rows of `width` numbers into consecutive slices of about `InferenceSettings.block` numbers.
+
+    Examples:
+        >>> blocks(5, InferenceSettings.block // 2)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, InferenceSettings.block // max(1, width))
+    return [slice(begin, min(begin + step, rows)) for begin in range(0, rows, step)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clipper import rules
-from clipper.arguments import as_tensor, documented, option, real_number, shown, whole_number
+from clipper.arguments import StageProgress, as_tensor, documented, option, real_number, shown, whole_number
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.program import Sentence
 from clipper.candidates.rules import Rule
@@ -21,7 +21,8 @@ from clipper.errors import FileError, InputError
 from clipper.executors import Executor
 from clipper.files import read_from_file, read_text
 from clipper.labelling.images import ImageFiles
-from clipper.labelling.label import MISFIT, Labels, format_of, label
+from clipper.labelling.label import MISFIT, Labels, label
+from clipper.labelling.label_files import format_of
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
 from clipper.proximity import ProximityGraph, encoder_named
 from clipper.proximity.sharded import ShardedSearch
@@ -39,9 +40,6 @@ _MOST_IMPOSSIBLE = 1 / 5
 """Largest share of targets that no labels give: with more of them, the rule or the number of labels must be wrong."""
 _PATHS = ("samples", "embeddings", "images", "program", "known")
 """Fields of a job that are paths of its input files."""
-
-Report = Callable[[str, int, int], None]
-"""A progress callback: called with the stage, the number done and the total."""
 
 
 @documented
@@ -164,7 +162,7 @@ class LabelPool:
         names = _label_names(job.label_names)
         return _of_candidates(job, names) if _is_candidates(job) else _of_table(job, names)
 
-    def embeddings(self, report: Report = lambda *_: None, executor: Executor | None = None) -> Tensor:
+    def embeddings(self, report: StageProgress = lambda *_: None, executor: Executor | None = None) -> Tensor:
         """The embedding of each instance, `(n, m, d)`: from the file of embeddings, or computed from the images.
 
         Args:
@@ -189,7 +187,7 @@ class LabelPool:
         return vectors[self.place.clamp(min=0).flatten()].view(n, m, -1)
 
     def labels(
-        self, embeddings: Tensor, report: Report = lambda *_: None, known: Tensor | None = None,
+        self, embeddings: Tensor, report: StageProgress = lambda *_: None, known: Tensor | None = None,
         wrong_targets: Tensor | None = None, previous: Labels | None = None, executor: Executor | None = None,
     ) -> Labels:  # fmt: skip
         """Label the samples.
@@ -221,7 +219,7 @@ class LabelPool:
         )  # fmt: skip
         return replace(found, **self._columns(), details=self._details(found))
 
-    def _graph(self, embeddings: Tensor, executor: Executor, report: Report) -> ProximityGraph:
+    def _graph(self, embeddings: Tensor, executor: Executor, report: StageProgress) -> ProximityGraph:
         """The graph that `label` would build, with neighbours found by the processes of an executor."""
         with scratch_folder(self.job.output) as folder:
             return neighbours_of(
@@ -281,7 +279,7 @@ class LabelPool:
         return [[y for y in row if y >= 0] for row in best.labels.tolist()]
 
 
-def label_files(job: LabelJob, report: Report = lambda *_: None, executor: Executor | None = None) -> Labels:
+def label_files(job: LabelJob, report: StageProgress = lambda *_: None, executor: Executor | None = None) -> Labels:
     """Label the samples of a job. The only file it writes is the cache of embeddings (`ImageFiles.embeddings`).
 
     Args:
