@@ -23,6 +23,7 @@ from clipper.proximity import Encoder, Outlines, ProximityGraph, embed
 from clipper.pruning import Posterior, infer
 from clipper.pruning.graphs import graph_of
 from clipper.pruning.joint import NEIGHBOURS
+from clipper.pruning.joint.posterior import INFORMATIVE
 
 _NOT_CSV = {
     **dict.fromkeys([ending for ending, kind in FORMATS.items() if kind != "csv"], "Labels.write"),
@@ -60,7 +61,7 @@ def meaning_of(verdict: str, reason: str = "", samples: int = FEW) -> str:
         >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
         'Do not rely on the labels: 3 of 9 targets cannot come from 5 labels; check --classes.'
     """
-    if reason and verdict in ("unsettled", "uninformative"):
+    if reason and verdict not in INFORMATIVE:
         return f"{VERDICTS[verdict].partition(':')[0]}: {reason}."
     if samples < FEW and verdict != "joint":
         first = re.split(r"[:.] ", VERDICTS[verdict])[0]
@@ -169,10 +170,8 @@ class Labels:
         write_labels(self.to_arrow(), path, replace=replace)
 
     def __repr__(self) -> str:
-        return (
-            f"Labels({self.posterior.candidates.samples:,} samples, {self.verdict}, "
-            f"{self.expected_accuracy:.0%} expected to be right)"
-        )
+        right = f", {self.expected_accuracy:.0%} expected to be right" if self.verdict in INFORMATIVE else ""
+        return f"Labels({self.posterior.candidates.samples:,} samples, {self.verdict}{right})"
 
 
 def label(

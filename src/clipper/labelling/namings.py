@@ -21,7 +21,7 @@ from clipper.errors import InputError
 from clipper.labelling.decode import decode
 from clipper.labelling.identify import BUDGET, Identification, identify
 from clipper.pruning import Posterior, infer
-from clipper.pruning.joint.posterior import Verdict
+from clipper.pruning.joint.posterior import INFORMATIVE, Verdict
 from clipper.pruning.joint.settings import InferenceSettings
 from clipper.pruning.objectives import NEIGHBOURS
 from clipper.pruning.result import Set
@@ -94,7 +94,7 @@ def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: in
     part = torch.arange(min(max(1, most // candidates.slots), candidates.samples), device=candidates.device)
     posterior = infer(candidates.batch(part), vectors[part], seed=seed)
     sure = borne_out(posterior)
-    if posterior.verdict not in ("joint", "ambiguous") or not bool(sure.any()):
+    if posterior.verdict not in INFORMATIVE or not bool(sure.any()):
         same = identify(candidates)
         return NamedPool(candidates, same.namings, torch.zeros_like(same.identified), _doubtful(posterior))
     found = all_namings(posterior.candidates.batch(sure.nonzero()[:, 0]), posterior.labels[sure], _BUDGET)
@@ -111,7 +111,7 @@ def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: in
 
 
 def _doubtful(posterior: Posterior[Any]) -> Verdict:
-    return "unsettled" if posterior.verdict in ("joint", "ambiguous") else posterior.verdict
+    return "unsettled" if posterior.verdict in INFORMATIVE else posterior.verdict
 
 
 def all_namings(candidates: CandidateSet, labels: Tensor, budget: int = BUDGET) -> Identification:

@@ -20,6 +20,7 @@ from clipper.labelling.label import Labels
 from clipper.labelling.label_files import read_labels
 from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.labelling.sample_table import WRONG_TARGET, read_answers
+from clipper.pruning.joint.posterior import INFORMATIVE
 
 HOST = "127.0.0.1"
 """The only address that the server listens on: other machines cannot reach it."""
@@ -115,7 +116,7 @@ class Review:
                 return common | {"verdict": None, "expected": None, "question": None}
             return common | {
                 "verdict": labels.verdict,
-                "expected": labels.expected_accuracy,
+                "expected": labels.expected_accuracy if labels.verdict in INFORMATIVE else None,
                 "question": self._question(labels),
             }
 

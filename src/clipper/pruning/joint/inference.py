@@ -20,7 +20,7 @@ from clipper.pruning.distributed import shared_graph
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.joint.naming import Namings, NamingSearch, matched
 from clipper.pruning.joint.pool import CandidateFactor, Pool, factor_of, formulas_of, of_all_ranks, one_hot
-from clipper.pruning.joint.posterior import Mixture, Posterior, Verdict
+from clipper.pruning.joint.posterior import INFORMATIVE, Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import (
     Schedule,
@@ -137,7 +137,7 @@ def infer(
         run = _Run(
             candidates, graph, pool, pool.unary, impossible, curve, wrong, deadline, starts,
             torch.Generator().manual_seed(seed), progress or (lambda _: None), settings,
-            previous.found if previous is not None and previous.verdict in ("joint", "ambiguous") else None, support,
+            previous.found if previous is not None and previous.verdict in INFORMATIVE else None, support,
         )  # fmt: skip
         if log_probs is not None:
             run = replace(run, pool=run.with_classifier(log_probs))
@@ -244,7 +244,7 @@ class _Run(Generic[Set]):
                 verdict = "ambiguous"
         elif not given and (verdict == "uninformative" or alone.leak > settings.leak):
             sharpness = 0.0  # ignore the neighbours' messages
-        if verdict in ("unsettled", "uninformative"):
+        if verdict not in INFORMATIVE:
             verification = replace(verification, wrong=0.0, suspicion=self.impossible.to(held))
         verification = replace(
             alone, sharpness=sharpness, wrong=verification.wrong, suspicion=verification.suspicion, misfit=misfit

@@ -26,6 +26,8 @@ from clipper.pruning.ranks import Traffic
 from clipper.pruning.result import Pruning, Set
 
 Verdict = Literal["joint", "ambiguous", "unsettled", "uninformative"]
+INFORMATIVE = ("joint", "ambiguous")
+"""The verdicts under which hidden formulas confirm the labels, though perhaps not their names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,8 @@ class Posterior(Generic[Set]):
             another reason than equal labels (a leak), or a class seems to be missing (a misfit). "uninformative":
             neighbours predict hidden formulas no better than a class prior does.
         converged: whether the verdict is "joint".
-        expected_accuracy: the expected share of right labels; those of samples without candidates count for less.
+        expected_accuracy: the expected share of right labels; those of samples without candidates count for less. If
+            the verdict is "unsettled" or "uninformative", ignore it.
         suspicion: `(n,)`: the probability that a sample's target is wrong.
         namings: the ways to name the labels that the formulas allow, the most probable first; each has an `order (c,)`,
             the name of each label of `labels`, and a `weight`. There is one if the formulas determine the names.
@@ -218,7 +221,7 @@ class Posterior(Generic[Set]):
         one_of(fallback, "fallback", ("all", "exact"))
         if self.verdict == "unsettled" and fallback == "exact":
             return self._by_nearest()
-        mass = mass if self.verdict in ("joint", "ambiguous") else 1.0
+        mass = mass if self.verdict in INFORMATIVE else 1.0
         listed = listed_only(self.candidates)
         whole = self.suspicion > 1 / 2
         keep = allowed = None
@@ -410,10 +413,10 @@ class Posterior(Generic[Set]):
         return self.candidates.support if self.support is None else self.support
 
     def __repr__(self) -> str:
-        return (
-            f"Posterior({self.candidates.samples:,} samples, {self.verdict}, "
-            f"{self.expected_accuracy:.0%} of the labels expected to be right)"
+        right = (
+            f", {self.expected_accuracy:.0%} of the labels expected to be right" if self.verdict in INFORMATIVE else ""
         )
+        return f"Posterior({self.candidates.samples:,} samples, {self.verdict}{right})"
 
 
 def _entropy(belief: Tensor) -> Tensor:

@@ -21,11 +21,10 @@ function show(state) {
   $("answered").textContent = state.answered;
   document.body.dataset.answered = state.answered;
   document.body.dataset.running = state.running;
-  if (state.expected !== null) {
-    $("expected").textContent = percent(state.expected);
-    $("bar").style.width = percent(state.expected).replace(" ", "");
-    document.body.dataset.expected = state.expected;
-  }
+  const known = state.expected !== null; // only if the verdict confirms the labels
+  $("expected").textContent = known ? percent(state.expected) : "–";
+  $("bar").style.width = known ? percent(state.expected).replace(" ", "") : "0";
+  document.body.dataset.expected = known ? state.expected : "";
   const names = { joint: "", ambiguous: "The groups are found; their names are still open.",
     unsettled: "Not settled yet: more answers help.", uninformative: "The embeddings tell little so far: more answers help." };
   $("said").textContent = state.error || (state.running ? "Labelling again with your answers …" : names[state.verdict] || "");
