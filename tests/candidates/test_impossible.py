@@ -133,6 +133,31 @@ def test_parts_moves_and_restrictions_keep_it(pair: tuple[CandidateSet, Candidat
         kept.restrict(allowed & (torch.arange(len(allowed)) >= kept.slots)[:, None])
 
 
+@pytest.mark.parametrize("emptied", [[0], [1], [2], [0, 2], [0, 1, 2]])
+@pytest.mark.parametrize("form", ["listed", "lattice"])
+def test_samples_that_lose_their_last_candidate_keep_their_slots(form: str, emptied: list[int]) -> None:
+    classes, domains = {"digit": 2, "sign": 2}, [[0, 1], [2, 3], [0, 1]]
+    if form == "listed":
+        whole: CandidateSet = Candidates.from_rule(sum, [2, 3, 4], [2, 3, 2], classes, domains=domains)
+    else:
+        whole = Lattice.from_rule(*SUM, [2, 3, 4], [2, 3, 2], classes, domains=domains)
+    left = [i for i in range(3) if i not in emptied]
+    allowed = torch.ones(3, 3, 4, dtype=torch.bool)
+    allowed[emptied] = False
+    found = whole.narrowed(allowed.flatten(0, 1))
+    assert torch.equal(found.kind, whole.kind)
+    assert found.possible().nonzero().flatten().tolist() == left
+    listed = found.to_candidates()
+    assert torch.equal(listed.labels, whole.batch(left).to_candidates().labels)
+    assert torch.equal(listed.kind, whole.kind)
+    assert [count > 0 for count in found.draw(1).counts] == [i in left for i in range(3)]
+    if form == "listed":
+        assert found.impossible is not None
+        assert found.impossible.nonzero().flatten().tolist() == emptied
+        assert torch.equal(found.first[left], whole.first[left])
+        assert bool((found.first[emptied] == -1).all())
+
+
 def test_outputs_that_nothing_gives_have_probability_zero() -> None:
     log_probs = torch.zeros(3, 2, 10).log_softmax(-1)
     expected = Candidates.from_rule(sum, [3, 5], 2, 10).output_probabilities(log_probs)

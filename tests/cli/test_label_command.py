@@ -197,6 +197,31 @@ def test_answers_of_a_review_are_known_labels(
     assert pool.wrong_targets.nonzero().flatten().tolist() == [5]
 
 
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("sample", [0, 1, 29])
+def test_a_sample_whose_target_is_known_to_be_wrong_keeps_its_rows(tmp_path: Path, ragged: bool, sample: int) -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, 3, (30, 3))
+    vectors = 4 * np.eye(3)[gold.flatten()] + 0.1 * generator.normal(size=(90, 3))
+    np.save(tmp_path / "e.npy", vectors.astype(np.float32))
+    used = [2 if ragged and i % 2 == 0 else 3 for i in range(30)]
+    lines = [
+        ",".join([*(str(3 * i + j) if j < m else "" for j in range(3)), str(gold[i, :m].sum())])
+        for i, m in enumerate(used)
+    ]
+    (tmp_path / "s.csv").write_text("\n".join(["a,b,c,target", *lines]))
+    (tmp_path / "known.csv").write_text(f"sample,slot,label\n{sample},,wrong target\n")
+    app(
+        ["label", str(tmp_path / "s.csv"), "--rule", "sum", "--classes", "3", "--embeddings", str(tmp_path / "e.npy"),
+         "--known", str(tmp_path / "known.csv"), "-o", str(tmp_path / "o.csv")],
+        standalone_mode=False,
+    )  # fmt: skip
+    with (tmp_path / "o.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [sum(row["sample"] == str(i) for row in rows) for i in range(30)] == used
+    assert {row["status"] for row in rows if row["sample"] == str(sample)} == {"wrong target"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
