@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from clipper.errors import FileError, InputError
 from clipper.labelling import Labels
 from clipper.labelling.label import FORMATS, read_labels
 from clipper.proximity import Outlines, Pixels, embed
+from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits
 
 COLUMNS = ["sample", "slot", "label", "probability", "second", "suspicion", "status"]
@@ -111,6 +113,25 @@ def test_names_ids_and_files_become_columns() -> None:
     assert table["id"].to_pylist() == ["x", "x", "y"]
     assert table["input"].to_pylist() == ["p", "q", "r"]
     assert table["name"].to_pylist() == [["zero", "one", "two"][i] for i in table["label"].to_pylist()]
+
+
+def test_the_second_label_is_of_the_kind_of_the_slot_and_missing_where_the_kind_has_no_other(tmp_path: Path) -> None:
+    classes = {"name": 3, "rel": 2, "fixed": 1}
+    candidates = Candidates.from_lists([[(0, 3, 5), (1, 4, 5)], [(2, 3, 5)], [(1, 3, 5)]], classes)
+    found = label(torch.rand(3, 3, 4), candidates, label_names=["cat", "dog", "cow", "on", "under", "there"])
+    table = replace(found, details={"classes": 6}).to_arrow()
+    rows = table.to_pylist()
+    for row, kind in zip(rows, candidates.kind.flatten().tolist(), strict=True):
+        others = {y for y in range(6) if (y >= 3) + (y >= 5) == kind} - {row["label"]}
+        share = found.posterior.marginals[row["sample"], row["slot"]]
+        assert row["second"] == max(others, key=lambda y: float(share[y]), default=None)
+    assert [row["second"] is None for row in rows] == [False, False, True] * 3
+    assert [row["second_name"] is None for row in rows] == [False, False, True] * 3
+    found.to_csv(tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        assert [row["second"] for row in csv.DictReader(file)][2] == ""
+    write_label_page(table, tmp_path / "page.html")
+    assert "None" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("ending", FORMATS)

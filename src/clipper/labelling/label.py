@@ -107,9 +107,10 @@ class Labels:
     def to_arrow(self) -> pa.Table:
         """The labels as a table with a row per instance: sample, slot, label, probability, second, suspicion, status.
 
-        `second` is the second most probable label, `suspicion` the probability that the sample's target is wrong. The
-        label is never missing. `status` is "ok", or the reason to doubt the label: "unsure" (a probability below 0.9),
-        "wrong target", or the verdict if it is not "joint". The metadata of the schema contain the verdict.
+        `second` is the second most probable label, null if there is no other, `suspicion` the probability that the
+        sample's target is wrong. The label is never missing. `status` is "ok", or the reason to doubt the label:
+        "unsure" (a probability below 0.9), "wrong target", or the verdict if it is not "joint". The metadata of the
+        schema contain the verdict.
 
         Returns:
             A `pyarrow.Table`.
@@ -123,7 +124,8 @@ class Labels:
             table = table.add_column(place, name, pa.array([rows[i][j] for i, j in zip(sample, slot, strict=True)]))
         if self.label_names is not None:
             for name, after in (("name", "label"), ("second_name", "second")):
-                named = pa.array([str(self.label_names[label]) for label in table[after].to_pylist()])
+                names = [None if y is None else str(self.label_names[y]) for y in table[after].to_pylist()]
+                named = pa.array(names, pa.string())
                 table = table.add_column(table.column_names.index(after) + 1, name, named)
         return table.replace_schema_metadata({METADATA: json.dumps(self._metadata(), ensure_ascii=False)})
 
