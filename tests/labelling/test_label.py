@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import clipper
-from clipper import Candidates, ProximityGraph, infer, label
+from clipper import Candidates, CandidateSet, ProximityGraph, infer, label, rules
 from clipper.errors import FileError, InputError
 from clipper.labelling import Labels
 from clipper.labelling.label import FORMATS, read_labels
@@ -205,6 +205,20 @@ def test_inputs_that_do_not_fit_are_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match=r"\(60, 3, channels, height, width\) or embeddings \(60, 3, d\)"):
         label(torch.zeros(shape), pool[2])
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+def test_pools_from_which_nothing_can_be_inferred_are_refused_in_words(lattice: bool) -> None:
+    def of(targets: list[int]) -> CandidateSet:
+        if lattice:
+            return rules.total().lattice(targets, 2, 10, impossible="keep")
+        return Candidates.from_rule(sum, targets, 2, 10, impossible="keep")
+
+    with pytest.raises(InputError, match="no labels satisfy any of 3 formulas; check that rule, targets and classes"):
+        label(torch.rand(3, 2, 4), of([99, 98, -1]))
+    with pytest.raises(InputError, match="at least one sample, got none"):
+        label(torch.rand(0, 2, 4), of([3]).batch([]))
+    assert label(torch.rand(3, 2, 4), of([99, 3, -1])).to_arrow().num_rows == 6
 
 
 def test_the_room_and_the_function_have_two_names() -> None:

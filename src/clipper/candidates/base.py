@@ -439,6 +439,17 @@ def check_satisfiable(candidates: CandidateSet) -> None:
         )
 
 
+def check_any_possible(candidates: CandidateSet) -> None:
+    """Refuse a pool without samples, or in which no sample has a candidate, for callers that learn from the pool."""
+    if not candidates.samples:
+        raise InputError("expected the candidates of at least one sample, got none")
+    if not bool(candidates.possible().any()):
+        raise InputError(
+            f"expected a sample with candidates, but no labels satisfy any of {candidates.samples} formulas; check "
+            "that rule, targets and classes belong together"
+        )
+
+
 def check_nonempty(counts: Tensor, *, what: str = "has no candidates") -> None:
     """Each sample must keep at least one candidate, `counts (n,)`."""
     empty = (counts == 0).nonzero().flatten()

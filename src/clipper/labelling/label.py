@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, one_of, shown
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import must_be_candidates
+from clipper.candidates.base import check_any_possible, must_be_candidates
 from clipper.errors import FileError, InputError, require
 from clipper.files import checked_path, make_folder, written_whole
 from clipper.proximity import Encoder, Outlines, ProximityGraph, embed
@@ -224,7 +224,7 @@ def label(
         >>> labels.to_arrow().num_rows, labels.verdict
         (6, 'uninformative')
     """
-    must_be_candidates(candidates)
+    check_any_possible(must_be_candidates(candidates))
     near = inputs if isinstance(inputs, ProximityGraph) else embeddings_of(inputs, candidates, encoder)
     graph = graph_of(candidates, near, NEIGHBOURS)
     if previous is not None and not isinstance(previous, Labels):
