@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers, yes_or_no
-from clipper.candidates.alignment import Alignments
+from clipper.candidates.alignment import Alignments, read_text
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, run
@@ -456,11 +456,8 @@ class _Transcript(_Numbers):
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels as a tuple."""
-        del slots, classes
-        labels = whole_numbers(given, "labels in order")
-        if labels.ndim != 1:
-            raise InputError(f"expected a list of labels in order, got {shown(given)}")
-        return tuple(labels.tolist())
+        del slots
+        return tuple(read_text(given, "the transcript", classes))
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         del budget

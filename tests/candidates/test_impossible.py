@@ -261,6 +261,14 @@ def test_partial_labels_may_be_empty_and_transcripts_longer_than_their_clip() ->
         Alignments.from_texts([(0, 1, 0)], 2, 2)
 
 
+@pytest.mark.parametrize("wrong", [(1, 1), (0, 3), (-1, 0), ()])
+def test_transcripts_that_no_clip_can_have_are_refused_by_the_number_of_their_sample(wrong: tuple[int, ...]) -> None:
+    with pytest.raises(
+        InputError, match=r"sample 3: expected at least one action of 0 … 2, neighbouring ones different"
+    ):
+        rules.transcript().candidates([(0, 1), (0, 1), (2, 1), wrong], 3, 3, impossible="keep")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_all_targets_may_be_impossible(form: str) -> None:
     targets = [99, 98]
