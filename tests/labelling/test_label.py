@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -205,6 +206,28 @@ def test_inputs_that_do_not_fit_are_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match=r"\(60, 3, channels, height, width\) or embeddings \(60, 3, d\)"):
         label(torch.zeros(shape), pool[2])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (3, "as a list, one for each label in order"),
+        ({"a", "b", "c"}, "as a list, one for each label in order"),
+        ("abc", "as a list"),
+        ({"a": 0, "b": 1, "c": 2}, "as a list"),
+        (iter(["a", "b", "c"]), "as a list"),
+        (["a", "b"], "expected 3 label names, one for each label, got 2"),
+        (["a", "b", "a"], "a different name for each label, got 'a' twice"),
+    ],
+)
+def test_names_of_labels_are_checked_before_the_work_begins(names: Any, message: str) -> None:
+    candidates = Candidates.from_rule(sum, [3, 1], 2, 3)
+    with pytest.raises(InputError, match=message):
+        label(torch.rand(2, 2, 4), candidates, label_names=names, progress=lambda _: pytest.fail("the work began"))
+    with pytest.raises(InputError, match=message):
+        Labels(label(torch.rand(2, 2, 4), candidates).posterior, names)
+    named = label(torch.rand(2, 2, 4), candidates, label_names=np.array(["a", "b", "c"])).to_arrow()  # type: ignore[arg-type]
+    assert named["name"].to_pylist() == ["abc"[y] for y in named["label"].to_pylist()]
 
 
 @pytest.mark.parametrize("lattice", [False, True])

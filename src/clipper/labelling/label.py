@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, one_of, shown
+from clipper.arguments import as_list, as_tensor, one_of, shown
 from clipper.candidates import CandidateSet
 from clipper.candidates.base import check_any_possible, must_be_candidates
 from clipper.errors import FileError, InputError, require
@@ -90,9 +90,7 @@ class Labels:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        classes, given = self.posterior.candidates.classes, self.label_names
-        if given is not None and len(given) != classes:
-            raise InputError(f"expected {classes} label names, one for each label, got {len(given)}")
+        _check_names(self.label_names, self.posterior.candidates.classes)
 
     @property
     def verdict(self) -> str:
@@ -225,6 +223,7 @@ def label(
         (6, 'uninformative')
     """
     check_any_possible(must_be_candidates(candidates))
+    _check_names(label_names, candidates.classes)
     near = inputs if isinstance(inputs, ProximityGraph) else embeddings_of(inputs, candidates, encoder)
     graph = graph_of(candidates, near, NEIGHBOURS)
     if previous is not None and not isinstance(previous, Labels):
@@ -234,6 +233,20 @@ def label(
         previous=None if previous is None else previous.posterior,
     )  # fmt: skip
     return Labels(posterior, label_names)
+
+
+def _check_names(names: object, classes: int) -> None:
+    """The names of labels must be a sequence of `classes` different names; None for no names."""
+    if names is None:
+        return
+    if isinstance(names, Set) or not hasattr(names, "__len__"):
+        raise InputError(f"expected label names as a list, one for each label in order, got {shown(names)}")
+    found = [str(name) for name in as_list(names, "label names, one for each label in order,")]
+    if len(found) != classes:
+        raise InputError(f"expected {classes} label names, one for each label, got {len(found)}")
+    if len(set(found)) < len(found):
+        twice = next(name for i, name in enumerate(found) if name in found[:i])
+        raise InputError(f"expected a different name for each label, got {shown(twice)} twice; rename one of them")
 
 
 def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | None) -> Tensor:
