@@ -200,6 +200,7 @@ def _from_array(values: object, name: str) -> Tensor:
     kind = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 or array.dtype.kind == "c" else np.dtype(float)
     if isinstance(values, list | tuple) and kind == np.float64:
         kind = np.dtype(np.float32)  # as torch reads lists
+    kind = np.dtype(kind.str)  # NumPy has two types of 64 bits, and torch knows one of them
     own = np.ascontiguousarray(array, dtype=kind).reshape(array.shape)
     return torch.from_numpy(own if own.flags.writeable else own.copy())
 

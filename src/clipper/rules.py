@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from clipper.arguments import as_index, as_list, shown, whole_number, whole_numbers, yes_or_no
-from clipper.candidates.alignment import Alignments
+from clipper.candidates.alignment import Alignments, read_text
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
 from clipper.candidates.rules import MAX, PLACES, SUM, Machine, Rule, itself, run
@@ -256,8 +256,8 @@ def proportions() -> Rule:
 def partial_labels() -> Rule:
     """You know a set of labels for each slot, one of which is right.
 
-    A target is a list with a set of labels for each slot, or with a row of `c` truth values for each slot. If samples
-    have a single slot, a target may be the set or the row itself.
+    A target is a list with a set of labels for each slot, or with a row of `c` truth values (True and False, not 1 and
+    0) for each slot. If samples have a single slot, a target may be the set or the row itself.
 
     Examples:
         >>> partial_labels().candidates([{1, 3}, {2}], slots=1, classes=10).labels.tolist()
@@ -338,7 +338,17 @@ class _Numbers(Rule):
     """A rule whose targets are several numbers."""
 
     def parse(self, text: str) -> Any:
-        """The numbers in the text, with any separators."""
+        """The numbers in the text, with commas, spaces, dashes, semicolons or bars between them: `2-0-1`."""
+        if not _NUMBERS.fullmatch(text):
+            raise InputError(
+                f"expected numbers with commas or spaces between them, such as 0, 2, 1, got {shown(text)}; write "
+                "decimals with a point"
+            )
+        if re.search(r"\d,\d", text) and re.search(r"\d\s*[^\s\d.,]\s*\.?\d|\d\s+\.?\d", text):
+            raise InputError(
+                f"expected commas between all numbers or none, got {shown(text)}, where they may be decimal commas; "
+                "write decimals with a point"
+            )
         return [float(word) if "." in word else _integer(word) for word in re.findall(r"\d*\.\d+|\d+", text)]
 
 
@@ -388,7 +398,15 @@ class _PartialLabels(Rule):
 
     def parse(self, text: str) -> Any:
         """Sets of labels, with a bar between slots: `1,3|2`."""
-        return [{_integer(word) for word in re.findall(r"\d+", part)} for part in text.split("|")]
+        rows = []
+        for part in text.split("|"):
+            if not _SET.fullmatch(part):
+                raise InputError(
+                    "expected labels with commas between them and a bar between slots, such as 1,3|2, got "
+                    f"{shown(text)}"
+                )
+            rows.append(_without_repeated([_integer(word) for word in re.findall(r"\d+", part)]))
+        return [set(row) for row in rows]
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         everything = super()._lattice([0] * len(targets), lengths, classes, domains, budget)
@@ -438,11 +456,8 @@ class _Transcript(_Numbers):
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels as a tuple."""
-        del slots, classes
-        labels = whole_numbers(given, "labels in order")
-        if labels.ndim != 1:
-            raise InputError(f"expected a list of labels in order, got {shown(given)}")
-        return tuple(labels.tolist())
+        del slots
+        return tuple(read_text(given, "the transcript", classes))
 
     def _lattice(self, targets: list[Any], lengths: list[int], classes: Classes, domains: Any, budget: int) -> Lattice:
         del budget
@@ -482,7 +497,17 @@ def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
         if len(labels) != classes:
             raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")
         return frozenset(label for label, inside in enumerate(labels) if inside)
-    return frozenset(whole_number(label, "labels of a set", 0, classes - 1) for label in labels)
+    return frozenset(_without_repeated([whole_number(label, "labels of a set", 0, classes - 1) for label in labels]))
+
+
+def _without_repeated(labels: list[int]) -> list[int]:
+    """The labels of a set, each listed once: with repetitions they are probably truth values, written 0 and 1."""
+    if len(set(labels)) < len(labels):
+        raise InputError(
+            f"expected each label of a set once, got {shown(labels)}; if these are truth values, one for each label, "
+            "pass True and False, such as tensor.bool()"
+        )
+    return labels
 
 
 def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
@@ -505,6 +530,12 @@ def _as_counts(values: list[Any], slots: int) -> list[int] | None:
     return counts
 
 
+_SET = re.compile(r"\s*[\[({]?\s*(?:\d+(?:(?:\s*[,;]\s*|\s+)\d+)*)?\s*[\])}]?\s*", re.ASCII)
+"""Labels of a set as text, in brackets or without."""
+_NUMBERS = re.compile(
+    r"\s*[\[(]?\s*N(?:(?:\s*(?:->|[,;|/>])\s*|\s+-\s+|-|\s+)N)*\s*[\])]?\s*".replace("N", r"(?:\d*\.\d+|\d+)"), re.ASCII
+)
+"""Numbers as text. A dash between two numbers separates them; one before a single number would be its sign."""
 _ROUNDED = 0.25
 """How far a share times the number of slots may be from a whole number, because users often round shares."""
 

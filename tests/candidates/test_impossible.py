@@ -133,6 +133,31 @@ def test_parts_moves_and_restrictions_keep_it(pair: tuple[CandidateSet, Candidat
         kept.restrict(allowed & (torch.arange(len(allowed)) >= kept.slots)[:, None])
 
 
+@pytest.mark.parametrize("emptied", [[0], [1], [2], [0, 2], [0, 1, 2]])
+@pytest.mark.parametrize("form", ["listed", "lattice"])
+def test_samples_that_lose_their_last_candidate_keep_their_slots(form: str, emptied: list[int]) -> None:
+    classes, domains = {"digit": 2, "sign": 2}, [[0, 1], [2, 3], [0, 1]]
+    if form == "listed":
+        whole: CandidateSet = Candidates.from_rule(sum, [2, 3, 4], [2, 3, 2], classes, domains=domains)
+    else:
+        whole = Lattice.from_rule(*SUM, [2, 3, 4], [2, 3, 2], classes, domains=domains)
+    left = [i for i in range(3) if i not in emptied]
+    allowed = torch.ones(3, 3, 4, dtype=torch.bool)
+    allowed[emptied] = False
+    found = whole.narrowed(allowed.flatten(0, 1))
+    assert torch.equal(found.kind, whole.kind)
+    assert found.possible().nonzero().flatten().tolist() == left
+    listed = found.to_candidates()
+    assert torch.equal(listed.labels, whole.batch(left).to_candidates().labels)
+    assert torch.equal(listed.kind, whole.kind)
+    assert [count > 0 for count in found.draw(1).counts] == [i in left for i in range(3)]
+    if form == "listed":
+        assert found.impossible is not None
+        assert found.impossible.nonzero().flatten().tolist() == emptied
+        assert torch.equal(found.first[left], whole.first[left])
+        assert bool((found.first[emptied] == -1).all())
+
+
 def test_outputs_that_nothing_gives_have_probability_zero() -> None:
     log_probs = torch.zeros(3, 2, 10).log_softmax(-1)
     expected = Candidates.from_rule(sum, [3, 5], 2, 10).output_probabilities(log_probs)
@@ -234,6 +259,14 @@ def test_partial_labels_may_be_empty_and_transcripts_longer_than_their_clip() ->
         assert clips.marginals(log_probs)[0].abs().sum() == 0
     with pytest.raises(InputError, match="a frame for each of the 3 actions"):
         Alignments.from_texts([(0, 1, 0)], 2, 2)
+
+
+@pytest.mark.parametrize("wrong", [(1, 1), (0, 3), (-1, 0), ()])
+def test_transcripts_that_no_clip_can_have_are_refused_by_the_number_of_their_sample(wrong: tuple[int, ...]) -> None:
+    with pytest.raises(
+        InputError, match=r"sample 3: expected at least one action of 0 … 2, neighbouring ones different"
+    ):
+        rules.transcript().candidates([(0, 1), (0, 1), (2, 1), wrong], 3, 3, impossible="keep")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -463,12 +463,36 @@ def test_what_is_wrong_is_said(make: Callable[[], object], message: str) -> None
         ("proportions", "0 2;1", [0, 2, 1]),
         ("proportions", "0, .5, 0.5", [0, 0.5, 0.5]),
         ("partial-labels", "1,3|2", [{1, 3}, {2}]),
+        ("partial-labels", "{1, 3} | 2 4|", [{1, 3}, {2, 4}, set()]),
+        ("proportions", "[0, 2,1]", [0, 2, 1]),
         ("transcript", "2-0-1", [2, 0, 1]),
+        ("transcript", "2 -> 0 - 1", [2, 0, 1]),
         ("addition:3", "0142", 142),
     ],
 )
 def test_targets_are_read_from_text(name: str, text: str, target: Any) -> None:
     assert rules.named(name).parse(text) == target
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("partial-labels", text) for text in ("2.0", "1-3", "0,1,1,0", "1,x", "1e2|0", "-1")),
+        *(("transcript", text) for text in ("-1 2", "0, -1", "0 -1", "1e9", "2 cats", "", "0..1")),
+        *(("proportions", text) for text in ("0,5;0,5", "0,5 0,5", "1e-1, 1", "0.5.5", "-1 2", "50 %")),
+    ],
+)
+def test_text_that_may_mean_another_target_is_refused(name: str, text: str) -> None:
+    with pytest.raises(InputError, match=r"expected (numbers|labels|commas|each label)"):
+        rules.named(name).parse(text)
+
+
+def test_truth_values_written_as_numbers_are_not_read_as_labels() -> None:
+    values = torch.tensor([[0, 1, 1, 0], [1, 0, 0, 1]])
+    for rows, slots in ((values, 1), (values[:, None], 1), (values[None], 2)):
+        with pytest.raises(InputError, match=r"each label of a set once.*True and False, such as tensor\.bool\(\)"):
+            rules.partial_labels().candidates(rows, slots, 4)
+    assert rules.partial_labels().candidates(values.bool(), 1, 4).labels.tolist() == [[1], [2], [0], [3]]
 
 
 def test_truth_values_come_from_anywhere() -> None:

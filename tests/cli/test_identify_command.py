@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from clipper import Candidates, identify
+from clipper import Candidates, identify, rules
 from clipper.cli.identify import identify as command
 from clipper.errors import BudgetError, FileError, InputError
 from clipper.labelling.label_files import read_label_tensor
@@ -72,6 +73,46 @@ def test_labels_give_the_targets_of_a_rule(tmp_path: Path) -> None:
     assert (found["instances"], found["instances_not_identified"]) == (6, 1)
     apart = document("--rule", "max", "--classes", 3, "--slots", 2, "--labels", tmp_path / "labels.csv", "--one-to-one")
     assert apart["order"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "slots"), [("transcript", 3, 4), ("addition:1", 10, 2), ("proportions", 3, 4), ("sum", 4, 3)]
+)
+def test_without_targets_every_value_of_the_rule_occurs(name: str, classes: int, slots: int) -> None:
+    rule = rules.named(name)
+    values = dict.fromkeys(rule.value(row) for row in itertools.product(range(classes), repeat=slots))
+    expected = identify(rule.candidates(list(values), slots, classes)).as_dict()
+    assert document("--rule", name, "--classes", classes, "--slots", slots) == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "slots", "text", "targets"),
+    [
+        ("transcript", 4, "2,0;2-1-2", [(2, 0), (2, 1, 2)]),
+        ("transcript", 4, "2,0", [(2, 0)]),
+        ("partial-labels", 2, "1,2|0;0|0 1", [[{1, 2}, {0}], [{0}, {0, 1}]]),
+        ("proportions", 4, "0,2,2;4,0,0", [[0, 2, 2], [4, 0, 0]]),
+        ("at-least-one:1", 2, "true,no", [True, False]),
+        ("sum", 2, "1, 3", [1, 3]),
+    ],
+)
+def test_targets_are_read_as_the_rule_reads_them(name: str, slots: int, text: str, targets: list[Any]) -> None:
+    expected = identify(rules.named(name).candidates(targets, slots, 3)).as_dict()
+    found = document("--rule", name, "--classes", 3, "--slots", slots, "--targets", text)
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_samples_of_labels_may_have_different_lengths(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("slot_0,slot_1\n0,2\n2,\n1,1\n")
+    found = document("--rule", "sum", "--classes", 3, "--slots", 2, "--labels", tmp_path / "labels.csv")
+    candidates = Candidates.from_rule(sum, [2, 2, 2], [2, 1, 2], 3)
+    expected = identify(candidates, torch.tensor([[0, 2], [2, -1], [1, 1]])).as_dict()
+    assert found == json.loads(json.dumps(expected))
+    for text, message in (("0,2\n,1\n", "first slots of each sample.*sample 1"), ("0\n", "of 2 slots like --slots")):
+        head = "slot_0,slot_1\n" if "," in text else "slot_0\n"
+        (tmp_path / "labels.csv").write_text(head + text)
+        with pytest.raises(InputError, match=message):
+            run("--rule", "sum", "--classes", 3, "--slots", 2, "--labels", tmp_path / "labels.csv")
 
 
 def test_candidates_and_labels_from_files(tmp_path: Path) -> None:
@@ -130,6 +171,7 @@ def test_what_does_not_go_together_is_refused(mine: Path) -> None:
         (("file.parquet", "--rule", "sum"), "either a file of candidates"),
         (("file.parquet", "--slots", 2), "only with --rule"),
         (("--rule", "sum"), "--classes and --slots"),
+        (("--rule", "partial-labels", *sizes), "--targets with the rule partial-labels.*semicolons between targets"),
         (("--rule", "nope", *sizes), "the name of a rule|sum, max, hwf"),
         (("--rule", f"{mine}:other", *sizes), "has no 'other'"),
         (("--rule", f"{mine}:same", *sizes), "to be a function"),

@@ -192,6 +192,31 @@ def test_answers_of_a_review_are_known_labels(
     assert pool.wrong_targets.nonzero().flatten().tolist() == [5]
 
 
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("sample", [0, 1, 29])
+def test_a_sample_whose_target_is_known_to_be_wrong_keeps_its_rows(tmp_path: Path, ragged: bool, sample: int) -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, 3, (30, 3))
+    vectors = 4 * np.eye(3)[gold.flatten()] + 0.1 * generator.normal(size=(90, 3))
+    np.save(tmp_path / "e.npy", vectors.astype(np.float32))
+    used = [2 if ragged and i % 2 == 0 else 3 for i in range(30)]
+    lines = [
+        ",".join([*(str(3 * i + j) if j < m else "" for j in range(3)), str(gold[i, :m].sum())])
+        for i, m in enumerate(used)
+    ]
+    (tmp_path / "s.csv").write_text("\n".join(["a,b,c,target", *lines]))
+    (tmp_path / "known.csv").write_text(f"sample,slot,label\n{sample},,wrong target\n")
+    app(
+        ["label", str(tmp_path / "s.csv"), "--rule", "sum", "--classes", "3", "--embeddings", str(tmp_path / "e.npy"),
+         "--known", str(tmp_path / "known.csv"), "-o", str(tmp_path / "o.csv")],
+        standalone_mode=False,
+    )  # fmt: skip
+    with (tmp_path / "o.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [sum(row["sample"] == str(i) for row in rows) for i in range(30)] == used
+    assert {row["status"] for row in rows if row["sample"] == str(sample)} == {"wrong target"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -214,6 +239,7 @@ def test_answers_of_a_review_are_known_labels(
         ({"target": "id"}, "'id', which has another meaning"),
         ({"target": "known_a"}, "'known_a', which has another meaning"),
         ({"slots": "a,id"}, "'id', which holds no slot"),
+        ({"slots": "a,b,a"}, "each column of slots once in --slots, got 'a' twice"),
         ({"images": "elsewhere"}, r"there is no folder .*elsewhere; check --images"),
         ({"images": "."}, "120 of 120 images.*--images"),
         ({"encoder": "alexnet"}, "pixels, blurred, outlines"),
@@ -297,6 +323,26 @@ def test_an_impossible_target_is_refused_where_targets_are_right(
     with pytest.raises(InputError, match=r"99 in line 4 of .*receipts\.csv.*leave out --wrong 0$"):
         LabelPool.read(replace(job, wrong=0.0))
     assert not bool(LabelPool.read(job).candidates.possible()[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"images": Path("nowhere")}, "there is no folder nowhere; check --images"), ({"encoder": "alexnet"}, "pixels")],
+)
+def test_options_of_images_are_checked_where_embeddings_take_their_place(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    np.save(tmp_path / "e.npy", np.eye(4, dtype=np.float32))
+    (tmp_path / "s.csv").write_text("a,b,target\n0,1,3\n2,3,4\n")
+    job = LabelJob(tmp_path / "s.csv", tmp_path / "o.csv", tmp_path / "e.npy", "sum", classes=10)
+    assert LabelPool.read(replace(job, encoder="resnet18")).candidates.samples == 2  # needs no weights
+    with pytest.raises(ClipperError, match=message):
+        LabelPool.read(replace(job, **change))
+
+
+def test_a_folder_is_no_file_to_replace(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="which is a folder; choose another name"):
+        app(["label", "s.csv", "--rule", "sum", "--classes", "3", "-o", str(tmp_path)], standalone_mode=False)
 
 
 def test_a_table_without_heads_has_no_empty_first_row(capsys: pytest.CaptureFixture[str]) -> None:

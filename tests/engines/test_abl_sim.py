@@ -134,3 +134,13 @@ def test_what_it_cannot_compare_is_refused():
         AblSim()(torch.zeros(1, 2, 4).log_softmax(-1), kinds, Context(embeddings=torch.zeros(1, 2, 3)))
     with pytest.raises(InputError, match="beam of at least 1"):
         AblSim(beam=0)
+
+
+def test_a_sample_without_candidates_cannot_be_abduced():
+    candidates = Candidates.from_rule(sum, [3, 99], 3, 3, impossible="keep")
+    log_probs, embeddings = torch.zeros(2, 3, 3).log_softmax(-1), torch.rand(2, 3, 4)
+    with pytest.raises(InputError, match=r"no labels satisfy the formula of 1 of 2 \(sample 1\).*batch\(possible\)"):
+        AblSim().abduce(log_probs, candidates, embeddings)
+    possible = candidates.possible()
+    found = AblSim().abduce(log_probs[possible], candidates.batch(possible), embeddings[possible])
+    assert found.sum(1).tolist() == [3]

@@ -110,6 +110,22 @@ def test_the_loss_over_all_outputs_equals_a_transcription_of_its_definition(k):
     torch.testing.assert_close(gradient(losses, log_probs), gradient(torch.stack(expected), log_probs))
 
 
+@pytest.mark.parametrize("targets", [[*range(7), 99], [99, *range(7)], [0, 99, 3, 98]])
+@pytest.mark.parametrize("k", [1, 3, None])
+def test_outputs_that_no_labels_give_have_probability_zero(k, targets):
+    outputs = Candidates.from_rule(sum, targets, slots=2, classes=4, impossible="keep")
+    possible = [target for target in targets if target < 7]
+    alone = Candidates.from_rule(sum, possible, slots=2, classes=4)
+    log_probs = _batch(2)[0]
+    candidates = OUTPUTS.batch([0, 3])
+    place = torch.tensor([targets.index(0), targets.index(3)])
+    losses = ScallopLoss(k, outputs=outputs)(log_probs, candidates, Context(targets=place))
+    place = torch.tensor([possible.index(0), possible.index(3)])
+    expected = ScallopLoss(k, outputs=alone)(log_probs, candidates, Context(targets=place))
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(gradient(losses, log_probs), gradient(expected, log_probs))
+
+
 @pytest.mark.parametrize("k", [3, None])
 def test_finite_differences_confirm_the_gradient(k, monkeypatch):
     if k is None:

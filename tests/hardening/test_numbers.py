@@ -6,16 +6,18 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from clipper import Candidates, Lattice
+from clipper import Candidates, Lattice, ProximityGraph, rules
 from clipper.candidates import Alignments
 from clipper.candidates.rules import MAX, SUM
 from clipper.engines import SemanticLoss, posterior_entropy
+from clipper.errors import InputError
 from tests.hardening.attack import EFFORT
 
 Row = tuple[int, ...]
@@ -426,6 +428,22 @@ def test_restricted_alignments_of_many_actions_equal_a_lattice(seed: int) -> Non
             support[slot, text[place]] = True
     assert torch.equal(kept.support, support)
     assert kept.possible().tolist() == [True]
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, np.ulonglong(2**63)])
+def test_numbers_of_64_bits_that_torch_cannot_hold_are_refused_in_words(number: Any) -> None:
+    candidates = Candidates.from_rule(sum, [8, 2], 2, 10)
+    for ask in (
+        lambda: ProximityGraph.from_edges([number], [2]),
+        lambda: candidates.batch([number]),
+        lambda: rules.checksum([number]),
+        lambda: Candidates.from_rule(sum, [1], [number], 10),
+        lambda: candidates.contains([[number, 0], [0, 2]]),
+    ):
+        with pytest.raises(InputError):
+            ask()
+    small = np.array([1, 0], dtype=np.ulonglong)
+    assert candidates.batch(small).counts == candidates.batch([1, 0]).counts
 
 
 def test_bool_labels_and_unsigned_ones_mean_what_they_say() -> None:

@@ -162,6 +162,8 @@ def test_what_does_not_fit_is_refused() -> None:
         ((log_probs, candidates), {"threshold": 1.5}, "threshold"),
         ((log_probs, "sum"), {}, "expected candidates to be Candidates"),
         ((log_probs + 3,), {"outputs": candidates}, "log_softmax"),
+        ((log_probs,), {"outputs": candidates.batch([])}, "the candidates of at least one output, got none"),
+        ((log_probs,), {"outputs": rules.total().lattice([3], 2, 4).batch([])}, "at least one output, got none"),
     ):
         with pytest.raises(InputError, match=message):
             decode(*arguments, **options)

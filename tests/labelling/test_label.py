@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +16,12 @@ import pytest
 import torch
 
 import clipper
-from clipper import Candidates, ProximityGraph, infer, label
+from clipper import Candidates, CandidateSet, ProximityGraph, infer, label, rules
 from clipper.errors import FileError, InputError
 from clipper.labelling import Labels
 from clipper.labelling.label_files import FORMATS, read_labels
 from clipper.proximity import Outlines, Pixels, embed
+from clipper.report.label_page import write_label_page
 from tests.labelling.pools import digits
 
 COLUMNS = ["sample", "slot", "label", "probability", "second", "suspicion", "status"]
@@ -113,6 +116,25 @@ def test_names_ids_and_files_become_columns() -> None:
     assert table["name"].to_pylist() == [["zero", "one", "two"][i] for i in table["label"].to_pylist()]
 
 
+def test_the_second_label_is_of_the_kind_of_the_slot_and_missing_where_the_kind_has_no_other(tmp_path: Path) -> None:
+    classes = {"name": 3, "rel": 2, "fixed": 1}
+    candidates = Candidates.from_lists([[(0, 3, 5), (1, 4, 5)], [(2, 3, 5)], [(1, 3, 5)]], classes)
+    found = label(torch.rand(3, 3, 4), candidates, label_names=["cat", "dog", "cow", "on", "under", "there"])
+    table = replace(found, details={"classes": 6}).to_arrow()
+    rows = table.to_pylist()
+    for row, kind in zip(rows, candidates.kind.flatten().tolist(), strict=True):
+        others = {y for y in range(6) if (y >= 3) + (y >= 5) == kind} - {row["label"]}
+        share = found.posterior.marginals[row["sample"], row["slot"]]
+        assert row["second"] == max(others, key=lambda y: float(share[y]), default=None)
+    assert [row["second"] is None for row in rows] == [False, False, True] * 3
+    assert [row["second_name"] is None for row in rows] == [False, False, True] * 3
+    found.to_csv(tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        assert [row["second"] for row in csv.DictReader(file)][2] == ""
+    write_label_page(table, tmp_path / "page.html")
+    assert "None" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("ending", FORMATS)
 def test_files_hold_the_table(labels: Labels, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"labels{ending}"
@@ -184,6 +206,42 @@ def test_inputs_that_do_not_fit_are_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match=r"\(60, 3, channels, height, width\) or embeddings \(60, 3, d\)"):
         label(torch.zeros(shape), pool[2])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (3, "as a list, one for each label in order"),
+        ({"a", "b", "c"}, "as a list, one for each label in order"),
+        ("abc", "as a list"),
+        ({"a": 0, "b": 1, "c": 2}, "as a list"),
+        (iter(["a", "b", "c"]), "as a list"),
+        (["a", "b"], "expected 3 label names, one for each label, got 2"),
+        (["a", "b", "a"], "a different name for each label, got 'a' twice"),
+    ],
+)
+def test_names_of_labels_are_checked_before_the_work_begins(names: Any, message: str) -> None:
+    candidates = Candidates.from_rule(sum, [3, 1], 2, 3)
+    with pytest.raises(InputError, match=message):
+        label(torch.rand(2, 2, 4), candidates, label_names=names, progress=lambda _: pytest.fail("the work began"))
+    with pytest.raises(InputError, match=message):
+        Labels(label(torch.rand(2, 2, 4), candidates).posterior, names)
+    named = label(torch.rand(2, 2, 4), candidates, label_names=np.array(["a", "b", "c"])).to_arrow()  # type: ignore[arg-type]
+    assert named["name"].to_pylist() == ["abc"[y] for y in named["label"].to_pylist()]
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+def test_pools_from_which_nothing_can_be_inferred_are_refused_in_words(lattice: bool) -> None:
+    def of(targets: list[int]) -> CandidateSet:
+        if lattice:
+            return rules.total().lattice(targets, 2, 10, impossible="keep")
+        return Candidates.from_rule(sum, targets, 2, 10, impossible="keep")
+
+    with pytest.raises(InputError, match="no labels satisfy any of 3 formulas; check that rule, targets and classes"):
+        label(torch.rand(3, 2, 4), of([99, 98, -1]))
+    with pytest.raises(InputError, match="at least one sample, got none"):
+        label(torch.rand(0, 2, 4), of([3]).batch([]))
+    assert label(torch.rand(3, 2, 4), of([99, 3, -1])).to_arrow().num_rows == 6
 
 
 def test_the_room_and_the_function_have_two_names() -> None:

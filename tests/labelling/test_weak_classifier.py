@@ -268,6 +268,7 @@ def test_impossible_targets_are_refused_or_kept_and_not_learned_from(pool: tuple
         ({"classes": 1}, torch.zeros(4, 2, 3), [0] * 4, "classes"),
         ({"rule": "summe"}, torch.zeros(4, 2, 3), [1] * 4, "the name of a rule"),
         ({"encoder": "outlines"}, torch.zeros(4, 2, 3), [1] * 4, r"Outlines\(\)"),
+        ({"impossible": "keep"}, torch.zeros(4, 2, 3), [99] * 4, "no labels satisfy any of 4 formulas"),
         ({"network": "cnn"}, torch.zeros(4, 2, 3), [1] * 4, "torch.nn.Module"),
     ],
 )

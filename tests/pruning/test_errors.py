@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from clipper import Candidates, Clipper, ClipperError, ProximityGraph, prune
+from clipper.errors import InputError
 
 
 @pytest.fixture
@@ -28,6 +31,18 @@ def test_edges_between_kinds_are_refused() -> None:
     mixed = Candidates.from_lists([[(0, 2)], [(1, 3)]], classes={"name": 2, "rel": 2})
     with pytest.raises(ClipperError, match="different kinds"):
         prune(mixed, ProximityGraph.from_edges([0], [3]))
+
+
+@pytest.mark.parametrize("objective", ["exact", "paper", "joint", "random"])
+def test_a_clipper_checks_the_graph_that_it_is_given(candidates: Candidates, objective: Any) -> None:
+    clip = Clipper(objective=objective)
+    with pytest.raises(InputError, match="expected edge targets among the"):
+        clip.along(candidates, ProximityGraph.from_edges([0], [100]))
+    with pytest.raises(InputError, match=r"expected a ProximityGraph, .*prune\(candidates, inputs\)"):
+        clip.along(candidates, torch.rand(candidates.samples, candidates.slots, 2))  # type: ignore[arg-type]
+    several = Candidates.from_lists([[(0, 3), (1, 4)], [(2, 3)]], {"name": 3, "rel": 2})
+    with pytest.raises(InputError, match="different kinds of label"):
+        clip.along(several, ProximityGraph.from_edges([0], [3]))
 
 
 def test_unknown_objectives_and_solvers_are_named(candidates: Candidates) -> None:

@@ -85,7 +85,7 @@ class Alignments(Lattice):
         if len(actions) > 1:
             raise InputError(f"expected one number of actions as classes, got {shown(classes)}")
         clips = enumerate(as_list(texts, "a list of actions for each clip"))
-        checked = [_read_text(text, i, actions[0].stop) for i, text in clips]
+        checked = [read_text(text, f"text {i}", actions[0].stop) for i, text in clips]
         if isinstance(frames, Sequence) and len(frames) != len(checked):
             raise InputError(
                 f"expected a text and a number of frames for each clip, got {len(checked)} and {len(frames)}"
@@ -191,12 +191,13 @@ class Alignments(Lattice):
         return used & self._inward(self.allowed)
 
 
-def _read_text(text: Sequence[int], number: int, classes: int) -> list[int]:
-    row = whole_numbers(text, f"the actions of text {number}")
+def read_text(text: Sequence[int], name: str, classes: int) -> list[int]:
+    """The actions of a text, checked; `name` is what messages call it."""
+    row = whole_numbers(text, f"the actions of {name}")
     actions: list[int] = row.tolist() if row.ndim == 1 else []
     if not actions or any(a == b for a, b in pairwise(actions)) or min(actions) < 0 or max(actions) >= classes:
         raise InputError(
-            f"expected at least one action of 0 … {classes - 1}, neighbouring ones different, in text {number}, got "
+            f"expected at least one action of 0 … {classes - 1}, neighbouring ones different, in {name}, got "
             f"{shown(text)}; frames cannot show where an action ends and the same one begins: merge repetitions"
         )
     return actions

@@ -353,12 +353,17 @@ class CandidateSet(ABC):
         self._check_rows(sum(self.counts), None if budget is None else whole_number(budget, "budget", least=0))
         return self._rows_of_possible(lambda own, _: own._all())
 
+    @property
+    def _all_possible(self) -> bool:
+        """Whether every sample is known to have a candidate, from which the kinds of its slots can be read."""
+        return self.impossible is None
+
     def _rows(self, labels: Tensor, sample: Tensor) -> Candidates:
         """`labels (rows, m)` of each row's `sample (rows,)`, ascending, as a listed set."""
         from clipper.candidates.table import Candidates, offsets_of
 
         offsets = offsets_of(occurrences(sample, self.samples))
-        kind = None if self.impossible is None else self.kind
+        kind = None if self._all_possible else self.kind
         rows = Candidates(labels.to(smallest_type(self.kinds)), offsets, self.kinds, kind)
         rows.__dict__["sample"] = sample
         return rows
@@ -431,6 +436,17 @@ def check_satisfiable(candidates: CandidateSet) -> None:
             f"expected at least one candidate per sample, but no labels satisfy the formula of {len(ids)} of "
             f"{candidates.samples} (sample {named}), which impossible='keep' kept; leave them out: "
             "possible = candidates.possible(), then candidates.batch(possible), and the same rows of log_probs"
+        )
+
+
+def check_any_possible(candidates: CandidateSet) -> None:
+    """Refuse a pool without samples, or in which no sample has a candidate, for callers that learn from the pool."""
+    if not candidates.samples:
+        raise InputError("expected the candidates of at least one sample, got none")
+    if not bool(candidates.possible().any()):
+        raise InputError(
+            f"expected a sample with candidates, but no labels satisfy any of {candidates.samples} formulas; check "
+            "that rule, targets and classes belong together"
         )
 
 
@@ -548,6 +564,11 @@ class TemplateSet(CandidateSet):
     def shared(self) -> bool:
         """Whether the template alone determines the candidates of each sample."""
         return self.allowed is None
+
+    @property
+    def _all_possible(self) -> bool:
+        """Whether every sample is known to have a candidate; a restriction may have emptied some."""
+        return self.allowed is None and self.impossible is None
 
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""

@@ -511,14 +511,17 @@ class Candidates(CandidateSet):
         keep = as_tensor(keep, "keep").to(self.device)
         if keep.shape != (len(self),) or keep.dtype != torch.bool:
             raise InputError(f"expected keep of shape ({len(self)},) bool, got {tuple(keep.shape)} of {keep.dtype}")
-        kept = self.rows_where(keep)
+        kept = self.rows_where(keep, may_empty=False)
         check_none_emptied(self, kept.possible())
         return kept
 
-    def rows_where(self, keep: Tensor) -> Candidates:
-        """As `subset`, but samples may lose their last candidate."""
+    def rows_where(self, keep: Tensor, *, may_empty: bool = True) -> Candidates:
+        """As `subset`, but samples may lose their last candidate, unless the caller knows that `keep` empties none."""
         labels = self.labels.index_select(0, keep.nonzero().flatten())
-        return replace(self, labels=labels, offsets=self.offsets_where(keep))
+        kept = replace(self, labels=labels, offsets=self.offsets_where(keep))
+        if not may_empty or self.slot_kinds is not None or bool(kept.possible().all()):
+            return kept
+        return replace(kept, slot_kinds=self.kind)  # samples that lost their last candidate no longer show their kinds
 
     def offsets_where(self, keep: Tensor) -> Tensor:
         """The offsets of `rows_where`, `(n+1,)`."""

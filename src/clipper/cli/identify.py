@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from torch import Tensor
 
-from clipper.arguments import number_in_words
+from clipper.arguments import number_in_words, shown
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.hwf import HWF_RULE
 from clipper.candidates import Candidates, CandidateSet
@@ -29,6 +29,10 @@ from clipper.rules import Rule
 
 _TRIED = 1_000_000
 """Largest number of labels or combinations to evaluate in order to find the values of a rule."""
+_WITH_COMMAS = ("partial-labels", "proportions", "transcript")
+"""Rules whose targets may contain commas; their targets are separated by semicolons."""
+_GIVEN = ("partial-labels",)
+"""Rules whose targets do not follow from labels."""
 _SHOWN = 40
 """If there are more labels than this, the table omits those that are identified."""
 
@@ -45,7 +49,11 @@ def identify(
     classes: Annotated[int | None, counted("Number of different labels; needed with --rule.")] = None,
     slots: Annotated[int | None, counted("Inputs per sample; needed with --rule.", most=MOST_SLOTS)] = None,
     targets: Annotated[
-        str | None, typer.Option(help="Targets that occur, with commas; default: those of --labels, else all.")
+        str | None,
+        typer.Option(
+            help="Targets that occur, with commas, or semicolons if they contain commas; default: those of --labels, "
+            "else all."
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -93,19 +101,40 @@ def identify(
 
 def _candidates(rule: Rule, classes: int, slots: int, targets: str | None, labels: Tensor | None) -> CandidateSet:
     """The candidates of the given targets; else of the targets of the labels; else of all values of the rule."""
-    domains = rule.domains(slots) if rule.domains else [range(classes)] * slots
+    rows = None if labels is None else _used(labels, slots)
     if targets is not None:
-        wanted = [_value(text) for text in targets.split(",")]
-    elif labels is not None:
-        wanted = [_called(rule, tuple(row)) for row in labels.tolist()]
+        separator = ";" if ";" in targets or rule.name in _WITH_COMMAS else ","
+        wanted = [_value(rule, text) for text in targets.split(separator)]
+    elif rule.name in _GIVEN:
+        raise InputError(
+            f"expected --targets with the rule {rule.name}, whose targets do not follow from labels, such as "
+            '--targets "0,1|2;1|0,2", with semicolons between targets'
+        )
+    elif rows is not None:
+        wanted = [_called(rule, row) for row in rows]
     else:
-        wanted = _attainable(rule, domains)
-    return rule.candidates(wanted, slots, classes)
+        wanted = _attainable(rule, rule.domains(slots) if rule.domains else [range(classes)] * slots)
+    lengths = slots if rows is None or len(rows) != len(wanted) else [len(row) for row in rows]
+    return rule.candidates(wanted, lengths, classes)
+
+
+def _used(labels: Tensor, slots: int) -> list[tuple[int, ...]]:
+    """The labels of the used slots of each sample; the last slots of a sample may be unused."""
+    if labels.shape[1] != slots:
+        raise InputError(f"expected --labels of {slots} slots like --slots, got {labels.shape[1]}")
+    rows = [[label for label in row if label >= 0] for row in labels.tolist()]
+    for sample, (used, row) in enumerate(zip(rows, labels.tolist(), strict=True)):
+        if not used or row[: len(used)] != used:
+            raise InputError(
+                f"expected labels in the first slots of each sample, got {shown(row)} for sample {sample}, where -1 is "
+                "a missing label; fill it in, or leave the sample out"
+            )
+    return [tuple(used) for used in rows]
 
 
 def _attainable(rule: Rule, domains: Sequence[Sequence[int]]) -> list[Hashable]:
     """All values of the rule."""
-    if rule.machine is None:
+    if rule.machine is None or type(rule)._lattice is not Rule._lattice:  # a machine that does not give the targets
         _check_tried(math.prod(map(len, domains)))
         return list(dict.fromkeys(_called(rule, row) for row in itertools.product(*domains)))
     states: dict[Hashable, None] = {rule.machine.start: None}
@@ -130,8 +159,11 @@ def _called(rule: Rule, labels: tuple[int, ...]) -> Hashable:
     return called(rule.value, labels, what="the rule", returns="a hashable value")
 
 
-def _value(text: str) -> Hashable:
-    """A target as Python writes it, such as 3 or True; else the text itself."""
+def _value(rule: Rule, text: str) -> Hashable:
+    """A target as the rule reads it; if the rule reads any text, as Python writes it, such as 3 or True."""
+    if type(rule).parse is not Rule.parse:
+        target: Hashable = rule.parse(text)
+        return target
     try:
         value: Hashable = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -59,7 +59,7 @@ def label(
     job = LabelJob(samples, out, **options)
     if report is not None and report.suffix != ".html":
         raise InputError(f"expected --report to end in .html, got {report}")
-    if out.exists() and not replace:
+    if out.is_file() and not replace:
         raise FileError(f"{out} exists and is not overwritten; choose another name, or pass --replace")
     with (
         writable(out, *([report] if report else [])),

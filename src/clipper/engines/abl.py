@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clipper.arguments import as_tensor, real_number, whole_number, widened
 from clipper.candidates import Candidates, CandidateSet
+from clipper.candidates.base import check_satisfiable
 from clipper.candidates.packed import candidate_log_probs, segment_max
 from clipper.engines.base import Context, Engine, check_needs, checked_log_probs
 from clipper.errors import InputError
@@ -77,9 +78,10 @@ class AblSim(Engine):
             Its labels, `(n, m)`; -1 in unused slots.
 
         Raises:
-            InputError: the log-probabilities or the embeddings do not fit the candidates.
+            InputError: the log-probabilities or the embeddings do not fit the candidates, or a sample has none.
         """
         log_probs = checked_log_probs(log_probs, candidates)
+        check_satisfiable(candidates)
         check_needs(self, Context(embeddings=embeddings))
         listed = candidates.to_candidates()
         if not listed.samples:

@@ -146,10 +146,13 @@ def _checked_unpruned(unpruned: CandidateSet | None, candidates: CandidateSet) -
 
 def _disjunction(log_probs: Tensor, candidates: Candidates) -> Tensor:
     """The log-probability of the disjunction of each sample's candidates, of which there must be few, `(n,)`."""
+    if not len(candidates):  # outputs that no labels give
+        return log_probs.new_full((candidates.samples,), -torch.inf)
     counts = candidates.offsets.diff()
     place = torch.arange(int(counts.max()), device=counts.device)  # (k,)
     found = place < counts[:, None]  # (n, k)
-    labels = candidates.labels[candidates.offsets[:-1, None] + place * found].long()  # (n, k, m)
+    rows = (candidates.offsets[:-1, None] + place * found).clamp(max=len(candidates) - 1)  # the last may have none
+    labels = candidates.labels[rows].long()  # (n, k, m)
     facts = log_probs.gather(2, labels.clamp(min=0).transpose(1, 2)).transpose(1, 2)  # (n, k, m)
     return log_disjunction(torch.where(labels < 0, 0, facts), labels, found)
 

@@ -87,6 +87,8 @@ def decode(
         return _decoded(values, candidates, limit)
     every = must_be_candidates(outputs, "outputs")
     values = as_tensor(log_probs, "log_probs", every.device)
+    if not every.samples:
+        raise InputError("expected the candidates of at least one output, got none")
     check_log_probs(values, every, any_samples=True)
     check_choosable(values, every.kind[:1].expand(len(values), -1))
     share = every.output_probabilities(values)  # (n, outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from clipper.arguments import as_tensor, shown
+from clipper.arguments import as_list, as_tensor, shown
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import must_be_candidates
+from clipper.candidates.base import check_any_possible, must_be_candidates
 from clipper.errors import InputError, require
 from clipper.files import checked_path
 from clipper.labelling.label_files import FORMATS, METADATA, write_labels
@@ -88,9 +88,7 @@ class Labels:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        classes, given = self.posterior.candidates.classes, self.label_names
-        if given is not None and len(given) != classes:
-            raise InputError(f"expected {classes} label names, one for each label, got {len(given)}")
+        _check_names(self.label_names, self.posterior.candidates.classes)
 
     @property
     def verdict(self) -> str:
@@ -105,9 +103,10 @@ class Labels:
     def to_arrow(self) -> pa.Table:
         """The labels as a table with a row per instance: sample, slot, label, probability, second, suspicion, status.
 
-        `second` is the second most probable label, `suspicion` the probability that the sample's target is wrong. The
-        label is never missing. `status` is "ok", or the reason to doubt the label: "unsure" (a probability below 0.9),
-        "wrong target", or the verdict if it is not "joint". The metadata of the schema contain the verdict.
+        `second` is the second most probable label, null if there is no other, `suspicion` the probability that the
+        sample's target is wrong. The label is never missing. `status` is "ok", or the reason to doubt the label:
+        "unsure" (a probability below 0.9), "wrong target", or the verdict if it is not "joint". The metadata of the
+        schema contain the verdict.
 
         Returns:
             A `pyarrow.Table`.
@@ -121,7 +120,8 @@ class Labels:
             table = table.add_column(place, name, pa.array([rows[i][j] for i, j in zip(sample, slot, strict=True)]))
         if self.label_names is not None:
             for name, after in (("name", "label"), ("second_name", "second")):
-                named = pa.array([str(self.label_names[label]) for label in table[after].to_pylist()])
+                names = [None if y is None else str(self.label_names[y]) for y in table[after].to_pylist()]
+                named = pa.array(names, pa.string())
                 table = table.add_column(table.column_names.index(after) + 1, name, named)
         return table.replace_schema_metadata({METADATA: json.dumps(self._metadata(), ensure_ascii=False)})
 
@@ -218,7 +218,8 @@ def label(
         >>> labels.to_arrow().num_rows, labels.verdict
         (6, 'uninformative')
     """
-    must_be_candidates(candidates)
+    check_any_possible(must_be_candidates(candidates))
+    _check_names(label_names, candidates.classes)
     near = inputs if isinstance(inputs, ProximityGraph) else embeddings_of(inputs, candidates, encoder)
     graph = graph_of(candidates, near, NEIGHBOURS)
     if previous is not None and not isinstance(previous, Labels):
@@ -228,6 +229,20 @@ def label(
         previous=None if previous is None else previous.posterior,
     )  # fmt: skip
     return Labels(posterior, label_names)
+
+
+def _check_names(names: object, classes: int) -> None:
+    """The names of labels must be a sequence of `classes` different names; None for no names."""
+    if names is None:
+        return
+    if isinstance(names, Set) or not hasattr(names, "__len__"):
+        raise InputError(f"expected label names as a list, one for each label in order, got {shown(names)}")
+    found = [str(name) for name in as_list(names, "label names, one for each label in order,")]
+    if len(found) != classes:
+        raise InputError(f"expected {classes} label names, one for each label, got {len(found)}")
+    if len(set(found)) < len(found):
+        twice = next(name for i, name in enumerate(found) if name in found[:i])
+        raise InputError(f"expected a different name for each label, got {shown(twice)} twice; rename one of them")
 
 
 def embeddings_of(inputs: object, candidates: CandidateSet, encoder: Encoder | None) -> Tensor:

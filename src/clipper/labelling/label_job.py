@@ -25,6 +25,7 @@ from clipper.labelling.label import MISFIT, Labels, label
 from clipper.labelling.label_files import format_of
 from clipper.labelling.sample_table import SampleTable, known_labels, line, read_answers
 from clipper.proximity import ProximityGraph, encoder_named
+from clipper.proximity.backbones.pretrained import NAMES, WEIGHTLESS
 from clipper.proximity.sharded import ShardedSearch
 from clipper.pruning.graphs import neighbours_of
 from clipper.pruning.joint import NEIGHBOURS
@@ -158,7 +159,10 @@ class LabelPool:
             real_number(job.deadline, "--deadline, in seconds,", least=0)
         if job.wrong is not None:
             real_number(job.wrong, "--wrong, a share,", least=0, below=1)
-        encoder_named(job.encoder) if job.embeddings is None else None
+        if job.embeddings is None or job.encoder not in (*WEIGHTLESS, *NAMES):  # embeddings need no weights
+            encoder_named(job.encoder)
+        if job.images is not None:
+            _check_folder(job.images)
         names = _label_names(job.label_names)
         return _of_candidates(job, names) if _is_candidates(job) else _of_table(job, names)
 
@@ -457,8 +461,7 @@ def _check_files(job: LabelJob, table: SampleTable, folder: Path) -> None:
         FileError: there is no such folder, or no cell of a column is a file in it.
         InputError: the slots hold numbers.
     """
-    if not folder.is_dir():
-        raise FileError(f"there is no folder {folder}; check --images, the folder of the image files")
+    _check_folder(folder)
     columns = {name: [row[j] for row in table.cells if j < len(row)] for j, name in enumerate(table.slots)}
     missing = [
         name for name, cells in columns.items() if cells and not any((folder / cell).is_file() for cell in cells)
@@ -476,6 +479,11 @@ def _check_files(job: LabelJob, table: SampleTable, folder: Path) -> None:
             f"{', '.join(missing)} is a file in {folder}, such as {shown(first)}; if it is no slot, name the slots: "
             f"--slots {rest}"
         )
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise FileError(f"there is no folder {folder}; check --images, the folder of the image files")
 
 
 def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[list[int]]:

@@ -59,7 +59,9 @@ class SampleTable:
         if target == ID or target.startswith(KNOWN):
             raise InputError(f"expected a column of targets in --target, got {target!r}, which has another meaning")
         columns = read_columns(path, "the samples")
-        for name in slots:
+        for i, name in enumerate(slots):
+            if name in slots[:i]:
+                raise InputError(f"expected each column of slots once in --slots, got {name!r} twice; leave one out")
             if is_reserved(name, target):
                 raise InputError(
                     f"expected columns of slots in --slots, got {name!r}, which holds no slot: {target}, {ID} and "

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clipper.arguments import as_list, as_tensor, real_number, shown, whole_number, whole_numbers
 from clipper.candidates import Candidates, CandidateSet
-from clipper.candidates.base import Impossible
+from clipper.candidates.base import Impossible, check_any_possible
 from clipper.candidates.rules import Rule
 from clipper.engines import SemanticLoss
 from clipper.errors import InputError, require
@@ -139,6 +139,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
         inputs, lengths = _samples(X)
         self._check(inputs)
         candidates = self._candidates(targets, lengths, self.impossible).to(inputs.device)
+        check_any_possible(candidates)
         known_labels = None if known is None else _known_labels(known, candidates)
         seed = int(_VALIDATION.check_random_state(self.random_state).randint(2**31))
         embeddings: Any = embed(self._encoder(inputs), inputs)  # (n, m, d)

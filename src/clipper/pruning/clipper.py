@@ -20,7 +20,7 @@ from clipper.proximity.graph import Metric, Search
 from clipper.proximity.index import METHODS, search_named
 from clipper.proximity.instances import Embeddings
 from clipper.pruning.distributed import prune_share
-from clipper.pruning.graphs import as_embeddings, neighbours_of
+from clipper.pruning.graphs import as_embeddings, check_edges, neighbours_of
 from clipper.pruning.objectives import (
     NEIGHBOURS,
     POOLED,
@@ -183,7 +183,7 @@ class Clipper:
         if pool is None and pool_candidates is not None:
             raise InputError("got pool_candidates without pool=, the embeddings to find neighbours among: pass both")
         whose = None if pool is None else candidates if pool_candidates is None else pool_candidates
-        return self.along(candidates, graph, pool=whose, seed=seed)
+        return self._along(candidates, graph, whose, seed)
 
     def along(
         self,
@@ -207,12 +207,24 @@ class Clipper:
         Raises:
             InputError: the graph does not fit the candidates.
         """
+        must_be_candidates(candidates)
+        if not isinstance(graph, ProximityGraph):
+            raise InputError(
+                f"expected a ProximityGraph, such as from graph(candidates, inputs), got {shown(graph)}; embeddings go "
+                "to prune(candidates, inputs)"
+            )
+        if pool is None:  # else prune checks
+            check_edges(candidates, graph, candidates)
+        return self._along(candidates, graph, pool, seed)
+
+    def _along(self, candidates: Set, graph: ProximityGraph, pool: CandidateSet | None, seed: int) -> Pruning[Set]:
+        """As `along`; without a pool, edges are not checked, because they were just built for these candidates."""
         seed = seed_number(seed)
         if self.objective in POOLED:
             self._warn_if_asked_again()
             return prune(candidates, graph, self.objective, pool=pool, mass=self.mass, seed=seed)
         objective: Objective = "exact" if self.objective == "random" else self.objective
-        if pool is None:  # the edges were just built for these candidates: nothing to check
+        if pool is None:
             pruning = prune_along(candidates, graph, candidates.support, objective, self.solver)
         else:
             pruning = prune(candidates, graph, objective, self.solver, pool=pool)

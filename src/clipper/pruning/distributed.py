@@ -259,7 +259,9 @@ def survivors_of(pruning: Pruning[Any]) -> Tensor:
 def reduced_to(candidates: Set, survivors: Tensor) -> Set:
     """The reverse of `survivors_of`: the candidates that are left."""
     survivors, listed = survivors.to(candidates.device), listed_only(candidates)
-    return candidates.narrowed(survivors) if listed is None else cast(Set, listed.rows_where(survivors))
+    if listed is None:
+        return candidates.narrowed(survivors)
+    return cast(Set, listed.rows_where(survivors, may_empty=False))
 
 
 def _share_of(candidates: CandidateSet) -> dict[str, Tensor]:

@@ -126,7 +126,7 @@ class Pruning(Generic[Set]):
 
     def _survivors(self, own: Callable[[Tensor], Tensor]) -> Set:
         if self._keep is not None:
-            return cast(Set, cast(Candidates, self.original).rows_where(own(self._keep)))
+            return cast(Set, cast(Candidates, self.original).rows_where(own(self._keep), may_empty=False))
         if self._unchanged is None:
             self._unchanged = bool((self.allowed | ~self.original.support).all())
         if self._unchanged:

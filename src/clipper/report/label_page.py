@@ -113,13 +113,15 @@ def _tile(row: dict[str, Any]) -> dict[str, Any]:
     second = row.get("second_name", row["second"])
     place = f"sample {row.get('id', row['sample'])}, slot {row['slot']}"
     place += f", {row['input']}" if "input" in row else ""
-    about = f"{place}: {name} with {percent(row['probability'])}; then {second}"
+    about = f"{place}: {name} with {percent(row['probability'])}"
+    if second is not None:
+        about += f"; then {second}"
     if row["suspicion"] > 1 / 2:
         about += "; the target looks wrong"
     return {
         "key": (row["sample"], row["slot"]),
         "label": str(name),
-        "second": str(second),
+        "second": None if second is None else str(second),
         "probability": percent(row["probability"]),
         "doubtful": row["probability"] < _DOUBT,
         "place": place,
@@ -151,6 +153,7 @@ def _names(rows: list[dict[str, Any]], classes: int) -> list[str]:
     for row in rows:
         if "name" in row:
             names[row["label"]] = row["name"]
+        if row.get("second_name") is not None:
             names[row["second"]] = row["second_name"]
     return names
 

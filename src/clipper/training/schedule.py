@@ -318,7 +318,7 @@ def prune_together(
         shift = starts[-1] * candidates.slots
         graphs.append(ProximityGraph(graph.source + shift, graph.target + shift, graph.distance))
         starts.append(starts[-1] + len(ids))
-    pruning = clip.along(whole, ProximityGraph.joined(graphs), seed=seed)
+    pruning = clip._along(whole, ProximityGraph.joined(graphs), None, seed)  # edges that were just built
     return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, finfo
 
 from clipper.arguments import as_tensor, one_of, real_number, seed_number, shown, whole_number, widened
 from clipper.candidates import CandidateSet
-from clipper.candidates.base import check_log_probs, must_be_candidates
+from clipper.candidates.base import check_any_possible, check_log_probs, must_be_candidates
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.distributed import shared_graph
@@ -120,7 +120,7 @@ def infer(
     """
     ranks, support = ALONE if group is None else Ranks(group), None
     if group is None:
-        _check_satisfiable(must_be_candidates(candidates))
+        check_any_possible(must_be_candidates(candidates))
         graph = graph_of(candidates, graph, NEIGHBOURS)
         check_edges(candidates, graph, candidates)
     else:
@@ -142,15 +142,6 @@ def infer(
         if log_probs is not None:
             run = replace(run, pool=run.with_classifier(log_probs))
         return run.baseline() if method == "em" else run.posterior()
-
-
-def _check_satisfiable(candidates: CandidateSet) -> None:
-    """Raise an `InputError` if no sample has a candidate: then no formula says anything."""
-    if not any(candidates.counts):
-        raise InputError(
-            f"expected at least one sample with a candidate, got none among {candidates.samples} samples; check the "
-            "targets and the number of classes"
-        )
 
 
 def _checked_options(

@@ -378,8 +378,9 @@ class Posterior(Generic[Set]):
         """A table with a row for each instance: sample, slot, label, probability, second label, suspicion and status.
 
         Returns:
-            A `pyarrow.Table`. `status` is "ok", or the first of these that holds: "wrong target" (suspicion above one
-            half), the verdict if it is not "joint", "unsure" (a probability below 0.9).
+            A `pyarrow.Table`. The second label is of the same kind as the label; null if the kind has only one label.
+            `status` is "ok", or the first of these that holds: "wrong target" (suspicion above one half), the verdict
+            if it is not "joint", "unsure" (a probability below 0.9).
         """
         import pyarrow
 
@@ -387,18 +388,20 @@ class Posterior(Generic[Set]):
         sample, slot = used.nonzero().unbind(1)
         marginals, labels = self.marginals.cpu()[used], self.labels.cpu()[used]
         probability = marginals.gather(1, labels[:, None])[:, 0]
-        others = marginals.scatter(1, labels[:, None], -1)
-        second = others.argmax(1)
+        possible = self.mixture.pool.possible.view_as(self.marginals).cpu()[used]  # labels of the slot's kind
+        others = marginals.scatter(1, labels[:, None], -1).masked_fill(~possible, -1)
+        alone = possible.sum(1) < 2  # a kind of one label has no second one
+        second = pyarrow.array(others.argmax(1).numpy(), mask=alone.numpy())
         suspicion = self.suspicion.cpu()[sample]
         status = []
         for doubt, sure in zip(suspicion.tolist(), probability.tolist(), strict=True):
             plain = "ok" if sure >= self.settings.sure else "unsure"
             status.append("wrong target" if doubt > 1 / 2 else plain if self.verdict == "joint" else self.verdict)
         columns = {
-            "sample": sample, "slot": slot, "label": labels, "probability": probability, "second": second,
-            "suspicion": suspicion,
+            "sample": sample.numpy(), "slot": slot.numpy(), "label": labels.numpy(), "probability": probability.numpy(),
+            "second": second, "suspicion": suspicion.numpy(), "status": status,
         }  # fmt: skip
-        return pyarrow.table({name: column.numpy() for name, column in columns.items()} | {"status": status})
+        return pyarrow.table(columns)
 
     def _by_nearest(self) -> Pruning[Set]:
         """The "exact" pruning along the shortest edge of each instance."""
