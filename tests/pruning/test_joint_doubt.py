@@ -405,7 +405,7 @@ def test_a_known_label_that_no_candidate_has_is_never_pruned_to_nothing(method: 
 @pytest.mark.parametrize("targets", [[], [99, 99]])
 def test_a_pool_without_any_candidate_is_refused(targets: list[int]) -> None:
     candidates = Candidates.from_rule(sum, [1, *targets], 2, 3, impossible="keep").batch(range(1, 1 + len(targets)))
-    with pytest.raises(InputError, match="expected (a sample with candidates|the candidates of at least one sample)"):
+    with pytest.raises(InputError, match=r"expected (a sample with candidates|the candidates of at least one sample)"):
         infer(candidates, torch.randn(len(targets), 2, 3))
 
 
