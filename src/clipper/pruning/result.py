@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 import torch
 from torch import Tensor
 
-from clipper.arguments import number_in_words
+from clipper.arguments import number_in_words, usable_device
 from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import gold_labels
 from clipper.candidates.kinds import kind_of_label
@@ -134,6 +134,7 @@ class Pruning(Generic[Set]):
 
     def to(self, device: torch.device | str) -> Pruning[Set]:
         """The same on another device."""
+        device = usable_device(device)
         moved = self._with(lambda tensor: tensor.to(device))
         moved.original, moved.graph = self.original.to(device), self.graph.to(device)
         return moved
