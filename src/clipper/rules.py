@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -164,7 +164,7 @@ def count(label: int) -> Rule:
         [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
     """
     machine = Machine(0, partial(_counted, _label(label)), itself)
-    return Rule("count", partial(run, machine), machine=machine)
+    return _OfLabel("count", partial(run, machine), machine=machine, label=_label(label))
 
 
 def at_least_one(label: int) -> Rule:
@@ -179,7 +179,7 @@ def at_least_one(label: int) -> Rule:
         [[0, 1, -1], [1, 0, -1], [1, 1, -1], [0, 0, 0]]
     """
     machine = Machine(0, partial(_found, _label(label)), _is_one)
-    return _YesNo("at-least-one", partial(run, machine), machine=machine)
+    return _YesNoOfLabel("at-least-one", partial(run, machine), machine=machine, label=_label(label))
 
 
 def exactly_one(label: int) -> Rule:
@@ -193,7 +193,7 @@ def exactly_one(label: int) -> Rule:
         [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
     """
     machine = Machine(0, partial(_counted_to_two, _label(label)), _is_one)
-    return _YesNo("exactly-one", partial(run, machine), machine=machine)
+    return _YesNoOfLabel("exactly-one", partial(run, machine), machine=machine, label=_label(label))
 
 
 def none(label: int) -> Rule:
@@ -207,7 +207,7 @@ def none(label: int) -> Rule:
         [1, 3]
     """
     machine = Machine(0, partial(_found, _label(label)), _is_zero)
-    return _YesNo("none", partial(run, machine), machine=machine)
+    return _YesNoOfLabel("none", partial(run, machine), machine=machine, label=_label(label))
 
 
 def all_different() -> Rule:
@@ -320,6 +320,26 @@ class _YesNo(Rule):
         if (word := text.strip().lower()) in known:
             return known[word]
         raise InputError(f"expected true or false as a target of the rule {self.name!r}, got {shown(text)}")
+
+
+@dataclass(frozen=True)
+class _OfLabel(Rule):
+    """A rule about the slots that have a certain label."""
+
+    label: int = 0
+
+    def target(self, given: Any, slots: int, classes: int) -> Hashable:
+        """The target, if samples can have the label."""
+        if self.label >= classes:
+            raise InputError(
+                f"expected a label of 0 … {classes - 1} in the rule {self.name!r}, got {self.label}, which no slot has"
+            )
+        return super().target(given, slots, classes)
+
+
+@dataclass(frozen=True)
+class _YesNoOfLabel(_OfLabel, _YesNo):
+    """A rule about the slots that have a certain label, whose targets are True and False."""
 
 
 class _Remainder(Rule):
@@ -488,7 +508,7 @@ def _integer(word: str) -> int:
 
 
 def _digit(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
@@ -744,8 +764,8 @@ def named(text: str) -> Rule:
     """
     found = _SYNTAX.fullmatch(text.strip()) if isinstance(text, str) else None
     if found and found[1] in _BY_NAME:
-        numbers = [int(number) for number in found[2].split(",")] if found[2] else []
-        modulus = {"modulus": int(found[3])} if found[3] else {}
+        numbers = [_integer(number) for number in found[2].split(",")] if found[2] else []
+        modulus = {"modulus": _integer(found[3])} if found[3] else {}
         try:
             return _BY_NAME[found[1]][1](*numbers, **modulus)
         except TypeError:  # more or fewer numbers than the rule has

@@ -221,3 +221,20 @@ def test_what_is_wrong_with_a_formula_is_told(tmp_path: Path) -> None:
     formula = Formula.from_cnf([[1]])
     with pytest.raises(InputError, match="lose their last candidate"):
         formula.restrict(torch.tensor([[True, False]]))
+
+
+@pytest.mark.parametrize("anything", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_unused_slots_may_hold_anything(anything: float) -> None:
+    either = has_label(0, 1) | has_label(1, 2)
+    formula = Formula.from_propositions([either, has_label(0, 1) | has_label(0, 2)], [2, 1], 3)
+    logs = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).log_softmax(-1)
+    logs[1, 1] = anything
+    for ask in ("entropy", "log_probability"):
+        results = []
+        for each in (formula, formula.to_candidates()):
+            own = logs.clone().requires_grad_()
+            value = getattr(each, ask)(own)
+            (slope,) = torch.autograd.grad(value.sum(), own)
+            results += [(value, slope)]
+        torch.testing.assert_close(*results)
+        assert bool(results[0][1][1, 1].eq(0).all())

@@ -443,6 +443,21 @@ def test_a_rule_with_other_numbers_than_it_has_is_refused_with_its_own_syntax(te
         (lambda: rules.checksum([1]).candidates([True], 4, 10), "expected a remainder, 0 for most"),
         (lambda: rules.weighted_sum([1, 2]).candidates([3], 3, 10), "samples of 2 slots"),
         (lambda: rules.transcript().candidates([(1, 1)], 3, 2), "neighbouring ones different"),
+        *(
+            (
+                lambda make=make, target=target: make(12).candidates([target], 2, 10),
+                "label of 0 … 9 in the rule .*got 12",
+            )
+            for make, target in [
+                (rules.count, 0),
+                (rules.at_least_one, False),
+                (rules.exactly_one, False),
+                (rules.none, True),
+            ]
+        ),
+        (lambda: rules.addition(2).candidates(["1²"], 4, 10), "a digit of at least 0 and at most 9.*'²'"),
+        (lambda: rules.named("count:" + "1" * 5000), "expected a number"),
+        (lambda: rules.named("checksum:1%" + "1" * 5000), "expected a number"),
         (lambda: rules.total().candidates([99], 2, 10), "sample 0: no labels of 2 slots give the rule 'sum'"),
         (lambda: rules.total().candidates([1, 2], [1, 2, 3], 10), "one positive number of slots per target"),
         (lambda: rules.total().candidates(3, 2, 10), "targets, one for each sample"),

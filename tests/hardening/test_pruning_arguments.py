@@ -33,10 +33,12 @@ NOT_CANDIDATES: list[Any] = [
     GRAPH,
     prune(CANDIDATES, GRAPH),
 ]
+HOLLOW = ProximityGraph(*(values.to("meta") for values in (GRAPH.source, GRAPH.target, GRAPH.distance)))
+"""A graph without values."""
 NOT_GRAPHS: list[Any] = [
     None, 3, "graph", ProximityGraph, CANDIDATES, [(0, 2)], [], {}, {"label": EMBEDDINGS[:2]}, {"other": EMBEDDINGS},
     EMBEDDINGS[:2], EMBEDDINGS[:, :1], EMBEDDINGS[0], EMBEDDINGS.to("meta"), EMBEDDINGS * math.nan, [EMBEDDINGS, None],
-    EMBEDDINGS.numpy()[:1], [EMBEDDINGS[:2], EMBEDDINGS], GRAPH.to("meta"), EMBEDDINGS.to_sparse(), sum,
+    EMBEDDINGS.numpy()[:1], [EMBEDDINGS[:2], EMBEDDINGS], HOLLOW, EMBEDDINGS.to_sparse(), sum,
     ProximityGraph.from_edges([0], [6]), ProximityGraph.from_edges([9], [2]),
     ProximityGraph.from_embeddings(EMBEDDINGS[:2], k=1), ProximityGraph.from_embeddings(torch.rand(9, 2, 4), k=1),
 ]  # fmt: skip

@@ -285,6 +285,14 @@ def test_known_labels_and_instances_of_another_shape_are_refused(fitted: Any, po
         fitted.predict(X)
 
 
+def test_instances_that_are_not_numbers_have_no_probabilities(fitted: Any, pool: tuple[Tensor, Tensor]) -> None:
+    X = pool[0].flatten(0, 1).clone()
+    X[3, 1] = torch.nan
+    for ask in (fitted.predict, fitted.predict_proba):
+        with pytest.raises(InputError, match="got NaN for instance 3; remove NaN and infinity"):
+            ask(X)
+
+
 def test_only_the_classifier_needs_scikit_learn() -> None:
     code = (
         "import sys; sys.modules['sklearn'] = sys.modules['sklearn.base'] = None\n"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clipper import ClipperError, ProximityGraph
+from clipper import Candidates, ClipperError, ProximityGraph, prune
+from clipper.errors import InputError
 from clipper.proximity import ExactSearch, IndexedSearch, NeighbourSearch, Pool
 from clipper.proximity.neighbours import Vectors
 
@@ -116,6 +117,21 @@ def test_the_closest_share_of_edges_is_kept() -> None:
     embeddings = torch.tensor([0.0, 1.0, 10.0, 12.0, 30.0]).reshape(5, 1, 1)
     graph = ProximityGraph.from_embeddings(embeddings, k=1, share=0.5)
     assert edges(graph) == [(0, 1), (1, 0), (2, 3)]  # 2.5 edges, rounded up; the tie goes to the lower id
+
+
+@pytest.mark.parametrize(("share", "edges"), [(0.07, 7), (0.29, 29), (0.57, 57), (0.071, 8), (1e-9, 1), (1.0, 100)])
+def test_a_share_of_the_edges_is_rounded_up_and_no_further(share: float, edges: int) -> None:
+    embeddings = torch.randn(100, 1, 2, generator=torch.Generator().manual_seed(0))
+    assert len(ProximityGraph.from_embeddings(embeddings, k=1, share=share)) == edges
+
+
+def test_a_graph_and_a_pruning_move_to_devices_only() -> None:
+    graph = ProximityGraph.from_edges([0], [2])
+    pruning = prune(Candidates.from_rule(sum, [8, 2], 2, 10), graph)
+    for ask in (graph.to, pruning.to):
+        assert len(ask("cpu").edges if ask == pruning.to else ask("cpu")) == 1
+        with pytest.raises(InputError, match="expected a device of this computer, such as 'cpu', got 'foo'"):
+            ask("foo")
 
 
 def test_edges_inside_a_sample_only_on_request() -> None:

@@ -35,7 +35,7 @@ from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, zero_messages
 from clipper.pruning.joint.search import States, islands, region_weights
 from clipper.pruning.joint.verification import (
-    correlation_bound,
+    correlation_along_edges,
     formula_leak,
     misfit_of,
     prior_surprise,
@@ -167,8 +167,8 @@ def parts_of(ranks: Ranks, own: slice) -> tuple[dict[str, Tensor], dict[str, Ten
     }  # fmt: skip
     figures = [fitted.trust.level, fitted.trust.slope, verification.gain, verification.explained, verification.wrong,
                verification.significance, formula_leak(pool, formulas_of(candidates, ranks)[0]),
-               misfit_of(pool, heard[:, :, :1], prior, 0.5, replace(HURRIED, alike=-1.0)),
-               correlation_bound(pool, prior, labels[:, :1], 3.0)]  # fmt: skip
+               misfit_of(pool, heard[:, :, :1], prior, 0.5, replace(HURRIED, alike=-1.0, certain=-100.0)),
+               *correlation_along_edges(pool, prior, labels[:, :1])]  # fmt: skip
     whole = {
         "score": scores.total, "confusion": fitted.confusion, "figures": torch.tensor(figures),
         "names by all": judged[0], "names by some": judged[1], "order": matched(labels[:, 0], labels[:, 2], 4, ranks),

@@ -17,7 +17,7 @@ from clipper.benchmarks.bench_zoo import auc
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.verification import (
-    correlation_bound,
+    correlation_along_edges,
     formula_leak,
     misfit_of,
     prior_surprise,
@@ -212,12 +212,11 @@ def test_the_correlation_along_edges_leaves_out_what_labels_have_in_common(seed:
     across = [(a, b) for a, b in pairs if a // m != b // m]
     repeated = Counter((a // m, b // m) for a, b in across).values()
     error = math.sqrt(sum(many**2 for many in repeated))
-    for errors in (0.0, 3.0):
-        expected = (sum(rest[a] * rest[b] for a, b in across) / variance - errors * error) / len(across)
-        found = correlation_bound(pool, torch.tensor(value).double(), torch.tensor(label)[:, None], errors)
-        assert found == pytest.approx(expected, abs=1e-6)
+    expected = sum(rest[a] * rest[b] for a, b in across) / variance / len(across), error / len(across)
+    found = correlation_along_edges(pool, torch.tensor(value).double(), torch.tensor(label)[:, None])
+    assert found == pytest.approx(expected, abs=1e-6)
     empty = replace(pool, edges=Edges.of(NOWHERE, n * m))
-    assert correlation_bound(empty, torch.tensor(value), torch.tensor(label)[:, None], 0.0) == 0
+    assert correlation_along_edges(empty, torch.tensor(value), torch.tensor(label)[:, None]) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -228,7 +227,7 @@ def test_a_misfit_is_the_share_of_targets_that_are_wrong_at_even_odds_if_they_ar
     wrong = bayes(candidates, heard, prior, 0.7, 1 / 2)
     expected = sum(chance > 1 / 2 for chance in wrong) / 40
     assert expected > 0
-    settings = replace(CONSTANTS, alike=-10.0)  # whatever the correlation is
+    settings = replace(CONSTANTS, alike=-10.0, certain=-100.0)  # whatever the correlation is
     assert misfit_of(pool, heard[:, :, None], prior, 0.7, settings) == pytest.approx(expected)
     prior[wrong.index(max(wrong))] = torch.inf  # nothing satisfies its target
     assert misfit_of(pool, heard[:, :, None], prior, 0.7, settings) == pytest.approx((40 * expected - 1) / 39)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from clipper import Candidates, CandidateSet, Clipper, ClipperError, Lattice, ProximityGraph, prune
 from clipper.candidates import Alignments
 from clipper.candidates.rules import SUM
+from clipper.errors import InputError
 from clipper.pruning import Pruning
 from tests.oracles import Problem
 from tests.strategies import as_tensors, problems
@@ -32,6 +34,15 @@ def test_imitation_discards_as_many_of_every_sample(problem: Problem, seed: int)
     model = prune(candidates, graph)
     pruning = prune(candidates, graph, "random", imitate=model, seed=seed)
     assert pruning.candidates.counts == model.candidates.counts
+
+
+def test_a_count_may_be_a_number_of_numpy_or_a_tensor_of_one() -> None:
+    candidates = Candidates.from_rule(sum, [8, 2], 2, 10)
+    graph = ProximityGraph.from_edges([0], [2])
+    for count in (np.int64(3), torch.tensor(3)):
+        assert prune(candidates, graph, "random", count=count).discarded == 3  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected a count of candidates to discard"):
+        prune(candidates, graph, "random", count=True)
 
 
 def test_every_candidate_is_equally_likely_to_go() -> None:

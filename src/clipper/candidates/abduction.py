@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import torch
 from torch import Tensor
@@ -190,24 +190,32 @@ class NotVectorisableError(TypeError):
 
 
 class LabelColumn:
-    """The labels of one slot in many combinations, `values (combinations,)`; no absolute value exceeds `bound`."""
+    """The labels of one slot in many combinations, `values (combinations,)`; no absolute value exceeds `bound`.
 
-    __slots__ = ("bound", "values")
-    __hash__ = None  # type: ignore[assignment]  # a set of columns is not a set of labels
+    Whatever fails is recorded in `refused`, a list that all columns of a call share, because the rule may catch the
+    error and return something else than it returns for labels.
+    """
 
-    def __init__(self, values: Tensor, bound: int) -> None:
+    __slots__ = ("bound", "refused", "values")
+
+    def __init__(self, values: Tensor, bound: int, refused: list[str]) -> None:
+        self.refused = refused
         if bound > _LARGEST:
-            raise NotVectorisableError("results may overflow 64 bits")
+            self._refuse("results may overflow 64 bits")
         self.values, self.bound = values, bound
 
-    def __bool__(self) -> bool:
-        raise NotVectorisableError("a column has no single truth value")
-
     def __neg__(self) -> LabelColumn:
-        return LabelColumn(-self.values, self.bound)
+        return LabelColumn(-self.values, self.bound, self.refused)
 
     def __abs__(self) -> LabelColumn:
-        return LabelColumn(self.values.abs(), self.bound)
+        return LabelColumn(self.values.abs(), self.bound, self.refused)
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse(f"a column has no {name}")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        self.refused.append(reason)
+        raise NotVectorisableError(reason)
 
 
 def _values_and_bound(operand: object) -> tuple[Tensor | int, int]:
@@ -220,10 +228,22 @@ def _values_and_bound(operand: object) -> tuple[Tensor | int, int]:
 
 def _binary(op: Callable[[Any, Any], Any], bound: Callable[[int, int], int], *, swap: bool) -> Any:
     def method(self: LabelColumn, other: object) -> LabelColumn:
-        (a, a_bound), (b, b_bound) = _values_and_bound(self), _values_and_bound(other)
-        if swap:
-            a, b, a_bound, b_bound = b, a, b_bound, a_bound
-        return LabelColumn(op(a, b).long(), bound(a_bound, b_bound))  # raises if the result may have overflowed
+        try:
+            (a, a_bound), (b, b_bound) = _values_and_bound(self), _values_and_bound(other)
+            if swap:
+                a, b, a_bound, b_bound = b, a, b_bound, a_bound
+            result = op(a, b).long()
+        except Exception as error:
+            self.refused.append(str(error))
+            raise
+        return LabelColumn(result, bound(a_bound, b_bound), self.refused)  # raises if it may have overflowed
+
+    return method
+
+
+def _refusing(name: str) -> Any:
+    def method(self: LabelColumn, *_: object) -> NoReturn:
+        self._refuse(f"a column has no {name}")
 
     return method
 
@@ -240,6 +260,12 @@ for _name, _bound in _ARITHMETIC.items():
     setattr(LabelColumn, f"__r{_name}__", _binary(getattr(operator, _name), _bound, swap=True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # a comparison's column holds 0 and 1, as Python's bool does
     setattr(LabelColumn, f"__{_name}__", _binary(getattr(operator, _name), lambda *_: 1, swap=False))
+for _name in (
+    "bool", "hash", "index", "int", "float", "complex", "str", "repr", "format", "len", "iter", "getitem", "contains",
+    "pow", "rpow", "truediv", "rtruediv", "divmod", "rdivmod", "and", "rand", "or", "ror", "xor", "rxor", "lshift",
+    "rlshift", "rshift", "rrshift", "matmul", "rmatmul", "invert", "pos", "round", "trunc", "floor", "ceil",
+):  # fmt: skip
+    setattr(LabelColumn, f"__{_name}__", _refusing(_name))
 
 
 def run_on_columns(rule: Value, labels: Tensor) -> Tensor | None:
@@ -258,12 +284,17 @@ def run_on_columns(rule: Value, labels: Tensor) -> Tensor | None:
     if rule is max or rule is min:
         return labels.amax(1) if rule is max else labels.amin(1)
     bound = int(labels.abs().max()) if labels.numel() else 0
-    columns = tuple(LabelColumn(column, bound) for column in labels.unbind(1))
+    refused: list[str] = []
+    columns = tuple(LabelColumn(column, bound, refused) for column in labels.unbind(1))
     try:
         result = rule(columns)
+        if refused or not isinstance(result, LabelColumn) or result.values.ndim != 1:
+            return None
+        some = sorted({0, len(labels) // 2, len(labels) - 1}) if len(labels) else []
+        same = all(rule(tuple(labels[i].tolist())) == int(result.values[i]) for i in some)
     except Exception:  # on any failure, the caller evaluates row by row, and the rule's own error shows
         return None
-    return result.values if isinstance(result, LabelColumn) and result.values.ndim == 1 else None
+    return result.values if same else None
 
 
 def run_on_row(rule: Value, row: tuple[int, ...]) -> Hashable:

@@ -251,6 +251,8 @@ class Formula(TemplateSet):
         return self.compiled.values(widened(log_probs), "log").exp()
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
+        # Templates share a circuit, so another template may read a slot that is unused here, where anything may stand.
+        log_probs = torch.where((self.kind < 0)[..., None], 0, log_probs)
         return self.compiled.entropy(masked(log_probs, self.mask), self.template)
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:

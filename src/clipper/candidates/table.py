@@ -138,8 +138,8 @@ class Candidates(CandidateSet):
 
         Args:
             rule: any function from a tuple of labels to the target, or one of `clipper.rules`. A function that only
-                uses arithmetic is called once for all combinations, any other once for each combination. With a rule of
-                `clipper.rules` that has too many candidates to list, the result is a `Lattice`.
+                uses arithmetic is called for all combinations at once, any other once for each combination. With a rule
+                of `clipper.rules` that has too many candidates to list, the result is a `Lattice`.
             targets: the target of each of the `n` samples.
             slots: how many inputs a sample has; a list for samples of different lengths.
             classes: the number of labels, or a mapping from each kind of label to its number.

@@ -178,7 +178,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             `(N,)` labels.
 
         Raises:
-            InputError: the instances have another shape than those in `fit`.
+            InputError: the instances have another shape than those in `fit`, or the network gives NaN for them.
             sklearn.exceptions.NotFittedError: `fit` has not been called.
         """
         probability = self.predict_proba(X)
@@ -195,7 +195,7 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             `(N, classes)`; rows sum to one.
 
         Raises:
-            InputError: the instances have another shape than those in `fit`.
+            InputError: the instances have another shape than those in `fit`, or the network gives NaN for them.
             sklearn.exceptions.NotFittedError: `fit` has not been called.
         """
         _VALIDATION.check_is_fitted(self)
@@ -208,6 +208,12 @@ class WeakClassifier(_BASE.ClassifierMixin, _BASE.BaseEstimator):  # type: ignor
             )
         home = next(self.network_.parameters()).device
         log_probs = predict(self.network_, instances.to(home).unsqueeze(1))[:, 0]  # (N, classes)
+        if bool(log_probs.isnan().any()):
+            first = int(log_probs.isnan().any(1).nonzero()[0])
+            raise InputError(
+                f"expected instances for which the network gives numbers, got NaN for instance {first}; remove NaN and "
+                "infinity from X"
+            )
         probability: np.ndarray = log_probs.exp().cpu().numpy()
         return probability
 

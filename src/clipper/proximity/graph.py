@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clipper.arguments import CountProgress, as_tensor, real_number, shown, whole_number, whole_numbers, yes_or_no
+from clipper.arguments import (
+    CountProgress,
+    as_tensor,
+    real_number,
+    shown,
+    usable_device,
+    whole_number,
+    whole_numbers,
+    yes_or_no,
+)
 from clipper.errors import InputError
 from clipper.proximity.index import METHODS, chosen_method, search_named
 from clipper.proximity.instances import Embeddings, OneEmbedding, Pool, instances_of, one_table, vectors_of
@@ -78,7 +87,9 @@ class ProximityGraph:
         """Connect each instance to the instances that lie close to it.
 
         If two instances are equally far, the one with the lower id counts as nearer. With the cosine metric, zero
-        vectors are at distance 0 from one another and at distance 1 from everything else.
+        vectors are at distance 0 from one another and at distance 1 from everything else. Distances are rounded, so
+        that a pair at exactly `radius`, such as orthogonal vectors with the cosine metric and radius 1, may count as
+        nearer; choose a radius a little smaller to leave such pairs out.
 
         Args:
             embeddings: `(n, m, d)`, a tensor, an array or nested lists. A list of tensors or arrays for several
@@ -236,7 +247,8 @@ class ProximityGraph:
             found = back[torch.searchsorted(back, there).clamp(max=len(back) - 1)]
             graph = graph._subset((found == there).nonzero().flatten())
         if share is not None:
-            closest = graph.distance.argsort(stable=True)[: math.ceil(share * len(graph))]
+            most = math.ceil(share * len(graph) * (1 - 1e-12))  # 0.07 · 100 is a little more than 7
+            closest = graph.distance.argsort(stable=True)[:most]
             graph = graph._subset(closest.sort().values)
         return graph
 
@@ -262,6 +274,7 @@ class ProximityGraph:
 
     def to(self, device: torch.device | str) -> ProximityGraph:
         """The same edges on another device."""
+        device = usable_device(device)
         moved = {name: getattr(self, name).to(device) for name in ("source", "target", "distance")}
         return replace(self, **moved)
 

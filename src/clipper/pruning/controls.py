@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clipper.arguments import widened
+from clipper.arguments import as_index, shown, widened
 from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 
@@ -29,14 +29,15 @@ def discard_at_random(candidates: Candidates, count: int | None, seed: int) -> T
     """
     expendable = (candidates.random_ranks(seed) > 0).nonzero().flatten()  # the first of each shuffled sample is safe
     spare = len(expendable)
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= spare:
+    number = as_index(count)
+    if number is None or not 0 <= number <= spare:
         raise InputError(
             f"expected a count of candidates to discard in 0 … {spare} (each of {candidates.samples} samples keeps "
-            f"one), or imitate= with a pruning to copy the numbers from, got {count!r}"
+            f"one), or imitate= with a pruning to copy the numbers from, got {shown(count)}"
         )
     order = torch.randperm(spare, generator=torch.Generator().manual_seed((seed + 1) % 2**63)).to(expendable.device)
     keep = torch.ones(len(candidates), dtype=torch.bool, device=expendable.device)
-    keep[expendable[order[:count]]] = False
+    keep[expendable[order[:number]]] = False
     return keep
 
 

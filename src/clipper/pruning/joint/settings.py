@@ -38,8 +38,9 @@ class InferenceSettings:
         leak: the largest allowed ratio of the odds that an edge joins samples with the same formula to the odds
             expected by chance.
         alike: samples that contradict their neighbours' messages look alike if contradictions are correlated along the
-            edges by more than this. If one class in ten is missing from the labels, the correlation is above 0.1.
-        certain: by how many standard errors the correlation must be larger.
+            edges by more than this. The correlation is about 0.1 if one class in ten is missing from the labels, and up
+            to 0.025 in large pools of noisy embeddings.
+        certain: how many standard errors the correlation must exceed.
         memory: the largest number of tensor elements held at a time.
     """
 
@@ -60,8 +61,8 @@ class InferenceSettings:
     improbable: float = 10.0
     explained: float = 0.2
     leak: float = 4.0
-    alike: float = 0.02
-    certain: float = 3.0
+    alike: float = 0.04
+    certain: float = 4.0
     memory: int = 1 << 22
 
     block: ClassVar[int] = 1 << 18

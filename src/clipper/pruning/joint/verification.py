@@ -166,14 +166,15 @@ def misfit_of(pool: Pool, heard: Tensor, prior: Tensor, sharpness: float, settin
     contradiction = (widened(pool.surprise(field)[:, 0]) - widened(prior)).sigmoid().nan_to_num(0)  # (n,)
     judges = prior.isfinite()
     labels = pool.best(field).masked_fill(~pool.by_slot(judges[:, None])[:, 0], -1)
-    if correlation_bound(pool, contradiction, labels, settings.certain) <= settings.alike:
+    correlation, error = correlation_along_edges(pool, contradiction, labels)
+    if correlation <= max(settings.alike, settings.certain * error):
         return 0.0
     many = pool.ranks.total(((contradiction > 1 / 2) & judges).sum())
     return float(many / pool.ranks.total(judges.sum()))
 
 
-def correlation_bound(pool: Pool, values: Tensor, labels: Tensor, errors: float) -> float:
-    """A lower bound of the correlation, along the edges, of the values of the two samples that an edge joins.
+def correlation_along_edges(pool: Pool, values: Tensor, labels: Tensor) -> tuple[float, float]:
+    """The correlation, along the edges, of the values of the two samples that an edge joins, and its standard error.
 
     From the value at each instance, the mean over all instances with the same label is subtracted first, because
     samples with some labels have larger values than others.
@@ -182,8 +183,9 @@ def correlation_bound(pool: Pool, values: Tensor, labels: Tensor, errors: float)
         pool: the pool.
         values: a value for each sample, `(n,)`.
         labels: of the instances, `(n*m, 1)`; those with -1 do not count.
-        errors: how many standard errors the bound is below the correlation. The errors are those of a pool in which
-            values belong to samples at random.
+
+    Returns:
+        The correlation, and its standard error in a pool in which values belong to samples at random.
     """
     slots, edges, ranks = pool.factor.shape[1], pool.edges, pool.ranks
     counts = one_hot(labels, pool.classes)[:, :, 0].to(values)  # (n*m, c)
@@ -198,5 +200,5 @@ def correlation_bound(pool: Pool, values: Tensor, labels: Tensor, errors: float)
     together = (rest[first] * edges.shard.bordered(rest)[second])[across]
     count, error = ranks.total(across.sum()), widened(ranks.total(repeated.square().sum())).sqrt()
     if not float(count) or not float(variance):
-        return 0.0
-    return float((ranks.total(together.sum()) / variance - errors * error) / count)
+        return 0.0, 0.0
+    return float(ranks.total(together.sum()) / variance / count), float(error / count)
