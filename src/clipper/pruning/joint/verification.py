@@ -190,7 +190,7 @@ def correlation_along_edges(pool: Pool, values: Tensor, labels: Tensor) -> tuple
     slots, edges, ranks = pool.factor.shape[1], pool.edges, pool.ranks
     counts = one_hot(labels, pool.classes)[:, :, 0].to(values)  # (n*m, c)
     spread = values.repeat_interleave(slots)
-    mean = ranks.total(spread @ counts) / ranks.total(counts.sum(0)).clamp(min=1)
+    mean = ranks.total(counts.T @ spread) / ranks.total(counts.sum(0)).clamp(min=1)
     rest = counts.sum(1) * (spread - counts @ mean)
     variance = ranks.total(rest.square().sum()) / ranks.total(counts.sum()).clamp(min=1)
     first, second = edges.first[edges.counted], edges.second[edges.counted]
