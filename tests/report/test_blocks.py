@@ -130,7 +130,10 @@ def test_runs_on_development_seeds_are_never_ahead_of_the_paper(tmp_path):
         config = replace(places["exact loss", column], seed=0).config
         ledger.add(Record(config, [EpochMetrics(1, 2.5, accuracy, 1.0, 1.0, 3.6, 0.0)], {"torch": "2"}))
     text = refreshed(block("long"), Sources(tmp_path))
-    assert [line.split(" | ")[-1] for line in text.splitlines() if "-30 |" in line] == ["no result yet |", "behind |"]
+    assert [line.split(" | ")[-1] for line in text.splitlines() if "-30 |" in line] == [
+        "no result yet |",
+        "behind (luck) |",
+    ]
 
 
 def test_a_difference_within_the_deviation_is_level(tmp_path):
@@ -145,7 +148,7 @@ def test_a_difference_within_the_deviation_is_level(tmp_path):
     found = [
         line.split(" | ")[-1] for line in text.splitlines() if line.startswith("| MNIST") and "not run" not in line
     ]
-    assert found == ["ahead |", "level |", "behind |"]
+    assert found == ["ahead |", "level (luck) |", "behind (luck) |"]
 
 
 def test_what_is_not_run_says_what_it_costs_and_intervals_stay_within_100(tmp_path):

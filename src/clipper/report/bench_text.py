@@ -105,7 +105,7 @@ def ranks(rows: Sequence[Measurement]) -> str:
             ]
         )
     heads = [
-        "instances", "ranks", "processor seconds of a rank", "peak of memory of a rank", "sent by a rank",
+        "instances", "ranks", "seconds of a rank (search and inference)", "peak of memory of a rank", "sent by a rank",
         "labels right", "verdict",
     ]  # fmt: skip
     return f"{markdown_table(heads, cells)}\n{measured_on(own)}" if shared else "Not run."

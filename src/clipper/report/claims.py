@@ -250,11 +250,14 @@ def in_short(claims: Sequence[Claim]) -> str:
             if kind in _GAINS.values() and "reproduces" not in counts:
                 said = f"none reproduces so far: {said}"
             whose = "the paper's" if not sentences else "its"
-            also = f" (of more than a point; in {losses} other cases the paper reports a decrease)" if losses else ""
+            also = f" of more than a point (and {losses} decreases)" if losses else ""
             sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
-            if replaced := Counter(claim.encoder for claim in own if claim.encoder and claim.verdict != INCOMPARABLE):
-                others = ", ".join(f"{count} with {encoder}" for encoder, count in replaced.items())
-                sentences.append(f"Of these, {others} in the place of the paper's {PAPERS_ENCODER}.")
+            run = [claim for claim in own if claim.verdict != NOT_RUN]
+            if replaced := Counter(claim.encoder for claim in run if claim.encoder and claim.verdict != INCOMPARABLE):
+                others = " and ".join(f"{encoder} in {count}" for encoder, count in replaced.items())
+                sentences.append(
+                    f"Of the {len(run)} that were run, the paper's encoder {PAPERS_ENCODER} is replaced by {others}."
+                )
     return " ".join(sentences)
 
 

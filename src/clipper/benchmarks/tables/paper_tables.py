@@ -326,7 +326,8 @@ DRAWS_TABLE = Table(
         "fresh": "100 candidates of each sample, drawn again for each step",
         "own": "100 draws from the classifier's distribution over the candidates, again for each step",
     },
-    remark="The rows train with Dolphin's loss, the ceiling on gold labels, for ten epochs unless a cell says "
+    remark="Pre-image is the paper's word for candidate. All rows train with Dolphin's loss, and the row *gold labels* "
+    "on the gold labels, for ten epochs unless a cell says "
     'otherwise. The paper trains by "randomly sampling the pre-images", and says elsewhere that each sample includes '
     "the gold one by construction. Frozen encoders are MobileNetV2; the paper has ResNet-18.",
 )
