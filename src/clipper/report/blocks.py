@@ -357,8 +357,8 @@ def _against_the_paper(sources: Sources) -> str:
         "Ours is the best of our rows. It differs from the paper's in more than pruning: it has another loss, and on "
         "sums and maxima 8 epochs in batches of 8 samples (the paper: 50 in batches of 64). Ahead or behind: the means "
         "differ by more than the larger of the two standard deviations. Luck: the samples of MAX-30 identify little "
-        "more than the digits 8 and 9, and those of MAX-40 little more than 9 (`clipper bench ceiling`), so a network gets "
-        "most images right by luck only, and the figures do not show who learns more. The paper trains HWF on "
+        "more than the digits 8 and 9, and those of MAX-40 little more than 9 (`clipper bench ceiling`), so a network "
+        "gets most images right by luck only, and the figures do not show who learns more. The paper trains HWF on "
         '"the full dataset" and does not say how many formulas that is.'
     )
     return markdown_table(["", "paper, best", "here, best", "by", ""], rows) + f"\n{footnote(shown)} {note}"
