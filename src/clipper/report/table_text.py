@@ -40,7 +40,7 @@ How to read the tables:
   standard deviations are between 0.2 and 22 points, 14 to 22 for Dolphin and Scallop on SUM-3. There the paper's own
   95 % intervals are wider than ours. *Not seen* means that our runs do not show the gain; it does not mean that the
   paper's runs did not.
-- If cells of a column have different numbers of seeds, those that are not the usual number say so.
+- Below each table stands the number of seeds of most of its cells. The others say how many they have.
 - A share that is kept is *within {close} points* of the paper's, or there is *more* or *less here*.
 - *Accuracy* is that of single inputs: of images; on clips, of frames; on scenes, of names and relations together.
   *Candidates kept* is the share that pruning keeps, averaged over the epochs: of all listed candidates, or, where
@@ -287,8 +287,11 @@ def task(table: Table, entries: Sequence[CellResult]) -> str:
     ]
     if not seeds:
         return numbers(table, entries)
+    usual = usual_seeds(entries)
+    said = f"Means over {usual} seeds, unless a cell says otherwise." if usual > 1 else ""
     lookup = markdown_table(["row", "measure", "mean ± deviation", "95 % interval", "seeds", "by seed"], seeds)
-    return f"{numbers(table, entries)}\n{_details('Intervals, and every seed', lookup)}"
+    parts = [numbers(table, entries), f"{said}\n" if said else "", _details("Intervals, and every seed", lookup)]
+    return "\n".join(filter(None, parts))
 
 
 def numbers(table: Table, entries: Sequence[CellResult]) -> str:
