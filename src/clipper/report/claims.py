@@ -30,6 +30,7 @@ class Claim(NamedTuple):
         kind: what sort of claim it is, one of `KINDS`.
         same: equal for two claims if they are one claim that the paper prints in two tables.
         encoder: the encoder here, if it takes the place of another one of the paper.
+        epochs: the epochs here, if they are fewer than the paper's; else 0.
     """
 
     what: str
@@ -39,6 +40,7 @@ class Claim(NamedTuple):
     kind: str = "accuracy gain"
     same: tuple[Any, ...] = ()
     encoder: str = ""
+    epochs: int = 0
 
 
 CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]
@@ -125,7 +127,10 @@ def _gain(entry: CellResult, base: CellResult, measure: Measure, kind: str) -> l
         verdict = _marked(verdict, entry, base)
     same = entry.place.row.engine, *paper, *without
     encoder = config_of(entry.records[0]).encoder if entry.records and entry.place.row.variant == "frozen" else ""
-    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same, "" if encoder == PAPERS_ENCODER else encoder)]
+    encoder = "" if encoder == PAPERS_ENCODER else encoder
+    epochs = entry.epochs or 0
+    shorter = epochs if epochs < entry.place.config.epochs else 0
+    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same, encoder, shorter)]
 
 
 def _marked(verdict: str, *entries: CellResult) -> str:
@@ -253,10 +258,13 @@ def in_short(claims: Sequence[Claim]) -> str:
             also = f" of more than a point (and {losses} decreases)" if losses else ""
             sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
             run = [claim for claim in own if claim.verdict != NOT_RUN]
+            if shorter := sorted({claim.epochs for claim in run if claim.epochs}):
+                epochs, many = " or ".join(map(str, shorter)), sum(claim.epochs > 0 for claim in run)
+                sentences.append(f"Of the {len(run)} that were run, {many} ran for {epochs} epochs only.")
             if replaced := Counter(claim.encoder for claim in run if claim.encoder and claim.verdict != INCOMPARABLE):
-                others = " and ".join(f"{encoder} in {count}" for encoder, count in replaced.items())
+                others = " and ".join(f"{encoder} ({count} times)" for encoder, count in replaced.items())
                 sentences.append(
-                    f"Of the {len(run)} that were run, the paper's encoder {PAPERS_ENCODER} is replaced by {others}."
+                    f"In those that were run, {others} takes the place of the paper's encoder {PAPERS_ENCODER}."
                 )
     return " ".join(sentences)
 
