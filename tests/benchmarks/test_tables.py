@@ -240,7 +240,7 @@ def test_a_long_run_keeps_a_checkpoint_until_it_is_noted(tmp_path, monkeypatch):
     table = replace(TINY, seeds=1, variants=("none",)).of(SUM_TABLE)
     (cell,) = table.cells()
     monkeypatch.setattr(grid, "LONG", 1)
-    assert grid._run(cell.config, False, tmp_path).config == cell.config.as_dict()
+    assert grid._run((cell.config, False, tmp_path)).config == cell.config.as_dict()
     assert grid.checkpoint_of(cell.config, tmp_path).exists()
     ledger = Ledger(tmp_path / "records.jsonl")
     assert run_cells([cell], ledger, jobs=1) == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clipper import Candidates, ClipperError, ProximityGraph, prune
+from clipper import ClipperError, ProximityGraph
 from clipper.errors import InputError
 from clipper.proximity import ExactSearch, IndexedSearch, NeighbourSearch, Pool
 from clipper.proximity.neighbours import Vectors
@@ -125,13 +125,11 @@ def test_a_share_of_the_edges_is_rounded_up_and_no_further(share: float, edges: 
     assert len(ProximityGraph.from_embeddings(embeddings, k=1, share=share)) == edges
 
 
-def test_a_graph_and_a_pruning_move_to_devices_only() -> None:
+def test_a_graph_moves_to_devices_only() -> None:
     graph = ProximityGraph.from_edges([0], [2])
-    pruning = prune(Candidates.from_rule(sum, [8, 2], 2, 10), graph)
-    for ask in (graph.to, pruning.to):
-        assert len(ask("cpu").edges if ask == pruning.to else ask("cpu")) == 1
-        with pytest.raises(InputError, match="expected a device of this computer, such as 'cpu', got 'foo'"):
-            ask("foo")
+    assert len(graph.to("cpu")) == 1
+    with pytest.raises(InputError, match="expected a device of this computer, such as 'cpu', got 'foo'"):
+        graph.to("foo")
 
 
 def test_edges_inside_a_sample_only_on_request() -> None:
