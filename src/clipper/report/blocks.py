@@ -348,7 +348,7 @@ def _against_the_paper(sources: Sources) -> str:
             [
                 column,
                 papers(best, "accuracy"),
-                figure(ours, "accuracy", briefly=True),
+                figure(ours, "accuracy", briefly=True) + (", 1 seed" if len(values) == 1 else ""),
                 ours.place.row.name,
                 _standing(difference, margin, ours.mark) + (" (luck)" if task in _BY_LUCK else ""),
             ]
