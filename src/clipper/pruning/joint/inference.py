@@ -409,10 +409,9 @@ class _Run(Generic[Set]):
         heard = pool.tempered(heard[:, :, used], sharpness, mistaken) - pool.unary
         weight = weight[:, used].to(heard)
         solved = self._solved(pool, potential, sharpness)
-        certain = (
-            pool.unary - 2 * heard.abs().max() * pool.excluded[:, :, None]
-        )  # messages do not outweigh known labels
-        mixture = Mixture(replace(pool, edges=pool.edges.apart, unary=certain), heard, weight, namings, solved)
+        # No messages outweigh a known label: what it excludes is lowered by more than they can add.
+        unary = pool.unary - 2 * heard.abs().max() * pool.excluded[:, :, None]
+        mixture = Mixture(replace(pool, edges=pool.edges.apart, unary=unary), heard, weight, namings, solved)
         field = mixture.first
         each = torch.arange(n * m, device=field.device) // m
         inside = mixture.averaged(lambda field: pool.factor.marginals(field)[:, :, 0], each)
