@@ -242,15 +242,18 @@ def proportions() -> Rule:
     """You know how often each label occurs in a sample, but not where (learning from label proportions).
 
     A target is a count for each label, `[0, 2, 1]`; a share for each, `[0, 0.67, 0.33]`; a mapping from labels to
-    counts; or the labels themselves, in any order. A list with as many numbers as there are labels is read as counts.
+    counts; or the labels themselves, in any order. A list with as many numbers as there are labels is read as counts, but
+    what `value` returns is always read as labels.
 
     Examples:
         >>> proportions().candidates([[0, 2, 1, 0]], slots=3, classes=4).labels.tolist()
         [[1, 1, 2], [1, 2, 1], [2, 1, 1]]
         >>> proportions().candidates([[2, 1, 1]], slots=3, classes=4).counts  # the labels themselves
         [3]
+        >>> proportions().candidates([proportions().value((1, 1, 1))], slots=3, classes=3).counts
+        [1]
     """
-    return _Proportions("proportions", _sorted, machine=Machine((), _insert, itself))
+    return _Proportions("proportions", _Sorted.of, machine=Machine(_Sorted(), _insert, itself))
 
 
 def partial_labels() -> Rule:
@@ -377,6 +380,8 @@ class _Proportions(_Numbers):
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """The labels in ascending order."""
+        if isinstance(given, _Sorted):
+            return given
         if isinstance(given, Mapping):
             return _bag([(_label(y), whole_number(count, "a count", least=0)) for y, count in given.items()], slots)
         values = [as_python(value) for value in as_list(given, "the counts of all labels, or labels,")]
@@ -401,7 +406,7 @@ class _Proportions(_Numbers):
             for label, run_of in groupby(target):
                 for number, _ in enumerate(run_of, start=1):
                     enough[label, number] = enough.get((label, number), 0) | 1 << bit
-        return Machine(((), (1 << len(targets)) - 1), partial(_insert_if_wanted, enough), _first)
+        return Machine((_Sorted(), (1 << len(targets)) - 1), partial(_insert_if_wanted, enough), _first)
 
 
 class _PartialLabels(Rule):
@@ -646,12 +651,19 @@ def _still_ascends(state: int) -> bool:
     return state >= 0
 
 
-def _sorted(labels: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(labels))
+class _Sorted(tuple[int, ...]):
+    """The labels of a bag in ascending order. Its type tells them from counts, where there are as many of both."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, labels: Sequence[int]) -> _Sorted:
+        """The labels in ascending order."""
+        return cls(sorted(labels))
 
 
-def _insert(state: tuple[int, ...], label: int) -> tuple[int, ...]:
-    return _sorted((*state, label))
+def _insert(state: tuple[int, ...], label: int) -> _Sorted:
+    return _Sorted.of((*state, label))
 
 
 def _insert_if_wanted(

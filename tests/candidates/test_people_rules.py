@@ -172,6 +172,15 @@ def test_proportions_are_counts_shares_mappings_or_labels(target: Any, labels: l
     assert found.labels[0].tolist() == labels
 
 
+def test_the_value_of_a_bag_is_read_as_labels_where_there_are_as_many_labels_as_slots() -> None:
+    rows = list(itertools.product(range(3), repeat=3))
+    targets = [pickle.loads(pickle.dumps(rules.proportions().value(row))) for row in rows]
+    for budget in (1_000, 0):
+        found = rules.proportions().candidates(targets, slots=3, classes=3, budget=budget)
+        assert found.counts == [len(set(itertools.permutations(row))) for row in rows]
+        assert found.contains(torch.tensor(rows)).all()
+
+
 def test_counts_that_could_be_labels_are_counts_and_wrong_ones_are_refused() -> None:
     assert rules.proportions().candidates([[1, 1, 1]], slots=3, classes=3).counts == [6]
     with pytest.raises(InputError, match=r"sample 1: expected counts of 3 labels .*Counter\(labels\)"):

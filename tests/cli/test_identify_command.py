@@ -76,7 +76,8 @@ def test_labels_give_the_targets_of_a_rule(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "classes", "slots"), [("transcript", 3, 4), ("addition:2", 10, 4), ("proportions", 3, 4), ("sum", 4, 3)]
+    ("name", "classes", "slots"),
+    [("transcript", 3, 4), ("addition:2", 10, 4), ("proportions", 3, 4), ("proportions", 3, 3), ("sum", 4, 3)],
 )
 def test_without_targets_every_value_of_the_rule_occurs(name: str, classes: int, slots: int) -> None:
     rule = rules.named(name)
