@@ -362,7 +362,7 @@ FAULTS = {
     "pruning.closed_form._tied_by_products": "a listed batch pruned by paper, k=3",
     "pruning.lattice_search.labels_left": "a lattice batch pruned by exact, k=1",
     "pruning.pairs.pad": "joint inference",
-    "pruning.joint.pool.pad": "joint inference",
+    "pruning.factors.pad": "joint inference",
     "pruning.joint.search.zero_messages": "joint inference",
     "engines.scallop._sums_over_sets": "scallop, three proofs",
     "engines.outputs.cost_of_others": "dolphin, all proofs",

@@ -242,8 +242,8 @@ def proportions() -> Rule:
     """You know how often each label occurs in a sample, but not where (learning from label proportions).
 
     A target is a count for each label, `[0, 2, 1]`; a share for each, `[0, 0.67, 0.33]`; a mapping from labels to
-    counts; or the labels themselves, in any order. A list with as many numbers as there are labels is read as counts, but
-    what `value` returns is always read as labels.
+    counts; or the labels themselves, in any order. A list with as many numbers as there are labels is read as counts,
+    but what `value` returns is always read as labels.
 
     Examples:
         >>> proportions().candidates([[0, 2, 1, 0]], slots=3, classes=4).labels.tolist()

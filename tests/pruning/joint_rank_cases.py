@@ -26,11 +26,11 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.rules import SUM
 from clipper.errors import ClipperError
 from clipper.pruning import Posterior
+from clipper.pruning.factors import formulas_of
 from clipper.pruning.joint import InferenceSettings, Trust
 from clipper.pruning.joint.inference import _pool_of
 from clipper.pruning.joint.naming import NamingEvidence, matched
 from clipper.pruning.joint.pool import Pool as ModelPool
-from clipper.pruning.joint.pool import formulas_of
 from clipper.pruning.joint.potential import Potential
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, zero_messages
 from clipper.pruning.joint.search import States, islands, region_weights

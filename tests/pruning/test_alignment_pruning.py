@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clipper import Candidates, Clipper, ProximityGraph, infer, prune
 from clipper.candidates import Alignments
 from clipper.engines import DolphinLoss, ScallopLoss, SemanticLoss
-from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor
+from clipper.pruning.factors import CandidateFactor, LatticeFactor
 from tests.candidates.test_alignments import Pair, clips
 from tests.machines import log_probs_for
 

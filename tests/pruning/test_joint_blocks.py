@@ -16,8 +16,8 @@ from clipper import Candidates, Lattice, ProximityGraph, infer
 from clipper.candidates import CandidateSet
 from clipper.candidates.graph_building import templates_of
 from clipper.candidates.rules import SUM
+from clipper.pruning.factors import CandidateBlocks, CandidateFactor, LatticeFactor, listed_factor
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateBlocks, CandidateFactor, LatticeFactor, listed_factor
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, cavities, propagate, score, side_by_side, zero_messages
 from clipper.pruning.joint.settings import blocks

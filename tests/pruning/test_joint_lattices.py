@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import clipper
 from clipper import Candidates, Clipper, Lattice, Posterior, ProximityGraph, infer
 from clipper.candidates.rules import SUM
-from clipper.pruning.joint import InferenceSettings, pool
+from clipper.pruning import factors
+from clipper.pruning.factors import CandidateFactor, LatticeFactor, factor_of
+from clipper.pruning.joint import InferenceSettings
 from clipper.pruning.joint.naming import Namings
-from clipper.pruning.joint.pool import CandidateFactor, LatticeFactor, factor_of
 from tests.machines import restricted
 from tests.pruning.pools import brute_force, clustered, shuffled
 
@@ -47,7 +48,7 @@ def test_a_list_that_few_states_stand_for_is_walked_and_says_the_same(monkeypatc
     graph = ProximityGraph.from_embeddings(embeddings, k=4)
     walked = clipper.infer(candidates, graph, starts=10)
     assert isinstance(factor_of(candidates), LatticeFactor)
-    monkeypatch.setattr(pool, "_WORTH", len(candidates))
+    monkeypatch.setattr(factors, "_WORTH", len(candidates))
     assert isinstance(factor_of(candidates), CandidateFactor)
     looked_up = clipper.infer(candidates, graph, starts=10)
     assert walked.verdict == looked_up.verdict

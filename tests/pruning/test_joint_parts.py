@@ -12,10 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clipper.pruning.factors
 import clipper.pruning.joint
 from clipper import Candidates, ProximityGraph
+from clipper.pruning.factors import CandidateFactor
 from clipper.pruning.joint import InferenceSettings
-from clipper.pruning.joint.pool import CandidateFactor, Pool
+from clipper.pruning.joint.pool import Pool
 from clipper.pruning.joint.posterior import smallest_credible_set
 from clipper.pruning.joint.potential import Potential, Trust, confusion, equal_confusion
 from clipper.pruning.joint.propagate import Schedule, Score, cavities, propagate, zero_messages
@@ -357,5 +359,5 @@ def test_every_number_is_a_setting() -> None:
     files = sorted(Path(clipper.pruning.joint.__file__).parent.rglob("*.py"))
     assert 1 < len(files) <= 10
     assert len(fields(InferenceSettings)) <= 20
-    for file in [*files, Path(clipper.pruning.pairs.__file__)]:
+    for file in [*files, Path(clipper.pruning.pairs.__file__), Path(clipper.pruning.factors.__file__)]:
         assert numbers_of(file.read_text(encoding="utf-8")) <= {0, 1 / 2, 1, 2}, file.name  # and -1, which is -(1)

@@ -15,8 +15,8 @@ from clipper.candidates import Candidates, Lattice
 from clipper.errors import InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 from clipper.pruning import infer
+from clipper.pruning.factors import CandidateFactor, Factor, LatticeFactor
 from clipper.pruning.joint import NEIGHBOURS
-from clipper.pruning.joint.pool import CandidateFactor, Factor, LatticeFactor
 
 _STARTS = 4
 """Starting points in a round of messages that is timed."""

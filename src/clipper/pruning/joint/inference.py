@@ -17,9 +17,10 @@ from clipper.candidates.base import check_any_possible, check_log_probs, must_be
 from clipper.errors import InputError
 from clipper.proximity import ProximityGraph
 from clipper.pruning.distributed import shared_graph
+from clipper.pruning.factors import CandidateFactor, factor_of, formulas_of, of_all_ranks
 from clipper.pruning.graphs import check_edges, graph_of
 from clipper.pruning.joint.naming import Namings, NamingSearch, matched
-from clipper.pruning.joint.pool import CandidateFactor, Pool, factor_of, formulas_of, of_all_ranks, one_hot
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.posterior import INFORMATIVE, Mixture, Posterior, Verdict
 from clipper.pruning.joint.potential import Potential, Trust, equal_confusion
 from clipper.pruning.joint.propagate import (

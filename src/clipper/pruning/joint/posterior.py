@@ -14,8 +14,9 @@ from clipper.arguments import one_of, real_number, whole_number, widened, widest
 from clipper.candidates import Candidates
 from clipper.candidates.base import gold_labels
 from clipper.proximity import ProximityGraph
+from clipper.pruning.factors import listed_factor
 from clipper.pruning.joint.naming import Naming, Namings
-from clipper.pruning.joint.pool import Pool, listed_factor, one_hot
+from clipper.pruning.joint.pool import Pool, one_hot
 from clipper.pruning.joint.potential import Trust
 from clipper.pruning.joint.search import Found
 from clipper.pruning.joint.settings import InferenceSettings, blocks
