@@ -125,8 +125,8 @@ def test_the_summary_is_that_of_rows_made_by_hand():
     assert own.accuracy_at(1) == pytest.approx((0.4 + 0.8) / 2)
     first = {at: entry.contestant.name for at, entry in standing.leaders}
     assert first == {1: "clipper", 2: "clipper", 3: "clipper", 5: "klay", 7: "klay", 10: "klay"}
-    assert standing.verdict[0].startswith("Clipper: joint inference, then training is first within 1 s to 3 s")
-    assert standing.verdict[1].startswith("KLay circuits is first within 5 s to 10 s (100.0 % after 10 s)")
+    assert standing.verdict[0].startswith("Clipper: joint inference, then training is first from 1 s to 3 s")
+    assert standing.verdict[1].startswith("KLay circuits is first from 5 s to 10 s (100.0 % after 10 s)")
     assert "30.0 points behind: its own 50 epochs were over after 2 s" in standing.verdict[1]
     assert entry_cells(klay)[1:5] == ["100.0 ± 0.0", "10", "0.50", "clock"]
 
@@ -137,7 +137,7 @@ def test_joint_inference_before_the_first_step_is_a_reason_for_not_being_first()
     assert "its first step ends after 1.5 s." in standing.verdict[0]
     assert standing.leaders[-1][1].contestant.name == "clipper"
     (alone,) = standings(rows[:1])
-    assert alone.verdict[0] == "Clipper is first at every time from 1 s on."
+    assert alone.verdict[0] == "A contestant with Clipper is first at every time from 1 s on."
 
 
 def test_the_page_has_figure_reasons_settings_failures_and_what_was_skipped(tmp_path):
@@ -146,7 +146,7 @@ def test_the_page_has_figure_reasons_settings_failures_and_what_was_skipped(tmp_
     rows = [row_of("clipper"), row_of("klay", curve=busy), row_of("ablkit", error="E: 1 < 2")]
     write_race_page(rows, tmp_path / "race.html", skipped={"snorkel": "no network"})
     html = (tmp_path / "race.html").read_text(encoding="utf-8")
-    for text in ("<svg", "is first within", "E: 1 &lt; 2", "no network", "abc123", "run.py of KLay", "was busy"):
+    for text in ("<svg", "is first", "E: 1 &lt; 2", "no network", "abc123", "run.py of KLay", "was busy"):
         assert text in html
     assert 'src="' not in html
     write_race_page([], tmp_path / "race.html")

@@ -8,12 +8,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clipper.benchmarks.config import OWN_NETWORKS, RunConfig
 from clipper.benchmarks.probe import digest
-from clipper.benchmarks.settings import run_key
+from clipper.benchmarks.settings import run_key, settings_of
 from clipper.benchmarks.tables import (
     TABLES,
     CellResult,
@@ -26,10 +27,18 @@ from clipper.benchmarks.tables import (
     summarise,
     table_named,
 )
-from clipper.benchmarks.tables.catalogue import ABLATION_TABLE, ADDITION_TABLE, JOINT_TABLE, SUM_TABLE
+from clipper.benchmarks.tables.catalogue import (
+    ABLATION_TABLE,
+    ADDITION_TABLE,
+    CONFOUNDS_TABLE,
+    JOINT_TABLE,
+    SCALE_TABLE,
+    SUM_TABLE,
+)
 from clipper.benchmarks.tables.grid import run_cells
 from clipper.errors import FileError, InputError
-from clipper.report.claims import claims_of, distinct, in_short, verdict_of
+from clipper.report.claims import claims_of, distinct, in_short, reproduced, verdict, verdict_of
+from clipper.report.table_text import above_ceiling
 from clipper.training import EpochMetrics, Record
 from clipper.training.environment import versions
 
@@ -313,19 +322,22 @@ def fresh(config: RunConfig, accuracy: float) -> Record:
     return replace(record_of(config, accuracy), probe={"draws": "0"})
 
 
-def entries_with(gains: list[float], first: int = 100) -> list[CellResult]:
-    table = Selection(engines=("dolphin",), variants=("none", "trainable"), columns=("SUM-3, n=100",)).of(SUM_TABLE)
-    none, pruned = table.places()
+def entries_with(
+    gains: list[float], first: int = 100, base: float = 0.3, variants: tuple[str, ...] = ("none", "trainable")
+) -> list[CellResult]:
+    """The first row at `base`, the others better by the gains, in points."""
+    table = Selection(engines=("dolphin",), variants=variants, columns=("MNIST SUM-3, n=100",)).of(SUM_TABLE)
+    none, *pruned = table.places()
     return [
         CellResult(
             place,
             tuple(
-                fresh(replace(place, seed=seed).config, 0.3 + (gain / 100 if place is pruned else 0))
+                fresh(replace(place, seed=seed).config, base + (gain / 100 if place in pruned else 0))
                 for seed, gain in enumerate(gains, first)
             ),
-            SUM_TABLE.published[place.row.name, place.column.name],
+            SUM_TABLE.published.get((place.row.name, place.column.name), {}),
         )
-        for place in (none, pruned)
+        for place in (none, *pruned)
     ]
 
 
@@ -352,6 +364,55 @@ def test_one_seed_supports_no_claim():
     (claim,) = claims_of(entries_with([17.0]))
     assert claim.verdict == "too few seeds"
     assert verdict_of(10.0, 20.0, 30.0) == "larger"
+    (_, pruned) = entries_with([17.0])
+    (share,) = claims_of([replace(pruned, published={"retained": (100.0, 1.0)})])
+    assert share.verdict == "too few seeds"
+
+
+@pytest.mark.parametrize(
+    ("base", "gains", "verdict"),
+    [
+        (0.9, [9.0, 9.8, 9.5, 9.9], "no room here"),  # 90 + 17.2 > 100, and the interval reaches 10
+        (0.9, [1.0, -1.0, 2.0, -2.0], "another baseline here"),  # there is room, and pruning does not use it
+        (0.2, [17.0, 16.0, 18.0, 17.5], "another baseline here"),  # the paper's is 43.3
+        (0.6, [17.0, 16.0, 18.0, 17.5], "reproduces"),
+    ],
+)
+def test_a_gain_over_a_very_different_baseline_is_not_judged(base, gains, verdict):
+    (claim,) = claims_of(entries_with(gains, base=base))
+    assert claim.verdict == verdict
+
+
+def test_runs_without_common_seeds_are_not_called_missing():
+    none, pruned = entries_with([17.0, 16.0])
+    _, other = entries_with([17.0, 16.0], first=110)
+    assert [claim.verdict for claim in claims_of([none, other])] == ["no common seeds"]
+    assert [claim.verdict for claim in claims_of([none, replace(pruned, records=())])] == ["not run"]
+
+
+def test_a_gain_that_reproduces_is_shown_beside_the_random_control():
+    none, pruned, random = entries_with([17.0, 16.0, 18.0], variants=("none", "trainable", "random"))
+    assert "+0.0 [+0.0, +0.0], so neighbours are not shown to be the cause" in reproduced(
+        claims_of([none, pruned, random])
+    )
+    (worse,) = entries_with([1.0, 1.5, 1.0], variants=("none", "random"))[1:]
+    said = reproduced(claims_of([none, pruned, worse]))
+    assert "over the control that discards at random +15.8 [" in said
+    assert "not shown" not in said
+    assert reproduced(claims_of(entries_with([1.0, -1.0, 1.0]))) == ""
+
+
+def test_rows_that_differ_in_more_than_the_objective_are_compared_with_a_remark(tmp_path):
+    ledger = Ledger(tmp_path / "records.jsonl")
+    rows = [row for row in CONFOUNDS_TABLE.rows if row.variant in ("paper", "exact")]
+    table = replace(CONFOUNDS_TABLE, rows=tuple(rows), columns=CONFOUNDS_TABLE.columns[:1], seeds=3)
+    for cell in table.cells():
+        ledger.add(replace(record_of(cell.config, 0.1 * cell.row.name.count("8")), settings=settings_of(cell.config)))
+    (same,) = verdict(gather(table, ledger))
+    assert same.startswith('"exact: outlines, pool, k=1" and "paper: outlines, pool, k=1" do not differ')
+    own, exact = table.rows[0], table.rows[3]
+    (other,) = verdict(gather(replace(table, rows=(own, exact)), ledger))
+    assert other.endswith("They also differ in encoder, scope.")
 
 
 def test_all_rows_that_are_compared_run_on_the_same_fresh_seeds() -> None:
@@ -428,7 +489,22 @@ def test_accuracy_gains_are_counted_apart_from_shares() -> None:
     gains = entries_with([17.0, 16.0, 18.0, 17.5])
     kept = [replace(gains[1], published={"retained": (80.0, 1.0), "gold": (95.0, 1.0)})]
     assert in_short(claims_of([*gains, *kept])) == "Of the paper's 2 shares kept, 1 is less here, 1 is within 3 points."
-    assert in_short(claims_of(gains)) == "Of the paper's 1 accuracy gains, 1 reproduces."
+    assert in_short(claims_of(gains)) == "Of the paper's 1 gains in accuracy of more than a point, 1 reproduces."
+
+
+def test_a_row_above_gold_labels_is_explained_by_chance_only_if_both_were_trained_alike() -> None:
+    places = {place.row.name: place for place in SCALE_TABLE.places() if place.column.name == "MNIST SUM-30"}
+
+    def cell(row: str, accuracy: float, **changes: Any) -> CellResult:
+        place = places[row]
+        return CellResult(place, (fresh(replace(replace(place, seed=100).config, **changes), accuracy),))
+
+    exact, ceiling, steps = "exact loss", "gold labels", "gold labels, small steps"
+    assert above_ceiling([cell(exact, 0.9), cell(steps, 0.8)]) == "A row can lie above gold labels by chance."
+    said = above_ceiling([cell(exact, 0.9), cell(ceiling, 0.8)])
+    assert said.startswith("*exact loss*: no run on gold labels has the same epochs, batches and seeds")
+    assert above_ceiling([cell(exact, 0.9), cell(steps, 0.8, epochs=3)]) == said
+    assert above_ceiling([cell(exact, 0.8), cell(ceiling, 0.9)]) == ""
 
 
 def test_a_table_may_be_run_on_the_next_hundred_of_seeds() -> None:

@@ -31,6 +31,7 @@ class Claim(NamedTuple):
         same: equal for two claims if they are one claim that the paper prints in two tables.
         encoder: the encoder here, if it takes the place of another one of the paper.
         epochs: the epochs here, if they are fewer than the paper's; else 0.
+        control: of a gain, the difference to the same engine with the random control, in words.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Claim(NamedTuple):
     same: tuple[Any, ...] = ()
     encoder: str = ""
     epochs: int = 0
+    control: str = ""
 
 
 CLAIM_COLUMNS = ["claim", "paper", "here", "verdict"]
@@ -55,14 +57,17 @@ KINDS = {
 }
 """The sorts of claims, and the measures that they are about."""
 _PLURAL = {
-    "accuracy gain": "accuracy gains",
-    "retrieval gain": "gains in retrieval (on drawn clips here)",
-    "name or relation gain": "gains in names or relations (on generated scenes here)",
     "share kept": "shares kept",
     "overhead": "shares of the time (of another solver on another machine)",
     "difference between encoders": "comparisons of encoders",
     "rank of ABLSim": "comparisons with ABLSim",
 }
+_GAINED = {
+    "accuracy gain": "accuracy",
+    "retrieval gain": "retrieval (on drawn clips here)",
+    "name or relation gain": "names or relations (on generated scenes here)",
+}
+"""What gains are in."""
 _SAID = {
     "reproduces": "reproduce",
     "not run": "are not run",
@@ -70,6 +75,8 @@ _SAID = {
     "too few seeds": "have too few seeds",
     "not comparable": "cannot be compared",
     "no room here": "have no room here",
+    "another baseline here": "have another baseline here",
+    "no common seeds": "have no common seeds",
     "no difference, there or here": "make no difference, there or here",
     "a difference only here": "make a difference only here",
     **{
@@ -81,11 +88,15 @@ _SAID = {
 """The words for a verdict on several claims."""
 NOT_RUN, FEW, MARKED, INCOMPARABLE = "not run", "too few seeds", "marked", "not comparable"
 NO_ROOM = "no room here"
-"""The verdict on a gain that would lift the row without pruning above 100 % here."""
-PAPERS_ENCODER = "resnet18"
-"""The encoder of the paper's rows "frozen"."""
+"""The verdict on a gain that would lift the row without pruning above 100 % here, if ours may fill that room."""
+FAR, FAR_BASELINE = 20.0, "another baseline here"
+"""The verdict on a gain over a row that is more than this many points from the paper's own."""
+NO_COMMON_SEEDS = "no common seeds"
+PAPERS_ENCODER, PAPERS_EPOCHS = "resnet18", 50
+"""The encoder of the paper's rows "frozen", and the epochs of its runs."""
 NO_RESULTS = " runs: "
 """Separates the mark of runs that are no results from a verdict."""
+_ROUNDING = 1e-9
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
@@ -95,9 +106,11 @@ def claims_of(entries: Sequence[CellResult]) -> list[Claim]:
     claims: list[Claim] = []
     for entry in found.values():
         column, row = entry.place.column.name, entry.place.row
-        base = found.get((row.engine, column))
+        base, control = found.get((row.engine, column)), found.get((f"{row.engine} + random", column))
         if base is not None and base is not entry:
-            claims += [claim for measure, kind in _GAINS.items() for claim in _gain(entry, base, measure, kind)]
+            claims += [
+                claim for measure, kind in _GAINS.items() for claim in _gain(entry, base, measure, kind, control)
+            ]
         claims += [claim for measure in KINDS["share kept"] for claim in _near(entry, measure)]
         if row.engine == "abl-sim":
             others = [found[engine, column] for engine in ("dolphin", "scallop") if (engine, column) in found]
@@ -105,7 +118,9 @@ def claims_of(entries: Sequence[CellResult]) -> list[Claim]:
     return claims + _encoders(list(found.values()))
 
 
-def _gain(entry: CellResult, base: CellResult, measure: Measure, kind: str) -> list[Claim]:
+def _gain(
+    entry: CellResult, base: CellResult, measure: Measure, kind: str, control: CellResult | None = None
+) -> list[Claim]:
     """The gain of pruning over the same engine without it, paired by seed."""
     paper, without = entry.published.get(measure), base.published.get(measure)
     if paper is None or without is None:
@@ -115,22 +130,69 @@ def _gain(entry: CellResult, base: CellResult, measure: Measure, kind: str) -> l
     what = f"{entry.place.row.name} over {base.place.row.name}{said}, {entry.place.column.name}"
     pairs = paired(entry, base, measure)
     ours, verdict = NOTHING, NOT_RUN
-    if pairs and entry.epochs != base.epochs:
-        ours, verdict = NOTHING, INCOMPARABLE
+    if entry.records and base.records and entry.epochs != base.epochs:
+        verdict = INCOMPARABLE
     elif pairs:
-        low, high = interval(pairs)
-        several = f" [{low:+.1f}, {high:+.1f}] ({len(pairs)} seeds)" if len(pairs) > 1 else " (1 seed)"
-        ours = f"{statistics.mean(pairs):+.1f}{several}{f', {how}' if (how := peculiarity(entry)) else ''}"
-        verdict = verdict_of(published, low, high) if len(pairs) > 1 else FEW
-        if verdict != FEW and statistics.mean(base.values(measure)) + published > 100:
-            verdict = NO_ROOM
+        ours = f"{_difference(pairs)} ({_seeds(pairs)}){f', {how}' if (how := peculiarity(entry)) else ''}"
+        verdict = _verdict_on(published, without[0], pairs, _of_common_seeds(base, entry, measure))
         verdict = _marked(verdict, entry, base)
-    same = entry.place.row.engine, *paper, *without
+    elif entry.values(measure) and base.values(measure):
+        verdict = NO_COMMON_SEEDS
+    return [
+        Claim(
+            what,
+            f"{published:+.1f}",
+            ours,
+            verdict,
+            kind,
+            same=(entry.place.row.engine, *paper, *without),
+            encoder=_other_encoder(entry),
+            epochs=entry.epochs or 0 if (entry.epochs or 0) < PAPERS_EPOCHS else 0,
+            control=_over_control(paired(entry, control, measure)) if control is not None else "",
+        )
+    ]
+
+
+def _verdict_on(published: float, without: float, gains: Sequence[float], base: Sequence[float]) -> str:
+    """Whether a published gain over the paper's baseline `without` reproduces in our `gains` over `base`."""
+    if len(gains) < 2:
+        return FEW
+    low, high = interval(gains)
+    room, far = 100 - statistics.mean(base), abs(statistics.mean(base) - without) > FAR
+    if published > room and high >= room - _ROUNDING:
+        return NO_ROOM
+    return FAR_BASELINE if far else verdict_of(published, low, high)
+
+
+def _of_common_seeds(base: CellResult, entry: CellResult, measure: Measure) -> list[float]:
+    """The figures of the base for the seeds that the entry has, too."""
+    return [value for seed, value in zip(base.seeds, base.values(measure), strict=True) if seed in entry.seeds]
+
+
+def _other_encoder(entry: CellResult) -> str:
+    """The encoder of a row "frozen", if it is not the paper's."""
     encoder = config_of(entry.records[0]).encoder if entry.records and entry.place.row.variant == "frozen" else ""
-    encoder = "" if encoder == PAPERS_ENCODER else encoder
-    epochs = entry.epochs or 0
-    shorter = epochs if epochs < entry.place.config.epochs else 0
-    return [Claim(what, f"{published:+.1f}", ours, verdict, kind, same, encoder, shorter)]
+    return "" if encoder == PAPERS_ENCODER else encoder
+
+
+def _difference(gains: Sequence[float]) -> str:
+    """The mean of paired differences, with its 95 % interval if there are several."""
+    if len(gains) < 2:
+        return f"{gains[0]:+.1f}"
+    low, high = interval(gains)
+    return f"{statistics.mean(gains):+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _over_control(gains: Sequence[float]) -> str:
+    """The difference to the random control, and what follows if its interval contains zero; empty for a single seed."""
+    if len(gains) < 2:
+        return ""
+    shown = "" if interval(gains)[0] > 0 else ", so neighbours are not shown to be the cause"
+    return f"over the control that discards at random {_difference(gains)}{shown}"
+
+
+def _seeds(values: Sequence[float]) -> str:
+    return f"{len(values)} seed{'s' if len(values) > 1 else ''}"
 
 
 def _marked(verdict: str, *entries: CellResult) -> str:
@@ -144,13 +206,13 @@ def verdict_of(published: float, low: float, high: float) -> str:
     Examples:
         >>> verdict_of(17.0, 3.0, 12.0), verdict_of(17.0, -4.0, 6.0)
         ('smaller', 'not seen')
-        >>> verdict_of(0.2, -1.0, 1.0), verdict_of(0.2, -8.0, 8.0)
-        ('no difference, there or here', 'undecided')
+        >>> verdict_of(0.2, 0.1, 1.0), verdict_of(0.2, -8.0, 8.0), verdict_of(0.2, 1.0, 8.0)
+        ('no difference, there or here', 'undecided', 'a difference only here')
     """
     if abs(published) < 1:
-        if low > 0 or high < 0:
-            return "a difference only here"
-        return "no difference, there or here" if low >= -CLOSE and high <= CLOSE else "undecided"
+        if low >= -CLOSE and high <= CLOSE:
+            return "no difference, there or here"
+        return "a difference only here" if low > 0 or high < 0 else "undecided"
     if low <= published <= high:
         return "reproduces" if low > 0 or high < 0 else "undecided"
     if low * published > 0 and high * published > 0:
@@ -176,12 +238,10 @@ def _near(entry: CellResult, measure: Measure) -> list[Claim]:
     same = measure, entry.place.row.engine, *paper
     if not values:
         return [Claim(name, f"{paper[0]:.1f}", NOTHING, NOT_RUN, "share kept", same)]
-    verdict = _marked(_nearness(statistics.mean(values) - paper[0]), entry)
-    return [Claim(name, f"{paper[0]:.1f}", _mean(values), verdict, "share kept", same)]
-
-
-def _mean(values: Sequence[float]) -> str:
-    return f"{statistics.mean(values):.1f} ({len(values)} seed{'s' if len(values) > 1 else ''})"
+    verdict = _marked(_nearness(statistics.mean(values) - paper[0]) if len(values) > 1 else FEW, entry)
+    return [
+        Claim(name, f"{paper[0]:.1f}", f"{statistics.mean(values):.1f} ({_seeds(values)})", verdict, "share kept", same)
+    ]
 
 
 def _nearness(difference: float) -> str:
@@ -232,41 +292,77 @@ def _said(verdict: str, count: int) -> str:
     return f"{one[verb]} {rest}".strip() if count == 1 and verb in one else said
 
 
+def reproduced(claims: Sequence[Claim]) -> str:
+    """Sentences that name the gains that reproduce, with the difference to the random control; empty if none does.
+
+    Examples:
+        >>> found = Claim("a + exact over a", "+9.0", "+8.0 [+1.0, +15.0] (9 seeds)", "reproduces")
+        >>> reproduced([found]).partition("; ")[0]
+        'This gain reproduces: a + exact over a: +8.0 [+1.0, +15.0] points (9 seeds)'
+    """
+    own = [claim for claim in distinct(claims) if claim.kind in _GAINS.values() and claim.verdict == "reproduces"]
+    if not own:
+        return ""
+    named = [
+        f"{claim.what}: {claim.ours.replace(' (', ' points (', 1)}; "
+        f"{', '.join(filter(None, [f'in the paper {claim.paper}', claim.control]))}"
+        for claim in own
+    ]
+    said = f"{'This gain reproduces' if len(own) == 1 else 'These gains reproduce'}: {'. '.join(named)}."
+    return f"{said} One interval in twenty excludes zero by chance."
+
+
 def in_short(claims: Sequence[Claim]) -> str:
     """How many of the paper's claims have which verdict: first gains, then shares.
 
     Examples:
         >>> gains = [Claim("a over b", "+9.0", "+8.0", "reproduces"), Claim("c over b", "+9.0", "–", "not run")]
-        >>> print(in_short([*gains, Claim("kept: a", "79", "80", "within 3 points", "share kept")]))
-        Of the paper's 2 accuracy gains, 1 reproduces, 1 is not run. Of its 1 shares kept, 1 is within 3 points.
+        >>> in_short(gains)
+        "Of the paper's 2 gains in accuracy of more than a point, 1 reproduces, 1 is not run."
+        >>> in_short([Claim("kept: a", "79", "80", "within 3 points", "share kept")])
+        "Of the paper's 1 shares kept, 1 is within 3 points."
     """
     sentences: list[str] = []
     for kind in KINDS:
         own = [claim for claim in distinct(claims) if claim.kind == kind]
-        losses = 0
-        if kind in _GAINS.values():  # only gains of more than a point
-            losses = sum(float(claim.paper) < -1 for claim in own)
-            own = [claim for claim in own if float(claim.paper) > 1]
-        if own:
-            counts = Counter(MARKED if NO_RESULTS in claim.verdict else claim.verdict for claim in own)
-            last = {MARKED: 1, NOT_RUN: 2}
-            ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
-            said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
-            if kind in _GAINS.values() and "reproduces" not in counts:
-                said = f"none reproduces so far: {said}"
-            whose = "the paper's" if not sentences else "its"
-            also = f" of more than a point (and {losses} decreases)" if losses else ""
-            sentences.append(f"Of {whose} {len(own)} {_PLURAL[kind]}{also}, {said}.")
-            run = [claim for claim in own if claim.verdict != NOT_RUN]
-            if shorter := sorted({claim.epochs for claim in run if claim.epochs}):
-                epochs, many = " or ".join(map(str, shorter)), sum(claim.epochs > 0 for claim in run)
-                sentences.append(f"Of the {len(run)} that were run, {many} ran for {epochs} epochs only.")
-            if replaced := Counter(claim.encoder for claim in run if claim.encoder and claim.verdict != INCOMPARABLE):
-                others = " and ".join(f"{encoder} ({count} times)" for encoder, count in replaced.items())
-                sentences.append(
-                    f"In those that were run, {others} takes the place of the paper's encoder {PAPERS_ENCODER}."
-                )
+        if kind not in _GAINS.values():
+            sentences += _counted(own, _PLURAL[kind], first=not sentences)
+            continue
+        gains = [claim for claim in own if float(claim.paper) > 1]
+        sentences += _counted(gains, f"gains in {_GAINED[kind]} of more than a point", first=not sentences, gains=True)
+        sentences += _conditions(gains)
+        sentences += _counted([claim for claim in own if float(claim.paper) < -1], f"decreases in {_GAINED[kind]}")
+        small = [claim for claim in own if abs(float(claim.paper)) <= 1]
+        sentences += _counted(small, f"differences in {_GAINED[kind]} of at most a point")
     return " ".join(sentences)
+
+
+def _counted(claims: Sequence[Claim], what: str, first: bool = False, gains: bool = False) -> list[str]:
+    """A sentence that counts the verdicts on some claims; none if there are no claims."""
+    if not claims:
+        return []
+    counts = Counter(MARKED if NO_RESULTS in claim.verdict else claim.verdict for claim in claims)
+    last = {MARKED: 1, NOT_RUN: 2}
+    ordered = sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))
+    said = ", ".join(f"{count} {_said(verdict, count)}" for verdict, count in ordered)
+    if gains and "reproduces" not in counts:
+        said = f"none reproduces so far: {said}"
+    whose = "the paper's" if first else "its"
+    return [f"Of {whose} {len(claims)} {what}, {said}."]
+
+
+def _conditions(claims: Sequence[Claim]) -> list[str]:
+    """Sentences on how the runs behind some claims differ from the paper's: fewer epochs, another encoder."""
+    run, sentences = [claim for claim in claims if claim.verdict != NOT_RUN], []
+    if shorter := sorted({claim.epochs for claim in run if claim.epochs}):
+        epochs, many = " or ".join(map(str, shorter)), sum(claim.epochs > 0 for claim in run)
+        sentences.append(f"Of the {len(run)} that were run, {many} ran for {epochs} epochs only.")
+    if replaced := Counter(claim.encoder for claim in run if claim.encoder and claim.verdict != INCOMPARABLE):
+        for encoder, count in replaced.items():
+            sentences.append(
+                f"In {count} of them, neighbours are found with {encoder}; the paper uses {PAPERS_ENCODER}."
+            )
+    return sentences
 
 
 _SPOKEN = {"none": "the baseline", "random": "the random control", "gold": "training on gold labels", "em": "EM"}
@@ -282,21 +378,47 @@ _COMPARISONS = (
 """Pairs of objectives that are compared in sentences."""
 
 
+_ALIKE = ("engine", "encoder", "k", "scope", "network", "epochs", "batch", "lr", "augment")
+"""Settings that two rows should have in common if only their objectives are to be compared."""
+
+
 def verdict(entries: Sequence[CellResult]) -> list[str]:
-    """Sentences, task by task, that say whether one objective beats another, for all pairs that were run."""
-    found: dict[tuple[str, str], CellResult] = {}
-    for entry in entries:
-        if entry.records:
-            found.setdefault((entry.place.column.name, entry.place.config.objective), entry)
-    columns = dict.fromkeys(column for column, _ in found)
+    """Sentences, task by task, that say whether one objective beats another, for all pairs that were run.
+
+    Of the rows with two objectives, those are compared that have most other settings in common. Where settings differ,
+    the sentence names them.
+    """
+    run = [entry for entry in entries if entry.records]
+    columns = dict.fromkeys(entry.place.column.name for entry in run)
     sentences = []
     for column in columns:
         for objective, other in _COMPARISONS:
-            ours, theirs = found.get((column, objective)), found.get((column, other))
-            if ours and theirs and len(gains := paired(ours, theirs)) > 1:
-                said = sentence(_SPOKEN.get(objective, objective), _SPOKEN.get(other, other), gains)
+            ours, theirs = (
+                [e for e in run if e.place.column.name == column and e.place.config.objective == each]
+                for each in (objective, other)
+            )
+            both = [(a, b) for a in ours for b in theirs if len(paired(a, b)) > 1]
+            if both:
+                a, b = min(both, key=lambda pair: len(_differences(*pair)))
+                said = sentence(_spoken(a, ours), _spoken(b, theirs), paired(a, b))
+                if others := _differences(a, b):
+                    said += f" They also differ in {', '.join(others)}."
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences
+
+
+def _spoken(entry: CellResult, rows: Sequence[CellResult]) -> str:
+    """A row by its objective; by its own name if several rows have this objective."""
+    objective = entry.place.config.objective
+    return _SPOKEN.get(objective, objective) if len(rows) == 1 else f'"{entry.place.row.name}"'
+
+
+def _differences(first: CellResult, second: CellResult) -> list[str]:
+    """The settings in which two rows differ besides the objective; not those of neighbours if one row has none."""
+    a, b = (each.records[0].settings or config_of(each.records[0]).as_dict() for each in (first, second))
+    without = {"none", "gold"} & {each.place.config.objective for each in (first, second)}
+    names = [name for name in _ALIKE if not without or name not in ("encoder", "k", "scope")]
+    return [name for name in names if a.get(name) != b.get(name)]
 
 
 def sentence(first: str, second: str, gains: Sequence[float]) -> str:

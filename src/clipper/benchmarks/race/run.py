@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import clipper
 from clipper.arguments import StageProgress
 from clipper.benchmarks.environments import NoEnvironmentError, python_with
+from clipper.benchmarks.probe import digest
 from clipper.benchmarks.race.contestants import Contestant
 from clipper.benchmarks.race.summary import Row
 from clipper.benchmarks.race.tasks import Task, write_task
@@ -24,6 +25,8 @@ from clipper.training.environment import environment
 FORMAT = "clipper race 1"
 _PATIENCE = 900
 """Seconds that a process may take beyond three times its time limit, for measurements and a long last step."""
+_PARTS = ("joint", "engine semantic")
+"""The parts of the method that contestants use; a row holds their digests."""
 
 
 class ContestantFailedError(ClipperError, RuntimeError):
@@ -183,6 +186,7 @@ def _attempt(job: RaceJob, folder: Path, data: str, interpreter: Path) -> Row:
         "seconds": job.seconds,
         "data": data,
         "error": None,
+        "probe": {part: digest(part) for part in _PARTS},
     }
     try:
         return row | _result(job, folder, interpreter)

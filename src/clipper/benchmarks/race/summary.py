@@ -216,7 +216,7 @@ def _verdict(standing: Standing) -> list[str]:
     ours = [entry for entry in standing.entries if entry.contestant.ours]
     sentences = []
     for start, end, leader in spans:
-        when = f"within {_seconds(start)}" if start == end else f"within {_seconds(start)} to {_seconds(end)}"
+        when = f"at {_seconds(start)}" if start == end else f"from {_seconds(start)} to {_seconds(end)}"
         best = f"{_percent(leader.accuracy_at(end))}{f' after {_seconds(end)}' if end > start else ''}"
         level = [
             entry.contestant.title
@@ -229,7 +229,9 @@ def _verdict(standing: Standing) -> list[str]:
             sentence += " " + _why(leader, ours, end)
         sentences.append(sentence)
     if ours and all(leader.contestant.ours for _, leader in standing.leaders):
-        sentences.insert(0, f"Clipper is first at every time from {_seconds(standing.leaders[0][0])} on.")
+        sentences.insert(
+            0, f"A contestant with Clipper is first at every time from {_seconds(standing.leaders[0][0])} on."
+        )
     return sentences
 
 

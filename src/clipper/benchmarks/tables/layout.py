@@ -46,7 +46,8 @@ MEANING = {
     "middle of each frame)",
     "shuffled": "a control for joint: each image has the embedding of another one, so nothing should be discarded",
     "em": "a baseline for joint: expectation-maximisation instead of joint inference",
-    "gold": "the ceiling: trained on the gold labels of the same images, with the same seeds",
+    "gold": "trained on the gold labels of the same images: the ceiling of rows with the same optimiser, epochs and "
+    "seeds",
 }
 
 
