@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from clipper.arguments import MOST, as_tensor, shown, whole_number
 from clipper.candidates import CandidateSet
 from clipper.errors import InputError
-from clipper.training.adapters import Packing, in_words
+from clipper.training.adapters import in_words
+from clipper.training.kinds import Packing
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import MOST, whole_number, widened, yes_or_no
+from clipper.arguments import whole_number, widened, yes_or_no
 from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
-from clipper.proximity import Pool, ProximityGraph
+from clipper.proximity import ProximityGraph
 from clipper.pruning import Clipper, Posterior, Pruning, infer
 from clipper.pruning.distributed import reduced_to, survivors_of
 from clipper.pruning.objectives import POOLED
 from clipper.pruning.ranks import Ranks
 from clipper.training.inspection import Inspector
+from clipper.training.memory_bank import MemoryBank
 from clipper.training.samples import Samples, fingerprint, mixed
 
 GROUP = 16
@@ -320,82 +321,6 @@ def prune_together(
         starts.append(starts[-1] + len(ids))
     pruning = clip._along(whole, ProximityGraph.joined(graphs), None, seed)  # edges that were just built
     return pruning, [pruning.candidates.span(first, last) for first, last in pairwise(starts)]
-
-
-class MemoryBank:
-    """The embeddings of the most recent samples; a new embedding of a sample replaces its older one.
-
-    Args:
-        size: how many samples to remember.
-
-    Examples:
-        >>> bank = MemoryBank(size=3)
-        >>> bank.remember(torch.tensor([0, 1]), torch.zeros(2, 1, 4))
-        >>> bank.remember(torch.tensor([1, 2, 3]), torch.ones(3, 1, 4))
-        >>> bank.ids.tolist()
-        [1, 2, 3]
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = whole_number(size, "the size of a memory bank", most=MOST)
-        self.ids = torch.empty(0, dtype=torch.long)
-        self.embeddings = torch.empty(0)
-
-    def pool(self, ids: Tensor, embedding: Tensor, candidates: CandidateSet) -> tuple[Tensor, Pool, CandidateSet]:
-        """Where the batch `ids (n,)` looks for neighbours: itself, and the bank's other samples.
-
-        Args:
-            ids: the batch's samples.
-            embedding: their embeddings, `(n, m, d)`.
-            candidates: those of all samples, not only of the batch.
-
-        Returns:
-            The samples in the pool `(N,)`, the batch's first; their embeddings; and their candidates.
-        """
-        others, remembered = self._without(ids)
-        members = torch.cat([ids, others])  # (N,)
-        pool_candidates = candidates.batch(members)
-        vectors = torch.cat([embedding.detach(), remembered]) if len(others) else embedding.detach()  # (N, m, d)
-        own = torch.arange(len(ids), device=ids.device)
-        return members, Pool(vectors, pool_candidates.kind, samples=own), pool_candidates
-
-    def remember(self, ids: Tensor, embedding: Tensor) -> None:
-        """Add embeddings, and drop the oldest ones if there are too many.
-
-        Args:
-            ids: the samples, `(n,)`.
-            embedding: their embeddings, `(n, m, d)`.
-        """
-        others, remembered = self._without(ids)
-        kept = embedding.detach().clone()
-        self.ids = torch.cat([others, ids])[-self.size :]
-        self.embeddings = (torch.cat([remembered, kept]) if len(others) else kept)[-self.size :]
-
-    def _without(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids and embeddings in the bank of samples outside the batch."""
-        if not len(self.ids):
-            return self.ids.to(ids.device), self.embeddings
-        other = (self.ids[:, None] != ids).all(1).nonzero()[:, 0]
-        return self.ids[other], self.embeddings[other]
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The state for a checkpoint."""
-        return {"ids": self.ids, "embeddings": self.embeddings}
-
-    def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
-        """Continue from a checkpoint.
-
-        Args:
-            state: what `state_dict` returned.
-            device: the device of the embeddings.
-
-        Raises:
-            InputError: the state is not that of a memory bank of this size.
-        """
-        ids, embeddings = state["ids"], state["embeddings"]
-        if ids.ndim != 1 or ids.dtype != torch.long or len(ids) > self.size or len(ids) != len(embeddings):
-            raise InputError(f"expected a memory bank of at most {self.size} samples with an embedding each")
-        self.ids, self.embeddings = ids.to(device), embeddings.to(device)
 
 
 class KnownDistances:
