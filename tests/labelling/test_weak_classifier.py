@@ -234,9 +234,13 @@ def test_known_labels_are_learned_from_although_inference_abstains() -> None:
     gold = torch.randint(2, (40, 1), generator=generator)
     X = torch.randn(40, 1, 30, generator=generator)
     model = WeakClassifier(rules.partial_labels(), 2, epochs=200, learning_rate=0.1, random_state=0)
+    known = gold.clone()
+    known[0] = -1
     with pytest.warns(UserWarning, match="all candidates"):
-        model.fit(X, [{0, 1}] * 40, known=gold)
+        model.fit(X, [{0, 1}] * 40, known=known)
     assert (model.predict(X[:, 0]) == gold[:, 0].numpy()).mean() > 0.9
+    model.fit(X, [{0, 1}] * 40, known=gold)  # nothing is left to infer
+    assert model.verdict_ == "joint"
 
 
 def test_impossible_targets_are_refused_or_kept_and_not_learned_from(pool: tuple[Tensor, Tensor]) -> None:

@@ -43,7 +43,7 @@ from clipper.pruning.joint.verification import (
 )
 from clipper.pruning.pairs import disagreeing_share
 from clipper.pruning.ranks import Ranks
-from tests.pruning.pools import clustered, random_pool, shuffled
+from tests.pruning.pools import clustered, random_pool, repeated_noise, shuffled
 
 RANKS = 2
 HURRIED = InferenceSettings(starts=10, rounds=60, generations=1)
@@ -117,6 +117,8 @@ def cases() -> Iterator[Case]:
     targets = gold.sum(1)
     targets[::12] = (targets[::12] + 5) % 12
     yield Case("wrong targets", "joint", Candidates.from_rule(sum, targets, 3, 5), near, 33)
+    candidates, noise, _ = repeated_noise(14, times=2)
+    yield Case("copies", "uninformative", candidates, noise, 25)
     for seed in (1, 5):  # parts so small that all combinations are summed
         few, graph = random_pool(seed, tree=False)
         order = graph.source.argsort(stable=True)

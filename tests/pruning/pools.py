@@ -117,3 +117,11 @@ def shuffled(embeddings: Tensor, seed: int = 0) -> Tensor:
     """The same vectors, each with another instance."""
     flat = embeddings.flatten(0, 1)
     return flat[torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed))].view_as(embeddings)
+
+
+def repeated_noise(seed: int, times: int, samples: int = 30) -> tuple[Candidates, Tensor, Tensor]:
+    """Sums of two labels, embeddings `(n, m, d)` that tell nothing, and the labels; each sample several times."""
+    gold = torch.randint(0, 4, (samples, 2), generator=torch.Generator().manual_seed(seed))
+    noise = torch.randn(samples, 2, 8, generator=torch.Generator().manual_seed(seed + 100))
+    gold = gold.repeat(times, 1)
+    return Candidates.from_rule(sum, gold.sum(1), 2, 4), noise.repeat(times, 1, 1), gold

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -45,3 +47,6 @@ def review(
             f"{sitting.answered} answers in {sitting.answers}; use them with clipper label … --known {sitting.answers}",
             soft_wrap=True,
         )
+        if sitting.running:  # its thread cannot be stopped, and the interpreter must not end before it
+            sys.stdout.flush()
+            os._exit(130)

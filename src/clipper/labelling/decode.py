@@ -12,6 +12,7 @@ from clipper.candidates import Candidates, CandidateSet
 from clipper.candidates.base import check_choosable, check_log_probs, must_be_candidates
 from clipper.candidates.packed import candidate_log_probs
 from clipper.errors import InputError
+from clipper.pruning.objectives import listed_only
 
 _SLACK = 1e-3
 """Rounding error: the probabilities of all outputs may add up to 1 plus this."""
@@ -103,6 +104,9 @@ def decode(
 
 
 def _decoded(log_probs: Tensor, candidates: CandidateSet, threshold: float) -> Decoded:
+    listed = listed_only(candidates)
+    if listed is not None and len(different := listed.distinct()) < len(listed):
+        candidates = different  # the same labels twice are not twice as probable
     best = candidates.top_k(log_probs, 2)
     exact = widened(log_probs)
     whole = candidates.log_probability(exact)

@@ -135,8 +135,10 @@ class ImageFiles:
         return torch.from_numpy(np.load(place, mmap_mode="c"))
 
     def _key(self, encoder: Encoder) -> str:
-        """A hash of the encoder and of the names, sizes and modification times of the files."""
-        states = [(path.name, state.st_size, state.st_mtime_ns) for path in self.paths for state in [path.stat()]]
+        """A hash of the encoder and of the paths, sizes and modification times of the files."""
+        states = [
+            (str(path.resolve()), state.st_size, state.st_mtime_ns) for path in self.paths for state in [path.stat()]
+        ]
         text = json.dumps([repr(encoder), self.height, self.width, self.grey, states])
         return blake2b(text.encode(), digest_size=8).hexdigest()
 

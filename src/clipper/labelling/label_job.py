@@ -92,6 +92,8 @@ class LabelJob:
         if self.rule is not None and ".py:" in self.rule:
             path, _, name = self.rule.rpartition(":")
             stored["rule"] = f"{Path(os.path.relpath(Path(path).resolve(), folder)).as_posix()}:{name}"
+        if self.label_names is not None and _is_file(Path(), self.label_names):
+            stored["label_names"] = Path(os.path.relpath(Path(self.label_names).resolve(), folder)).as_posix()
         return stored
 
     @classmethod
@@ -110,7 +112,10 @@ class LabelJob:
             rule = stored["rule"]
             if rule is not None and ".py:" in rule:
                 rule = str(output.parent / rule)
-            return cls(**{**stored, **paths, "rule": rule, "output": output})
+            names = stored["label_names"]
+            if names is not None and _is_file(output.parent, names):
+                names = str(output.parent / names)
+            return cls(**{**stored, **paths, "rule": rule, "label_names": names, "output": output})
         except (KeyError, TypeError) as error:
             raise FileError(f"{output} does not say how its labels were made; run clipper label again") from error
 
@@ -303,21 +308,21 @@ def label_files(job: LabelJob, report: StageProgress = lambda *_: None, executor
 
 
 def _is_candidates(job: LabelJob) -> bool:
-    """Whether the job reads a file of candidates: Parquet without a column `target`."""
+    """Whether the job reads a file of candidates: Parquet without a column of targets."""
     from clipper.candidates.storage import PARQUET, open_parquet, parquet_files
 
     if job.samples.suffix.lower() not in PARQUET and not job.samples.is_dir():
         return False
     with open_parquet(parquet_files(job.samples)[0]) as file:
-        return "target" not in file.schema_arrow.names
+        return job.target not in file.schema_arrow.names
 
 
 def _of_candidates(job: LabelJob, names: tuple[str, ...] | None) -> LabelPool:
     for value, option_name in ((job.rule, "--rule"), (job.program, "--program"), (job.images, "--images")):
         if value is not None:
             raise InputError(
-                f"{job.samples} holds candidates already, so {option_name} is not allowed; leave it out, or pass a "
-                "table of samples with a column 'target'"
+                f"{job.samples} has no column {job.target!r}, so it is read as a file of candidates, where "
+                f"{option_name} is not allowed; leave it out, or name the column of targets with --target"
             )
     if job.embeddings is None:
         raise InputError(f"expected a file of embeddings after the candidates {job.samples}; pass its .npy or Parquet")
@@ -467,7 +472,7 @@ def _check_files(job: LabelJob, table: SampleTable, folder: Path) -> None:
         name for name, cells in columns.items() if cells and not any((folder / cell).is_file() for cell in cells)
     ]
     first = columns[missing[0]][0] if missing else ""
-    if len(missing) == len(table.slots) and all(cell.isdigit() for name in missing for cell in columns[name]):
+    if len(missing) == len(table.slots) and all(cell.isdecimal() for name in missing for cell in columns[name]):
         raise InputError(
             f"expected names of image files in the slots of {job.samples}, got numbers such as {first}; if they are "
             "rows of a file of embeddings, pass this file as --embeddings"
@@ -490,7 +495,7 @@ def _rows(table: SampleTable, path: Path, most: int, embeddings: Path) -> list[l
     rows = []
     for i, cells in enumerate(table.cells):
         for cell in cells:
-            if not cell.isdigit() or int(cell) >= most:
+            if not cell.isdecimal() or int(cell) >= most:
                 raise InputError(
                     f"{line(path, i)}: expected a row of {embeddings}, 0 … {most - 1}, in each slot, got {shown(cell)}"
                 )
@@ -510,7 +515,7 @@ def _label_names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     path = Path(text)
-    names = read_text(path, "the label names").splitlines() if "," not in text and path.is_file() else text.split(",")
+    names = read_text(path, "the label names").splitlines() if _is_file(Path(), text) else text.split(",")
     found = tuple(name.strip() for name in names if name.strip())
     if len(found) < 2 or len(set(found)) < len(found):
         raise InputError(
@@ -518,6 +523,11 @@ def _label_names(text: str | None) -> tuple[str, ...] | None:
             f"each line, got {shown(text)}"
         )
     return found
+
+
+def _is_file(folder: Path, text: str) -> bool:
+    """Whether label names are given as a file with a name in each line."""
+    return "," not in text and (folder / text).is_file()
 
 
 def _check_names(names: Sequence[str] | None, classes: int) -> None:

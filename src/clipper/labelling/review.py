@@ -5,6 +5,7 @@ The server sends one HTML file. All other responses are JSON or images.
 
 from __future__ import annotations
 
+import csv
 import io
 import secrets
 import threading
@@ -15,11 +16,11 @@ from typing import Any
 import torch
 
 from clipper.errors import FileError, InputError, require
-from clipper.files import append, checked_path
+from clipper.files import append, checked_path, read_text
 from clipper.labelling.label import Labels
-from clipper.labelling.label_files import read_labels
+from clipper.labelling.label_files import format_of, read_labels
 from clipper.labelling.label_job import LabelJob, LabelPool
-from clipper.labelling.sample_table import WRONG_TARGET, read_answers
+from clipper.labelling.sample_table import WRONG_TARGET, mistakable, read_answers
 from clipper.pruning.joint.posterior import INFORMATIVE
 
 HOST = "127.0.0.1"
@@ -61,9 +62,13 @@ class Review:
         _, about = read_labels(path)
         job = LabelJob.from_dict(about.get("job", {}), path)
         place = path.with_name(f"{path.stem}.answers.csv") if answers is None else checked_path(answers)
+        if format_of(place) != "csv":
+            raise InputError(f"expected a CSV file of answers, which lines can be added to, got {place.name!r}")
         review = cls(LabelPool.read(job), place)
         if not place.exists():
-            append(place, b"sample,slot,label")
+            names, slots = review.pool.label_names, review.pool.table.slots if review.pool.table is not None else ()
+            by_name = names is not None or mistakable(slots) is not None
+            append(place, ",".join(["sample", "slot", "label", *["name"] * by_name]).encode())
         review._read()
         return review
 
@@ -86,6 +91,14 @@ class Review:
         self._known, self._wrong = read_answers(
             self.answers, lengths, self._slots, pool.candidates.classes, pool.label_names
         )
+        head = read_text(self.answers, "the answers").removeprefix("\ufeff").partition("\n")[0].rstrip("\r")
+        self._delimiter = max(",;\t", key=head.count)
+        self._columns = [name.strip() for name in next(csv.reader([head], delimiter=self._delimiter))]
+
+    @property
+    def running(self) -> bool:
+        """Whether the samples are being labelled in the background."""
+        return self._running is not None and self._running.is_alive()
 
     def infer(self) -> None:
         """Label the samples again with all answers so far.
@@ -110,8 +123,7 @@ class Review:
         """What the page shows: the next question and the state of the review."""
         with self._lock:
             labels = self._labels
-            running = self._running is not None and self._running.is_alive()
-            common = {"answered": self.answered, "running": running, "error": self._error, "after": AFTER}
+            common = {"answered": self.answered, "running": self.running, "error": self._error, "after": AFTER}
             if labels is None:
                 return common | {"verdict": None, "expected": None, "question": None}
             return common | {
@@ -134,9 +146,16 @@ class Review:
         self._check(sample, slot)
         if label is not None and not 0 <= label < self.pool.candidates.classes:
             raise InputError(f"expected a label of 0 … {self.pool.candidates.classes - 1}, got {label}")
-        text = f"{sample},,{WRONG_TARGET}" if label is None else f"{sample},{slot},{label}"
+        names = self.pool.label_names
+        cells: dict[str, Any] = {"sample": sample, "slot": slot, "label": label}
+        if label is None:
+            cells |= {"slot": "", "label": WRONG_TARGET}
+        elif names:
+            cells["name"] = names[label]
+        text = io.StringIO()
+        csv.writer(text, delimiter=self._delimiter, lineterminator="").writerow(cells.get(c, "") for c in self._columns)
         with self._lock:
-            append(self.answers, text.encode())
+            append(self.answers, text.getvalue().encode())
             if label is None:
                 self._wrong[sample] = True
             else:
@@ -167,8 +186,7 @@ class Review:
     def _infer_again(self) -> None:
         """After a few answers, label again in the background; the page asks the next questions meanwhile."""
         with self._lock:
-            running = self._running is not None and self._running.is_alive()
-            if running or self._fresh < AFTER:
+            if self.running or self._fresh < AFTER:
                 return
             self._fresh = 0
             self._running = threading.Thread(target=self._infer_in_background, daemon=True)
@@ -336,6 +354,7 @@ def serve(review: Review, page: str, port: int = 0, ready: Any = lambda _: None)
             listening.bind((HOST, port))
         except OSError as error:
             raise FileError(f"cannot listen at {HOST}:{port} ({error.strerror}); choose another --port") from error
+        listening.listen()
         ready(f"http://{HOST}:{listening.getsockname()[1]}/?token={review.token}")
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
         uvicorn.Server(config).run(sockets=[listening])

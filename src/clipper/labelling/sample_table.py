@@ -78,6 +78,13 @@ class SampleTable:
                 raise InputError(
                     f"expected a column {name!r} in {path}, {what}, got the columns {', '.join(columns)}{advice}"
                 )
+        for name in () if slots else found:
+            if _is_index(name):
+                rest = ",".join(other for other in found if not _is_index(other))
+                raise InputError(
+                    f"the column {name!r} of {path} looks like row numbers, a target or an id, not like a slot; leave "
+                    f"it out, or name the columns of slots: --slots {rest or name}"
+                )
         if not found:
             raise InputError(f"expected a column for each slot in {path}, got only {', '.join(columns)}")
         for name in columns:
@@ -144,6 +151,13 @@ def is_reserved(name: str, target: str) -> bool:
     return name in (target, ID) or name.startswith(KNOWN)
 
 
+def _is_index(name: str) -> bool:
+    """Whether a column with this name probably holds no slot: the row numbers that pandas writes, or a reserved name
+    in other letters."""
+    lowered = name.lower()
+    return lowered in ("", "index", "sample", ID, TARGET) or lowered.startswith(("unnamed:", "__index_level_", KNOWN))
+
+
 def line(path: Path, row: int) -> str:
     """The place of a row in a message: the line of a CSV file, counted from 1, or the row of a Parquet file.
 
@@ -159,17 +173,33 @@ def line(path: Path, row: int) -> str:
 def label_number(text: str, classes: int, names: Sequence[str] | None) -> int | None:
     """The label in a cell, given by number or by name; None if it is neither.
 
+    If names can be mistaken for numbers, such as those of a die, only names are labels.
+
     Examples:
         >>> label_number("2", 3, None), label_number("dog", 2, ["cat", "dog"]), label_number("7", 3, None)
         (2, 1, None)
+        >>> label_number("1", 6, "123456"), label_number("0", 6, "123456")
+        (0, None)
     """
     if names is not None and text in names:
         return list(names).index(text)
+    if names is not None and mistakable(names) is not None:
+        return None
     try:
         number = float(text)  # spreadsheets write 3.0 in columns with gaps
     except ValueError:
         return None
     return int(number) if number.is_integer() and 0 <= number < classes else None
+
+
+def mistakable(names: Sequence[str]) -> str | None:
+    """The first name that is also the number of another label (or slot); None if there is none.
+
+    Examples:
+        >>> mistakable(["1", "2", "3"]), mistakable(["0", "1", "2"]), mistakable(["cat", "dog"])
+        ('1', None, None)
+    """
+    return next((name for i, name in enumerate(names) if label_number(name, len(names), None) not in (None, i)), None)
 
 
 def known_labels(table: SampleTable, path: Path, width: int, classes: int, names: Sequence[str] | None) -> Tensor:
@@ -205,8 +235,9 @@ def read_answers(
 ) -> tuple[Tensor, Tensor]:
     """Answers of `clipper review`: known labels `(n, m)`, -1 elsewhere, and samples whose target is wrong, `(n,)` bool.
 
-    The columns are sample, slot (number or name) and label (number or name). The last answer about a slot counts; an
-    empty label revokes earlier answers. The label `wrong target` with an empty slot applies to the whole sample.
+    The columns are sample, slot (number or name) and label (number or name). In files that Clipper wrote, which also
+    have a column name or probability, slots and labels are numbers. The last answer about a slot counts; an empty label
+    revokes earlier answers. The label `wrong target` with an empty slot applies to the whole sample.
 
     Args:
         path: the CSV or Parquet file.
@@ -217,7 +248,8 @@ def read_answers(
 
     Raises:
         FileError: if the file cannot be read.
-        InputError: if a line names no instance or label of these samples; the message names the line.
+        InputError: if a line names no instance or label of these samples, the message names the line; or if a name
+            could be mistaken for a number.
     """
     columns = read_columns(path, "the known labels")
     for name in ("sample", "slot", "label"):
@@ -225,26 +257,55 @@ def read_answers(
             raise InputError(
                 f"expected the columns sample, slot and label in {path}, got {', '.join(columns)}: {name} is missing"
             )
+    numbered = not {"name", "probability"}.isdisjoint(columns)
+    if not numbered:
+        check_unmistakable(path, slots, names)
+    called = columns.get("name", [""] * len(columns["label"])) if names is not None else [""] * len(columns["label"])
     known = torch.full((len(lengths), max(lengths)), -1)
     wrong = torch.zeros(len(lengths), dtype=torch.bool)
-    for i, (sample, slot, label) in enumerate(zip(columns["sample"], columns["slot"], columns["label"], strict=True)):
+    rows = zip(columns["sample"], columns["slot"], columns["label"], called, strict=True)
+    for i, (sample, slot, label, name) in enumerate(rows):
         row = label_number(sample, len(lengths), None)
         if row is None:
             raise InputError(f"{line(path, i)}: expected a sample of 0 … {len(lengths) - 1}, got {shown(sample)}")
         if not slot and label in (WRONG_TARGET, ""):
             wrong[row] = bool(label)
             continue
-        place = label_number(slot, lengths[row], list(slots)[: lengths[row]])
+        place = label_number(slot, lengths[row], None if numbered else list(slots)[: lengths[row]])
         if place is None:
             raise InputError(
                 f"{line(path, i)}: expected a slot of sample {row}, one of {', '.join(slots[: lengths[row]])} or its "
                 f"number from 0, got {shown(slot)}"
             )
-        number = label_number(label, classes, names) if label else -1
+        number = label_number(label, classes, None if numbered else names) if label else -1
+        if name and names is not None:
+            by_name = label_number(name, classes, names)
+            if by_name is None or (label and by_name != number):
+                raise InputError(
+                    f"{line(path, i)}: expected the name of the label, one of {', '.join(names[:10])}, which fits its "
+                    f"number, got the label {shown(label)} with the name {shown(name)}"
+                )
+            number = by_name
         if number is None:
             raise InputError(f"{line(path, i)}: expected {_labels(classes, names)}, got {shown(label)}")
         known[row, place] = number
     return known, wrong
+
+
+def check_unmistakable(path: Path, slots: Sequence[str], names: Sequence[str] | None) -> None:
+    """Refuse a file of answers in which a name could be mistaken for the number of another slot or label.
+
+    Raises:
+        InputError: such a name exists; the message says what to do.
+    """
+    for what, every in (("slot", slots), ("label", names or ())):
+        name = mistakable(every)
+        if name is not None:
+            raise InputError(
+                f"in {path}, {name!r} could be the name of one {what} or the number of another; add a column 'name' "
+                "with the names of the labels (then slot and label hold numbers from 0)"
+                + ("" if what == "label" else ", or rename the columns of the slots")
+            )
 
 
 def _labels(classes: int, names: Sequence[str] | None) -> str:

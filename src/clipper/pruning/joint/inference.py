@@ -194,7 +194,7 @@ class _Run(Generic[Set]):
     def posterior(self) -> Posterior[Set]:
         """Search states, fit ψ, verify, find the namings, and weigh states and namings."""
         settings, pool = self.settings, self.pool
-        given = self.trust is not None
+        given, determined = self.trust is not None, self._all_determined()
         first = Potential(
             self.trust or Trust(*settings.first_trust),
             finfo(torch.float).eps if given else settings.least_error,
@@ -210,12 +210,14 @@ class _Run(Generic[Set]):
         parts = [self._held_out(pool, potential, found, fold) for fold in range(len(found.states))]
         held = _of_folds(pool, found, parts)
         verification = alone = replace(self._verified(pool, held, prior), leak=self._leak())
-        verdict = self._verdict(alone, found)
+        verdict = "joint" if determined else self._verdict(alone, found)
         namings = Namings.given(pool.classes)
         if verdict == "joint":
             held = _of_folds(pool, found, self._renamed(pool, messages, found, parts))
             verification = self._verified(pool, held, prior)
-            if not given:  # namings come before wrong targets: under a wrong naming, right targets look wrong
+            if not (
+                given or determined
+            ):  # namings come before wrong targets: under a wrong naming, right targets look wrong
                 before = messages
                 potential, messages, namings = self._named(pool, potential, messages, held, verification, prior)
                 if messages is not before:
@@ -228,7 +230,7 @@ class _Run(Generic[Set]):
                     potential, messages = self._refitted(pool, potential, side_by_side(messages[:, :, :1]))
                 messages = self._polished(pool, potential, labels, messages)
         sharpness, misfit = 1.0 if given else verification.sharpness, 0.0
-        if verdict == "joint" and not given:
+        if verdict == "joint" and not (given or determined):
             misfit = self._misfit(held, prior, sharpness)
             if misfit > settings.negligible or not self._found_again(pool, messages, namings):
                 verdict = "unsettled"
@@ -384,11 +386,19 @@ class _Run(Generic[Set]):
         settings = self.settings
         if not found.complete:
             return "unsettled"
-        total = verification.gain * self.pool.samples
+        total = verification.gain * len(torch.unique(self.pool.first_copy))  # copies are no further evidence
         if total < settings.improbable:
             return "uninformative"
         believable = verification.explained >= settings.explained and verification.leak <= settings.leak
         return "joint" if believable else "unsettled"
+
+    def _all_determined(self) -> bool:
+        """Whether known labels and formulas leave a single candidate to each sample, so that nothing is inferred."""
+        ranks = self.pool.ranks
+        if not ranks.any(self.known != 0):
+            return False
+        left = self.candidates.narrowed(~self.pool.excluded).log_counts
+        return not ranks.any((left != 0) & ~self.impossible)
 
     def _concluded(
         self, pool: Pool, potential: Potential, messages: Tensor, namings: Namings, verdict: Verdict,
@@ -586,8 +596,9 @@ def _with_known(pool: Pool, candidates: CandidateSet, known: Tensor | None, wron
     floor = torch.tensor(finfo(pool.unary.dtype).tiny).log() / 2  # a sample with a candidate left is above it
     impossible = (pool.factor.evidence(pool.unary)[:, 0] < floor.to(pool.unary)).nan_to_num(1).bool()
     if bool(impossible.any()):
-        if wrong == 0:
-            sample = int(impossible.nonzero()[0])
+        refuted = impossible & (candidates.log_counts > -torch.inf)  # not those that never had a candidate
+        if wrong == 0 and bool(refuted.any()):
+            sample = int(refuted.nonzero()[0])
             raise InputError(
                 f"expected every sample to have a candidate with its known labels, got none for sample {sample}; "
                 "correct the labels, or pass wrong= above 0 to let targets be wrong"

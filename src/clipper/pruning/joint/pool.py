@@ -87,6 +87,24 @@ class Pool:
         possible = self.possible.to(self.unary.dtype)
         return (self.ranks.total(possible.T @ possible) > 0) | torch.eye(len(possible.T), device=possible.device).bool()
 
+    @cached_property
+    def first_copy(self) -> Tensor:
+        """For each sample of all ranks, the first one that has the same inputs in any order, `(N,)`.
+
+        Inputs are the same if their distance is as good as 0. What is known of one such sample is known of the others,
+        so they count as one where formulas are hidden.
+        """
+        slots, edges = self.factor.shape[1], self.edges
+        everyone = torch.arange(self.samples, device=self.unary.device)
+        same = edges.length <= torch.finfo(edges.length.dtype).eps ** (1 / 2)
+        if not self.ranks.any(same):
+            return everyone
+        inputs = edges.subset(same).components(1).masked_fill(~self.possible.any(1), -1)
+        inputs = inputs.view(-1, slots).sort(1).values  # (n, m)
+        inputs = self.ranks.rows(inputs, self.ranks.all_of(len(inputs)))
+        _, group = torch.unique(inputs, dim=0, return_inverse=True)
+        return everyone.scatter_reduce(0, group, everyone, "amin", include_self=False)[group]
+
     def heard(self, messages: Tensor) -> Tensor:
         """The sum of the messages to each instance, in log-odds, `(n*m, c, states)`."""
         return self.edges.collected(messages)

@@ -97,7 +97,10 @@ def search(
     samples, near = pool.samples, pool.nearest(settings.searched)
     together = near.states_within(settings.memory)
     folds = min(samples, settings.folds, max(2, together))  # a large pool has few poor local optima
-    fold = pool.own_samples(torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
+    order = (torch.randperm(samples, generator=generator) % folds).to(pool.unary.device)
+    order = order[pool.first_copy]  # a copy would tell what a hidden formula says
+    names, order = torch.unique(order, return_inverse=True)
+    folds, fold = len(names), pool.own_samples(order)
     if previous is not None:
         folds, fold = len(previous.states), previous.fold
     per_fold = max(2, (starts or min(settings.starts, together)) // folds)
