@@ -22,6 +22,8 @@ def test_copies_are_samples_with_the_same_inputs_in_any_order(data: st.DataObjec
     ends = [list(column) for column in zip(*near, strict=True)] or [[], []]
     pool = model_of(candidates, ProximityGraph.from_edges(*ends))
     keys = [sorted(row) for row in inputs]
+    if not any(distance for _, _, distance in near):  # nothing tells that inputs are the same
+        keys = [[i] for i in range(n)]
     assert pool.first_copy.tolist() == [keys.index(key) for key in keys]
 
 

@@ -92,12 +92,13 @@ class Pool:
         """For each sample of all ranks, the first one that has the same inputs in any order, `(N,)`.
 
         Inputs are the same if their distance is as good as 0. What is known of one such sample is known of the others,
-        so they count as one where formulas are hidden.
+        so they count as one where formulas are hidden. If all distances are 0, as in graphs without distances, they do
+        not tell which inputs are the same.
         """
         slots, edges = self.factor.shape[1], self.edges
         everyone = torch.arange(self.samples, device=self.unary.device)
         same = edges.length <= torch.finfo(edges.length.dtype).eps ** (1 / 2)
-        if not self.ranks.any(same):
+        if not (self.ranks.any(same) and self.ranks.any(~same)):
             return everyone
         inputs = edges.subset(same).components(1).masked_fill(~self.possible.any(1), -1)
         inputs = inputs.view(-1, slots).sort(1).values  # (n, m)
