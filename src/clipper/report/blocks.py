@@ -397,7 +397,7 @@ def _zoo(sources: Sources) -> str:
         _zoo_line(lines[name], [row for row in rows if row["line"] == name]) for name in ZOO_LINES if name in lines
     ]
     heads = [
-        "line", "verdicts", "labels right", "by the best naming", "gold kept (lowest)", "candidates kept",
+        "line", "verdicts", "labels right", "by the best naming", "gold kept", "lowest", "candidates kept",
         "EM: labels right",
     ]  # fmt: skip
     return "\n".join(
@@ -418,7 +418,8 @@ def _zoo_line(line: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         verdicts(line),
         percent(line["labels_right"]),
         percent(statistics.fmean(named) if named else None),
-        f"{percent(line['gold_kept'])} ({percent(line['gold_kept_lowest'])})",
+        percent(line["gold_kept"]),
+        percent(line["gold_kept_lowest"]),
         percent(line["candidates_kept"]),
         percent(em["labels_right"]),
     ]
@@ -448,7 +449,8 @@ def _ablation(sources: Sources) -> str:
             "unchanged" if each["change"] == changes()[0] else each["change"],
             str(each["settled"]),
             percent(each["best_naming_right"]),
-            f"{percent(each['gold_kept'])} ({percent(each['gold_kept_lowest'])})",
+            percent(each["gold_kept"]),
+            percent(each["gold_kept_lowest"]),
             percent(each["candidates_kept"]),
             percent(each["accuracy_gap"]),
         ]
@@ -456,7 +458,7 @@ def _ablation(sources: Sources) -> str:
     ]
     pools, believed = found[0]["pools"], sum(each["troubled_believed"] for each in found)
     heads = [
-        "change", f"settled, of {pools}", "right by the best naming", "gold kept (lowest)", "candidates kept",
+        "change", f"settled, of {pools}", "right by the best naming", "gold kept", "lowest", "candidates kept",
         "gap of expected accuracy",
     ]  # fmt: skip
     return "\n".join(
