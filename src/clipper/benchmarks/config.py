@@ -25,7 +25,7 @@ _VERSION = 2
 
 _LATER = {
     "names", "passes", "version", "schedule", "augment", "weight_decay", "draws", "restarts", "trial", "warm_up",
-    "metric",
+    "metric", "radius",
 }  # fmt: skip
 """Fields that older records do not have."""
 
@@ -73,6 +73,9 @@ class RunConfig:
         "gold labels.",
     )
     k: int | None = option(None, "Neighbours per instance; default: 8 with joint and em, else 1.", flags=("-k",))
+    radius: float | None = option(
+        None, "Use all neighbours nearer than this, instead of the nearest ones (the paper's θ).", above=0
+    )
     encoder: str = option(
         "trainable",
         "What embeds the inputs. trainable: the network's last but one layer (joint uses auto instead). auto: the "

@@ -25,7 +25,7 @@ DRAWS = 32
 """How many candidates the engine "sampled" draws for each sample by default."""
 _NOT_OPTIONS = {"self", "outputs", "rule", "seed", "entropy"}
 """Arguments of engines that come from the benchmark or the configuration."""
-_OF_PRUNING = ("k", "encoder", "metric", "when", "passes", "bank")
+_OF_PRUNING = ("k", "radius", "encoder", "metric", "when", "passes", "bank")
 """Fields without effect if nothing is pruned."""
 
 
@@ -33,7 +33,7 @@ def clip_of(config: RunConfig) -> Clipper | None:
     """The run's `Clipper`; None for the baseline, the ceiling, and a mixture, which prune nothing during training."""
     if config.objective == "none" or config.objective == "gold" or config.objective == "mixture":
         return None
-    return Clipper(k=config.k, objective=config.objective, metric=config.metric)
+    return Clipper(k=config.k, radius=config.radius, objective=config.objective, metric=config.metric)
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -60,6 +60,8 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     del values["version"]
     if not config.per_sample:
         del values["draws"]
+    if config.radius is None:
+        del values["radius"]
     values["engine_options"] = {**_defaults(config.engine), **config.engine_options}
     clip = clip_of(config)
     if clip is None:

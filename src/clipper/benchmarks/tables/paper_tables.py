@@ -338,19 +338,32 @@ DRAWS_TABLE = Table(
     'otherwise. The paper trains by "randomly sampling the pre-images", and says elsewhere that each sample includes '
     "the gold one by construction. Frozen encoders are MobileNetV2; the paper has ResNet-18.",
 )
+_RADII = (0.9, 1.1, 1.3, 1.5, 1.7)
+"""From the nearest quarter of nearest neighbours to nearly all of them, on seeds 0 and 1."""
 NEIGHBOURS_TABLE = Table(
     "neighbours",
-    "How many neighbours: MNIST SUM-3, n=100",
+    "How many neighbours, or how near: MNIST SUM-3, n=100",
     tuple(
         Row("dolphin", objective, {"engine": "dolphin", "objective": objective, "k": k}, title=f"{objective}, k={k}")
         for objective in ("paper", "exact")
         for k in (1, 2, 3, 5, 8)
+    )
+    + tuple(
+        Row(
+            "dolphin",
+            objective,
+            {"engine": "dolphin", "objective": objective, "radius": radius, "encoder": "outlines"},
+            title=f"{objective}, outlines, θ={radius:g}",
+        )
+        for objective in ("paper", "exact")
+        for radius in _RADII
     ),
     (replace(_SUM_3, options={}),),
     ("accuracy", "retained", "gold"),
     notes={
-        "paper": "the paper's program as printed, by the classifier's own layer",
-        "exact": "the problem that the paper states, by the same layer",
+        "paper": "the paper's program as printed, by the k nearest neighbours in the batch, by the classifier's own "
+        "layer; or by all neighbours in the batch nearer than θ, by outlines",
+        "exact": "the problem that the paper states, in the same two ways",
     },
 )
 _ENCODERS_COMPARED = (
