@@ -9,7 +9,8 @@ import pytest
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.registry import benchmark_named
 from clipper.benchmarks.runs import engine_of, run
-from clipper.benchmarks.settings import ENGINES, run_key, settings_of
+from clipper.benchmarks.settings import ENGINES, clip_of, run_key, settings_of
+from clipper.errors import InputError
 
 SMALL = RunConfig(samples=12, slots=2, epochs=1)
 
@@ -63,3 +64,15 @@ def test_a_record_holds_what_the_benchmark_chose_and_where_it_was_made():
     assert record.settings["k"] == 8
     assert set(record.load) <= {"average", "cores", "before"}
     assert run(replace(SMALL, objective="none")).settings.keys() & {"encoder", "k", "scope", "when"} == set()
+
+
+def test_a_threshold_takes_the_place_of_a_number_of_neighbours() -> None:
+    plain, near = RunConfig(objective="exact"), RunConfig(objective="exact", radius=1.5)
+    assert "radius" not in settings_of(plain)  # so that runs that were made before have the same key
+    assert settings_of(near) == settings_of(plain) | {"radius": 1.5, "k": None}
+    clip = clip_of(near)
+    assert clip is not None
+    assert (clip.radius, clip.neighbours) == (1.5, None)
+    assert run_key(RunConfig(objective="none", radius=1.5)) == run_key(RunConfig(objective="none"))
+    with pytest.raises(InputError, match="radius"):
+        RunConfig(radius=0.0)
