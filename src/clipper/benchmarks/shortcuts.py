@@ -159,7 +159,7 @@ def check_slots(config: RunConfig, slots: int) -> None:
 def _drawn(images: Images, rows: Sequence[tuple[int, ...]], samples: int, generator: torch.Generator) -> Tensor:
     """Images of random combinations, `(samples, m)`; all combinations are equally frequent."""
     gold = torch.tensor(rows)[torch.randint(len(rows), (samples,), generator=generator)]
-    return deal(images, gold, generator)
+    return deal(images.labels, gold, generator, images.name)
 
 
 @dataclass(frozen=True, eq=False)
