@@ -189,6 +189,7 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
     used = pool.gold >= 0
     right = float((posterior.labels == pool.gold)[used].double().mean())
     kept = pruning.gold_retained(pool.gold)
+    wrong = int(pool.wrong.sum())
     best = max(_renamed_right(posterior.labels, pool.gold, naming.order) for naming in posterior.namings)
     return {
         "verdict": posterior.verdict,
@@ -196,7 +197,7 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
         "expected_accuracy": posterior.expected_accuracy,
         "gold_kept": None if math.isnan(kept) else kept,
         "candidates_kept": pruning.retained,
-        "suspicion_auc": auc(posterior.suspicion, pool.wrong),
+        "suspicion_auc": auroc(posterior.suspicion, pool.wrong) if 0 < wrong < len(pool.wrong) else None,
         "namings": len(posterior.namings),
         "best_naming_right": best,
         "gold_naming": best >= SAME_NAMING,
@@ -208,14 +209,3 @@ def _renamed_right(labels: Tensor, gold: Tensor, order: Tensor) -> float:
     """The share of labels that are right if each label k is renamed to `order[k]`."""
     used = gold >= 0
     return float((order[labels[used].long()] == gold[used]).double().mean())
-
-
-def auc(score: Tensor, positive: Tensor) -> float | None:
-    """As `auroc`; None if there are no positives, or no negatives.
-
-    Examples:
-        >>> from torch import tensor
-        >>> auc(tensor([0.9, 0.1, 0.5, 0.5]), tensor([True, False, True, False]))
-        0.875
-    """
-    return auroc(score, positive) if bool(positive.any()) and not bool(positive.all()) else None

@@ -20,7 +20,7 @@ from clipper.benchmarks.measurements import FILE, measurements
 from clipper.benchmarks.probe import changed
 from clipper.benchmarks.race.run import read_rows as race_rows
 from clipper.benchmarks.race.summary import Standing, standings
-from clipper.benchmarks.statistics import interval
+from clipper.benchmarks.statistics import deviation, interval, percent
 from clipper.benchmarks.tables import CellResult, Ledger, Table, gather, tables_of
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
@@ -39,7 +39,6 @@ from clipper.report.bench_text import (
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired, reproduced
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, standings_figure
-from clipper.report.run_page import percent
 from clipper.report.table_text import (
     above_ceiling,
     drawn_rows,
@@ -325,7 +324,7 @@ def _against_the_paper(sources: Sources) -> str:
             continue
         ours = max(own, key=lambda entry: (not entry.mark, statistics.mean(entry.values("accuracy"))))
         values, (paper, spread) = ours.values("accuracy"), best.published["accuracy"]
-        margin = max(spread, statistics.stdev(values) if len(values) > 1 else 0.0)  # within it, neither is ahead
+        margin = max(spread, deviation(values))  # within it, neither is ahead
         difference = statistics.mean(values) - paper
         shown.append(ours)
         rows.append(
