@@ -12,7 +12,7 @@ clip underflows. Sets of places are stored as the bits of an integer.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -106,11 +106,6 @@ class Alignments(Lattice):
     def places(self) -> Tensor:
         """How many actions each text has, `(n,)`."""
         return (self.actions >= 0).sum(1)
-
-    @property
-    def targets(self) -> list[Hashable]:
-        """The texts, as tuples."""
-        return [tuple(action for action in row if action >= 0) for row in self.actions.tolist()]
 
     @property
     def contents(self) -> tuple[Tensor, ...]:

@@ -102,11 +102,6 @@ class CandidateSet(ABC):
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that distinguish this set from others, for fingerprints."""
 
-    @property
-    @abstractmethod
-    def states(self) -> int:
-        """How many numbers one pass over the set holds for each sample."""
-
     @abstractmethod
     def contains(self, gold: Tensor) -> Tensor:
         """Whether the gold labels `(n, m)` of each sample are among its candidates, `(n,)` bool."""
@@ -212,11 +207,6 @@ class CandidateSet(ABC):
     def lengths(self) -> Tensor:
         """How many slots each sample uses, `(n,)`."""
         return (self.kind >= 0).sum(1)
-
-    @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return bool((self.lengths < self.slots).any())
 
     @cached_property
     def plain(self) -> bool:
@@ -559,6 +549,11 @@ class TemplateSet(CandidateSet):
     def device(self) -> torch.device:
         """The device of the tensors."""
         return self.template.device
+
+    @property
+    @abstractmethod
+    def states(self) -> int:
+        """How many numbers one pass over the set holds for each sample."""
 
     @property
     def shared(self) -> bool:
