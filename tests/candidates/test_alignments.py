@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from clipper.benchmarks.bench_loss import alignment_machine
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.packed import candidate_log_probs
-from clipper.candidates.rules import alignment
 from clipper.engines import posterior_entropy
 from clipper.errors import InputError
 from tests.machines import log_probs_for
@@ -166,7 +166,7 @@ def test_alignments_are_those_of_the_state_machine_at_the_size_of_real_clips() -
     generator = torch.Generator().manual_seed(0)
     texts = [_read(tuple(torch.randint(8, (14,), generator=generator).tolist())) for _ in range(4)]
     lattice = Alignments.from_texts(texts, [200, 150, 90, 30], classes=8)
-    slow = Lattice.from_rule(*alignment(texts), texts, [200, 150, 90, 30], 8)
+    slow = Lattice.from_rule(*alignment_machine(texts), texts, [200, 150, 90, 30], 8)
     assert lattice.graph.states < slow.graph.states
     assert lattice.counts == slow.counts
     assert torch.equal(lattice.support, slow.support)

@@ -37,8 +37,8 @@ from clipper.errors import InputError
 class Alignments(Lattice):
     """A `Lattice` of clips and their texts; build it with `from_texts`.
 
-    It has the same candidates as the state machine `clipper.candidates.rules.alignment`, but time and memory do not
-    grow with the number of different texts, so it works for long clips.
+    It has the same candidates as a state machine whose states are the actions so far, but time and memory do not grow
+    with the number of different texts, so it works for long clips.
 
     Examples:
         >>> clips = Alignments.from_texts([(2, 0), (2, 1, 2)], frames=[4, 128], classes=3)
