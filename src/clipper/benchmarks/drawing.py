@@ -101,7 +101,7 @@ def draw(
         per_sample: at most this many random candidates of each sample; all if not given.
 
     Examples:
-        >>> from clipper.benchmarks.datasets import digits
+        >>> from clipper.benchmarks.data.images import digits
         >>> from clipper.benchmarks.sum import SUM_RULE
         >>> samples = draw(digits(), SUM_RULE, samples=100, slots=3)
         >>> bool(samples.candidates.contains(samples.gold).all())

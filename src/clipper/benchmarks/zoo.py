@@ -12,17 +12,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import named_like
-from clipper.benchmarks.datasets import digits, missing_data, mnist
+from clipper.benchmarks.data.images import digits, embedded_table, mnist
+from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.drawing import deal
 from clipper.benchmarks.shortcuts import EVEN_ODD
 from clipper.candidates import Candidates
-from clipper.errors import FileError, InputError, require
+from clipper.errors import FileError, InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 
 Expectation = Literal["joint", "ambiguous", "noise", "misfit"]
@@ -144,10 +145,7 @@ _PER_CLASS = 400
 
 def _standardised(name: str) -> Instances:
     """A table of scikit-learn's, every feature with mean 0 and deviation 1."""
-    datasets: Any = require("sklearn.datasets", extra="benchmarks")
-    table = getattr(datasets, f"load_{name}")()
-    features = torch.as_tensor(table.data, dtype=torch.float32)
-    labels = torch.as_tensor(table.target).long()
+    features, labels = embedded_table(name)
     scaled = (features - features.mean(0)) / features.std(0)
     return Instances(scaled, labels, int(labels.max()) + 1)
 

@@ -23,7 +23,8 @@ from clipper.benchmarks import (
     bench_zoo,
 )
 from clipper.benchmarks.config import EngineName, RunConfig
-from clipper.benchmarks.datasets import digits, missing_data, mnist
+from clipper.benchmarks.data.images import digits, mnist
+from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.measurements import add_measurement
 from clipper.benchmarks.statistics import percent
