@@ -16,9 +16,8 @@ from clipper.arguments import StageProgress
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.statistics import auroc
 from clipper.benchmarks.zoo import Line, Pool, make_pool
-from clipper.benchmarks.zoo_summary import Row
 from clipper.executors import WorkerDiedError, run_jobs
-from clipper.files import append, make_folder, rows_in
+from clipper.files import Row, add_row, rows_in
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings
 from clipper.training.environment import environment
@@ -123,8 +122,7 @@ def run_zoo(
         row = _failed(job, result) if isinstance(result, WorkerDiedError) else result
         rows[job.key] = row
         if file is not None:
-            make_folder(file.parent)
-            append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+            add_row(file, row)
         done += 1
         progress("pools", done, len(jobs))
     return [rows[job.key] for job in jobs]

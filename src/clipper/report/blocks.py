@@ -25,8 +25,9 @@ from clipper.benchmarks.tables import CellResult, Ledger, Table, gather, tables_
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
-from clipper.benchmarks.zoo_summary import Row, promises, summarise
+from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import InputError
+from clipper.files import Row
 from clipper.report.bench_text import (
     inferred_pools,
     load_of,
@@ -113,7 +114,7 @@ class Sources:
         """The rows of a file in the format of the zoo."""
         return list(read_rows(self.folder / name).values())
 
-    def measured(self, bench: str) -> list[dict[str, Any]]:
+    def measured(self, bench: str) -> list[Row]:
         """The measurements of a command of `clipper bench`."""
         return measurements(self.folder / FILE, bench)
 

@@ -11,14 +11,12 @@ from clipper.benchmarks.race.contestants import CONTESTANTS, Contestant
 from clipper.benchmarks.race.heat import MEASURED_AT
 from clipper.benchmarks.race.tasks import TASKS
 from clipper.benchmarks.statistics import deviation, percent
+from clipper.files import Row
 
 NEAR = 0.95
 """The share of the best final accuracy for which the time to reach it is reported."""
 _FIRST_COMPARISON = 1.0
 """The first time, in seconds, at which contestants are compared; earlier, hardly any has begun to train."""
-
-Row = dict[str, Any]
-"""The result of one run."""
 
 
 @dataclass(frozen=True)
