@@ -14,7 +14,6 @@ from torch import Tensor
 from clipper.benchmarks.bench_loss import alignment_machine
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.packed import candidate_log_probs
-from clipper.engines import posterior_entropy
 from clipper.errors import InputError
 from tests.machines import log_probs_for
 
@@ -116,7 +115,7 @@ def test_best_candidates_draws_and_entropy_are_those_of_the_listed_candidates(bo
         own = candidates.sample == i
         order = values[own].argsort(descending=True)[:k]
         assert best.labels[best.sample == i].tolist() == candidates.labels[own][order].tolist()
-    assert torch.allclose(lattice.entropy(log_probs), posterior_entropy(log_probs, candidates), atol=1e-8)
+    assert torch.allclose(lattice.entropy(log_probs), candidates.entropy(log_probs), atol=1e-8)
     for drawn in (lattice.draw(k, seed), lattice.draw(k, seed, log_probs)):
         assert all(some <= every for some, every in zip(_as_sets(drawn), _as_sets(candidates), strict=True))
     assert lattice.draw(k, seed).counts == [min(count, k) for count in candidates.counts]

@@ -14,7 +14,6 @@ from clipper.candidates import Candidates, Lattice
 from clipper.candidates import lattice as lattice_module
 from clipper.candidates.packed import candidate_log_probs
 from clipper.candidates.rules import HWF, MAX, SUM
-from clipper.engines import posterior_entropy
 from clipper.errors import BudgetError, InputError
 from tests.machines import Task, log_probs_for, restricted, tasks
 
@@ -87,7 +86,7 @@ def test_entropy_and_its_gradient_are_those_of_the_candidates(
 ) -> None:
     lattice, candidates = both
     log_probs = log_probs_for(lattice, seed, scale).requires_grad_()
-    value, expected = lattice.entropy(log_probs), posterior_entropy(log_probs, candidates)
+    value, expected = lattice.entropy(log_probs), candidates.entropy(log_probs)
     assert torch.allclose(value, expected, atol=1e-8)
     ones = torch.ones(lattice.samples, dtype=torch.float64)
     assert torch.allclose(_gradient(value, log_probs, ones), _gradient(expected, log_probs, ones), atol=1e-8)

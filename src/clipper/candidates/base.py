@@ -148,7 +148,10 @@ class CandidateSet(ABC):
         return self._log_probability(log_probs).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable.
+        """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), `(n,)`, in nats; differentiable.
+
+        This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all ruled out has entropy 0. You
+        can also pass scores before a softmax, because adding a constant to all labels of a slot changes nothing.
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
