@@ -18,6 +18,7 @@ from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, lines_like, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
 from clipper.executors import WorkerDiedError, run_jobs
+from tests.launch import ignored
 
 TINY = lines_like(["xor-3/digits/5", "xor-3/digits/10"])
 MEANING = {
@@ -43,10 +44,6 @@ MEANING = {
     "proportions-4-8": lambda a: sorted(a),
 }
 """The rules once more."""
-
-
-def ignored(*_: object) -> None:
-    """No progress is shown."""
 
 
 def pool_of(line: zoo.Line, seed: int = 0) -> zoo.Pool:

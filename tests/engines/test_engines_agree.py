@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clipper.candidates import Candidates
 from clipper.engines import (
     AblSim,
     Context,
@@ -16,8 +15,8 @@ from clipper.engines import (
     SemanticLoss,
 )
 from clipper.errors import InputError
+from tests.engine_oracles import OUTPUTS
 
-OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 TARGETS = torch.tensor([3, 1, 5, 3, 6])
 CANDIDATES = OUTPUTS.batch(TARGETS)
 EMBEDDINGS = torch.rand(5, 2, 3, generator=torch.Generator().manual_seed(1))
