@@ -15,6 +15,8 @@ from clipper.candidates import Candidates
 
 Row = tuple[int, ...]
 Fact = tuple[int, int]
+OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
+"""The candidates of every sum of two labels."""
 
 
 @st.composite

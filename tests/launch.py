@@ -1,4 +1,4 @@
-"""Starting the command line, or a module or a script with torchrun, on this machine alone."""
+"""Starting the command line, or a module or a script with torchrun, on this machine alone; commands in this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
@@ -15,6 +18,18 @@ COMMAND = [sys.executable, "-c", "from clipper.cli import main; main()"]
 def clipper(*arguments: object) -> subprocess.CompletedProcess[str]:
     """What the command line prints, as errors, too, and its exit code."""
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def printed(app: typer.Typer, *arguments: object) -> str:
+    """What a command prints that runs in this process; what it raises is raised."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if result.exception:
+        raise result.exception
+    return result.stdout
+
+
+def ignored(*_: object) -> None:
+    """No progress is shown."""
 
 
 def environment() -> dict[str, str]:

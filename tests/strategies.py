@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from hypothesis import strategies as st
 
-from clipper import Candidates, ProximityGraph
+from clipper import Candidates, CandidateSet, ProximityGraph
 from tests.oracles import Problem
 
 KINDS = {"name": 4, "rel": 3}
@@ -36,3 +38,20 @@ def as_tensors(problem: Problem, distance: list[float] | None = None) -> tuple[C
     ends = torch.tensor(ids, dtype=torch.long).reshape(-1, 2)
     lengths = None if distance is None else torch.tensor(distance)
     return candidates, ProximityGraph.from_edges(ends[:, 0], ends[:, 1], lengths)
+
+
+Set = TypeVar("Set", bound=CandidateSet)
+
+
+@st.composite
+def with_edges(
+    draw: st.DrawFn, sets: st.SearchStrategy[tuple[Set, Candidates]]
+) -> tuple[Set, Candidates, ProximityGraph]:
+    """A set in two forms, and contradictory and repeated edges of various lengths between its samples' used slots."""
+    one, listed = draw(sets)
+    used = (one.kind >= 0).flatten().nonzero()[:, 0].tolist()
+    pairs = [(a, b) for a in used for b in used if a // one.slots != b // one.slots]
+    ends = draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
+    distance = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=len(ends), max_size=len(ends)))
+    table = torch.tensor(ends, dtype=torch.long).view(-1, 2)
+    return one, listed, ProximityGraph.from_edges(table[:, 0], table[:, 1], torch.tensor(distance))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from clipper.benchmarks.datasets import digits
+from clipper.benchmarks.data.images import digits
 from clipper.training import accuracy
 
 ROOT = Path(__file__).parent.parent

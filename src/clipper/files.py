@@ -23,6 +23,8 @@ try:
 except ImportError:  # on Windows: files are written without locks, and old temporary files stay
     fcntl = None
 
+Row = dict[str, Any]
+"""A line of JSON in a file of results: what was run, and what was found."""
 LONGEST = 200
 """If a name has more bytes, its temporary file is named by a hash, because file systems allow only 255 bytes."""
 
@@ -112,8 +114,19 @@ def append(path: str | Path, line: bytes) -> None:
             raise
 
 
-def rows_in(path: str | Path, kind: str, name: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a file that `append` extends, one per line; unfinished lines are left out.
+def add_row(path: str | Path, row: Row) -> None:
+    """Add a row to a file that `rows_in` reads; the file and its folder are created if needed.
+
+    Raises:
+        FileError: if the row cannot be written, whatever the system's reason.
+    """
+    place = checked_path(path)
+    make_folder(place.parent)
+    append(place, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+
+
+def rows_in(path: str | Path, kind: str, name: str) -> Iterator[Row]:
+    """The JSON objects in a file that `add_row` extends, one per line; unfinished lines are left out.
 
     Args:
         path: the file; a missing file has no rows.
@@ -126,7 +139,7 @@ def rows_in(path: str | Path, kind: str, name: str) -> Iterator[dict[str, Any]]:
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "lines"
-        ...     append(path, b'{"format": "figures 1", "value": 3}')
+        ...     add_row(path, {"format": "figures 1", "value": 3})
         ...     append(path, b'{"format": "figures 1", "va')
         ...     [row["value"] for row in rows_in(path, "figures 1", "row of figures")]
         [3]

@@ -17,10 +17,7 @@ from clipper.cli.bench import bench
 from clipper.errors import InputError
 from clipper.pruning.joint import InferenceSettings, search
 from clipper.pruning.joint.naming import NamingSearch
-
-
-def ignored(*_: object) -> None:
-    """No progress."""
+from tests.launch import ignored
 
 
 def test_every_constant_is_changed_and_nothing_else_with_it() -> None:

@@ -12,7 +12,8 @@ from torch import nn
 from clipper import Lattice, rules
 from clipper.benchmarks.addition import SumAccuracy, most_probable_sums
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.datasets import formulas, train_and_test
+from clipper.benchmarks.data.hwf import formulas
+from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.formulas import FormulaAccuracy
 from clipper.benchmarks.hwf import published_formulas, published_value
 from clipper.benchmarks.networks import LeNet

@@ -14,20 +14,10 @@ import pytest
 import torch
 
 from clipper.benchmarks.data import images as image_files
-from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES
+from clipper.benchmarks.data.hwf import formulas, hwf
+from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES, Images, cifar10, digits, mnist
 from clipper.benchmarks.data.sources import find
-from clipper.benchmarks.datasets import (
-    NAMES,
-    SOURCES,
-    Images,
-    cifar10,
-    digits,
-    formulas,
-    hwf,
-    inventory,
-    mnist,
-    train_and_test,
-)
+from clipper.benchmarks.datasets import NAMES, SOURCES, inventory, train_and_test
 from clipper.errors import ClipperError, FileError
 from tests.benchmarks.published import form, idx, needs, python2_batch, source, tarball, write
 

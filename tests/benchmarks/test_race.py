@@ -21,14 +21,11 @@ from clipper.benchmarks.race.tasks import tasks_like, write_task
 from clipper.cli.app import app
 from clipper.errors import FileError, InputError
 from clipper.report.race_page import entry_cells, write_race_page
+from tests.launch import ignored
 
 TASK = tasks_like(["sum-2/digits/100"], "digits")
 EXACT, KLAY = contestants_like(["clipper-exact", "klay"])
 HERE = {each.name: Path(sys.executable) for each in CONTESTANTS}
-
-
-def ignored(*_: object) -> None:
-    """No progress is shown."""
 
 
 def row_of(contestant: str, seed: int = 0, **changed: object) -> dict:

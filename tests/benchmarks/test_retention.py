@@ -9,7 +9,8 @@ from collections import defaultdict
 import pytest
 import torch
 
-from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
+from clipper.benchmarks.data.images import Images, digits, mnist
+from clipper.benchmarks.data.sources import data_folders
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.max import MAX_RULE
 from clipper.benchmarks.sum import SUM_RULE

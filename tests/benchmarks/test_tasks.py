@@ -10,7 +10,9 @@ from fractions import Fraction
 import pytest
 import torch
 
-from clipper.benchmarks.datasets import Images, digits, hwf, train_and_test
+from clipper.benchmarks.data.hwf import hwf
+from clipper.benchmarks.data.images import Images, digits
+from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.hwf import HWF_RULE, NO_FORMULA, UNIT, domains, published_formulas, published_value, value
 from clipper.benchmarks.max import MAX_RULE

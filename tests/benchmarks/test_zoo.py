@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from clipper.benchmarks import bench_zoo, datasets, zoo
-from clipper.benchmarks.bench_zoo import ZooJob, auc, quick_lines, read_rows, run_line, run_zoo
+from clipper.benchmarks.bench_zoo import ZooJob, quick_lines, read_rows, run_line, run_zoo
 from clipper.benchmarks.datasets import missing_data
+from clipper.benchmarks.statistics import auroc
 from clipper.benchmarks.zoo import LINES, RULES, TROUBLES, lines_like, make_pool
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import FileError, InputError
 from clipper.executors import WorkerDiedError, run_jobs
+from tests.launch import ignored
 
 TINY = lines_like(["xor-3/digits/5", "xor-3/digits/10"])
 MEANING = {
@@ -42,10 +44,6 @@ MEANING = {
     "proportions-4-8": lambda a: sorted(a),
 }
 """The rules once more."""
-
-
-def ignored(*_: object) -> None:
-    """No progress is shown."""
 
 
 def pool_of(line: zoo.Line, seed: int = 0) -> zoo.Pool:
@@ -226,14 +224,14 @@ def test_figures_of_a_posterior_are_compared_with_gold_labels(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_auc_is_the_share_of_pairs_in_the_right_order(seed):
+def test_the_area_under_the_roc_curve_is_the_share_of_pairs_in_the_right_order(seed):
     generator = torch.Generator().manual_seed(seed)
     score, positive = torch.randint(4, (30,), generator=generator), torch.rand(30, generator=generator) < 0.3
     pairs = [
         (s, t) for s, p in zip(score, positive, strict=True) for t, q in zip(score, positive, strict=True) if p > q
     ]
     wanted = sum(1.0 if s > t else 0.5 if s == t else 0.0 for s, t in pairs) / len(pairs)
-    assert auc(score, positive) == pytest.approx(wanted)
+    assert auroc(score, positive) == pytest.approx(wanted)
 
 
 def test_the_runner_goes_on_where_it_stopped(tmp_path, monkeypatch):

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from clipper.benchmarks.bench_loss import alignment_machine
 from clipper.candidates import Alignments, Candidates, Lattice
 from clipper.candidates.packed import candidate_log_probs
-from clipper.candidates.rules import alignment
-from clipper.engines import posterior_entropy
 from clipper.errors import InputError
 from tests.machines import log_probs_for
 
@@ -73,7 +72,7 @@ def test_alignments_are_what_trying_every_labelling_finds(both: Pair) -> None:
     assert lattice.log_counts.exp().tolist() == pytest.approx(lattice.counts)
     ids = torch.arange(lattice.samples).flip(0)
     assert _as_sets(lattice.batch(ids).to_candidates()) == _as_sets(expected.batch(ids))
-    assert lattice.span(0, 1).targets == lattice.targets[:1]
+    assert torch.equal(lattice.span(0, 1).actions, lattice.actions[:1])
 
 
 @settings(max_examples=50, deadline=None)
@@ -116,7 +115,7 @@ def test_best_candidates_draws_and_entropy_are_those_of_the_listed_candidates(bo
         own = candidates.sample == i
         order = values[own].argsort(descending=True)[:k]
         assert best.labels[best.sample == i].tolist() == candidates.labels[own][order].tolist()
-    assert torch.allclose(lattice.entropy(log_probs), posterior_entropy(log_probs, candidates), atol=1e-8)
+    assert torch.allclose(lattice.entropy(log_probs), candidates.entropy(log_probs), atol=1e-8)
     for drawn in (lattice.draw(k, seed), lattice.draw(k, seed, log_probs)):
         assert all(some <= every for some, every in zip(_as_sets(drawn), _as_sets(candidates), strict=True))
     assert lattice.draw(k, seed).counts == [min(count, k) for count in candidates.counts]
@@ -166,7 +165,7 @@ def test_alignments_are_those_of_the_state_machine_at_the_size_of_real_clips() -
     generator = torch.Generator().manual_seed(0)
     texts = [_read(tuple(torch.randint(8, (14,), generator=generator).tolist())) for _ in range(4)]
     lattice = Alignments.from_texts(texts, [200, 150, 90, 30], classes=8)
-    slow = Lattice.from_rule(*alignment(texts), texts, [200, 150, 90, 30], 8)
+    slow = Lattice.from_rule(*alignment_machine(texts), texts, [200, 150, 90, 30], 8)
     assert lattice.graph.states < slow.graph.states
     assert lattice.counts == slow.counts
     assert torch.equal(lattice.support, slow.support)

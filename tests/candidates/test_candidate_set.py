@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipper import Candidates, Lattice
+from clipper.benchmarks.bench_loss import alignment_machine
 from clipper.candidates import Alignments, CandidateSet
-from clipper.candidates.rules import SUM, alignment
+from clipper.candidates.rules import SUM
 from clipper.errors import BudgetError, InputError
 from tests.oracles import Problem
 from tests.strategies import KINDS, problems
@@ -131,7 +132,7 @@ def test_all_kinds_of_set_give_the_same_answers() -> None:
     texts = [(2, 0), (2, 1, 2), (0,)]
     pairs: list[tuple[CandidateSet, CandidateSet]] = [
         (Lattice.from_rule(*SUM, [8, 2, 16], 2, 10), Candidates.from_rule(sum, [8, 2, 16], 2, 10)),
-        (Alignments.from_texts(texts, 5, 3), Lattice.from_rule(*alignment(texts), texts, 5, 3)),
+        (Alignments.from_texts(texts, 5, 3), Lattice.from_rule(*alignment_machine(texts), texts, 5, 3)),
     ]
     for one, other in pairs:
         log_probs = _scores(one, 3)

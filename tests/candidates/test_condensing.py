@@ -63,7 +63,7 @@ def test_kinds_and_unused_slots_are_kept() -> None:
     assert torch.equal(lattice.to_candidates().labels, candidates.labels)
     assert torch.equal(lattice.kind, candidates.kind)
     assert lattice.kinds == candidates.kinds
-    assert lattice.targets == [0, 1, 0, 2]
+    assert lattice.template.tolist() == [0, 1, 0, 2]
     assert lattice.lengths.tolist() == [2, 1, 2, 3]
 
 

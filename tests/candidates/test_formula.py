@@ -13,7 +13,7 @@ from torch import Tensor
 from clipper import Candidates, Clipper, ProximityGraph, infer
 from clipper.candidates import Formula, any_of, has_label
 from clipper.candidates.propositions import from_clauses, read_dimacs
-from clipper.engines import DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss, posterior_entropy
+from clipper.engines import DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import BudgetError, FileError, InputError
 from clipper.training import train
 from tests.training.problems import TinyNet
@@ -81,7 +81,7 @@ def test_probabilities_entropies_and_gradients_agree(pair: tuple[Formula, Candid
     found = []
     for form in pair:
         log_probs = noise(candidates, seed).requires_grad_()
-        losses, entropy = SemanticLoss()(log_probs, form), posterior_entropy(log_probs, form)
+        losses, entropy = SemanticLoss()(log_probs, form), form.entropy(log_probs)
         slope = torch.autograd.grad(losses.sum() + entropy.sum(), log_probs)[0]
         found.append((losses.detach(), entropy.detach(), slope))
     for ours, theirs in zip(*found, strict=True):

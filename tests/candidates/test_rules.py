@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from clipper.benchmarks import hwf as formulas
-from clipper.candidates import Candidates, Lattice
-from clipper.candidates.rules import HWF, MAX, SUM, Machine, alignment, run
+from clipper.benchmarks.bench_loss import alignment_machine
+from clipper.candidates import Alignments, Candidates, Lattice
+from clipper.candidates.rules import HWF, MAX, SUM, Machine, run
 from clipper.errors import InputError
 
 
@@ -52,7 +53,7 @@ def _aligned(frames: tuple[int, ...]) -> tuple[int, ...]:
 
 def test_an_alignment_shows_every_action_in_order() -> None:
     sequences = [(2, 0), (2, 0, 2, 1), (1,)]
-    lattice = Lattice.from_rule(*alignment(sequences), sequences, 5, 3)
+    lattice = Lattice.from_rule(*alignment_machine(sequences), sequences, 5, 3)
     every = list(itertools.product(range(3), repeat=5))
     rows = [[row for row in every if _aligned(row) == sequence] for sequence in sequences]
     assert lattice.to_candidates().labels.tolist() == [list(row) for part in rows for row in part]
@@ -60,15 +61,15 @@ def test_an_alignment_shows_every_action_in_order() -> None:
 
 def test_long_videos_have_small_lattices() -> None:
     sequence = (0, 3, 1, 7, 2, 0, 5)
-    lattice = Lattice.from_rule(*alignment([sequence]), [sequence], 200, 8)
+    lattice = Lattice.from_rule(*alignment_machine([sequence]), [sequence], 200, 8)
     assert lattice.graph.states < 200 * 8
     assert lattice.counts == [math.comb(199, 6)]  # 6 changes at 199 places
 
 
 @pytest.mark.parametrize("sequence", [(), (1, 1), (0, 2, 2)])
 def test_repeated_actions_are_refused(sequence: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="sequence 1"):
-        alignment([(0, 1), sequence])
+    with pytest.raises(InputError, match="text 1"):
+        Alignments.from_texts([(0, 1), sequence], 5, 3)
 
 
 def test_a_machine_may_refuse_every_label() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,13 @@ from clipper.benchmarks.mugen.files import read_clips
 from clipper.cli import clips as clips_command
 from clipper.cli.bench import bench
 from clipper.errors import InputError
+from tests.launch import printed
 
 pytest.importorskip("PIL")
 app = typer.Typer()
 app.command()(clips_command.clips)
 SMALL = ["--train", "3", "--test", "2", "--frames", "8-10", "--actions", "2"]
-
-
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception:
-        raise result.exception
-    return result.stdout
+run = partial(printed, app)
 
 
 def test_both_splits_and_their_previews_are_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,16 @@ import pyarrow.parquet
 import pytest
 import torch
 import typer
-from typer.testing import CliRunner
 
 from clipper import Candidates, identify, rules
 from clipper.cli.identify import identify as command
 from clipper.errors import BudgetError, FileError, InputError
 from clipper.labelling.label_files import read_label_tensor
+from tests.launch import printed
 
 app = typer.Typer()
 app.command()(command)
-
-
-def run(*arguments: object) -> str:
-    return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False).stdout
+run = partial(printed, app)
 
 
 def document(*arguments: object) -> dict[str, Any]:

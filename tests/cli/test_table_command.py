@@ -7,30 +7,24 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from clipper.benchmarks.tables import Ledger
 from clipper.cli import results as results_command
 from clipper.cli import table as table_command
 from clipper.errors import FileError, InputError
-from tests.launch import COMMAND
+from tests.launch import COMMAND, printed
 
 app = typer.Typer()
 app.command(name="table")(table_command.table)
 app.command(name="results")(results_command.results)
 QUICK = ["table", "sum", "--quick", "--engine", "semantic", "--column", "SUM-3, n=100"]
 SMALL = [*QUICK, "--variant", "none", "--variant", "exact", "--seeds", "2", "--epochs", "2", "--jobs", "2"]
-
-
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=True)
-    if result.exception:
-        raise result.exception
-    return result.stdout
+run = partial(printed, app)
 
 
 @pytest.fixture(scope="module")

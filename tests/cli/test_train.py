@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import partial
 
 import pytest
 import typer
@@ -11,17 +12,12 @@ from clipper.benchmarks.config import RunConfig
 from clipper.cli import train as command
 from clipper.errors import ClipperError
 from clipper.training import Record
+from tests.launch import printed
 
 app = typer.Typer()
 app.command()(command.train)
 TINY = ["--samples", "12", "--slots", "2", "--epochs", "3", "--batch", "4"]
-
-
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [*TINY, *map(str, arguments)], catch_exceptions=True)
-    if result.exception:
-        raise result.exception
-    return result.stdout
+run = partial(printed, app, *TINY)
 
 
 def test_json_prints_one_document_that_equals_the_record(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -10,15 +11,10 @@ from typer.testing import CliRunner
 from clipper.benchmarks import bench_zoo, datasets
 from clipper.cli.bench import bench
 from clipper.errors import InputError
+from tests.launch import printed
 
 TINY = ["zoo", "--line", "xor-3/digits/5", "--line", "sum-3/digits/5", "--seeds", "2", "--workers", "1"]
-
-
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(bench, list(map(str, arguments)))
-    if result.exception:
-        raise result.exception
-    return result.stdout
+run = partial(printed, bench)
 
 
 def test_json_is_one_document_and_the_second_time_nothing_is_run(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from clipper.candidates import Candidates
 from clipper.engines import Context, DolphinLoss
 from clipper.errors import InputError
 from tests.engine_oracles import (
+    OUTPUTS,
     gradient,
     mass,
     most_probable,
@@ -18,8 +19,6 @@ from tests.engine_oracles import (
     problems,
     rows_of,
 )
-
-OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 
 
 def _batch(scale, *, seed=0):

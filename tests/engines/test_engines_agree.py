@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clipper.candidates import Candidates
 from clipper.engines import (
     AblSim,
     Context,
@@ -14,11 +13,10 @@ from clipper.engines import (
     SampledSemanticLoss,
     ScallopLoss,
     SemanticLoss,
-    posterior_entropy,
 )
 from clipper.errors import InputError
+from tests.engine_oracles import OUTPUTS
 
-OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 TARGETS = torch.tensor([3, 1, 5, 3, 6])
 CANDIDATES = OUTPUTS.batch(TARGETS)
 EMBEDDINGS = torch.rand(5, 2, 3, generator=torch.Generator().manual_seed(1))
@@ -70,7 +68,7 @@ def test_the_entropy_of_the_posterior_is_added(build, context):
     log_probs = _log_probs()
     plain = build()(log_probs, CANDIDATES, context)
     regularised = build(entropy=0.4)(log_probs, CANDIDATES, context)
-    torch.testing.assert_close(regularised, plain + 0.4 * posterior_entropy(log_probs, CANDIDATES))
+    torch.testing.assert_close(regularised, plain + 0.4 * CANDIDATES.entropy(log_probs))
 
 
 @every_engine

@@ -15,6 +15,7 @@ from clipper.engines.proof_circuits import ProofCircuit, compiled
 from clipper.engines.scallop import is_restriction
 from clipper.errors import InputError, MissingExtraError
 from tests.engine_oracles import (
+    OUTPUTS,
     disjunction,
     gradient,
     model_count,
@@ -24,8 +25,6 @@ from tests.engine_oracles import (
     problems,
     rows_of,
 )
-
-OUTPUTS = Candidates.from_rule(sum, targets=range(7), slots=2, classes=4)
 
 
 def _batch(samples=8, slots=2, classes=4, *, seed=0, scale=1.0):

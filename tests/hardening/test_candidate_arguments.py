@@ -632,7 +632,7 @@ def test_an_empty_batch_answers_every_question(name: str) -> None:
     logs = torch.zeros(0, 2, 4)
     asks: list[Call] = [
         (text, lambda text=text: getattr(empty, text))
-        for text in ("samples", "slots", "classes", "counts", "support", "kind", "ragged", "first", "device")
+        for text in ("samples", "slots", "classes", "counts", "support", "kind", "lengths", "first", "device")
     ]
     asks += [
         ("batch", lambda: empty.batch([])),

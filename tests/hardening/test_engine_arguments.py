@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from clipper import Candidates, Lattice, ProximityGraph, engines, prune
+from clipper import Candidates, Lattice, ProximityGraph, prune
 from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import ClipperError, InputError
 from tests.hardening.attack import answered, check_all_answer, refused
@@ -283,14 +283,12 @@ def test_rules_that_fail_are_named_with_the_labels_they_failed_on() -> None:
     assert check_all_answer(calls) == (0, len(calls))
 
 
-def test_the_posterior_entropy_refuses_what_the_losses_refuse_but_takes_scores() -> None:
-    wrong = _wrong_log_probs()
-    scores = {"raw scores", "probabilities", "zeros", "one slot too much", "raw scores as an array", "huge"}
-    calls = [(k, lambda v=v: engines.posterior_entropy(v, CANDIDATES)) for k, v in wrong.items() if k not in scores]
-    calls += [(k, lambda c=c: engines.posterior_entropy(_log_probs(), c)) for k, c in _wrong_candidates().items()]
+def test_the_entropy_refuses_other_shapes_and_types_but_takes_scores() -> None:
+    numbers = {"raw scores", "probabilities", "zeros", "one slot too much", "huge", "NaN", "infinity"}
+    calls = [(k, lambda v=v: CANDIDATES.entropy(v)) for k, v in _wrong_log_probs().items() if k not in numbers]
     assert check_all_answer(calls) == (0, len(calls))
-    shifted = engines.posterior_entropy(_log_probs(torch.float64) + 3, CANDIDATES)
-    torch.testing.assert_close(shifted, engines.posterior_entropy(_log_probs(torch.float64), CANDIDATES))
+    shifted = CANDIDATES.entropy(_log_probs(torch.float64) + 3)
+    torch.testing.assert_close(shifted, CANDIDATES.entropy(_log_probs(torch.float64)))
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch itself, while it compiles

@@ -16,7 +16,7 @@ from torch import Tensor
 from clipper import Candidates, Lattice, ProximityGraph, rules
 from clipper.candidates import Alignments
 from clipper.candidates.rules import MAX, SUM
-from clipper.engines import SemanticLoss, posterior_entropy
+from clipper.engines import SemanticLoss
 from clipper.errors import InputError
 from tests.hardening.attack import EFFORT
 
@@ -272,7 +272,7 @@ def test_probability_gradient_and_entropy_equal_brute_force(name: str, pattern: 
         logs.requires_grad_()
         losses = SemanticLoss()(logs, candidates)
         (gradient,) = torch.autograd.grad(losses.sum(), logs)
-        uncertain = posterior_entropy(logs, candidates)
+        uncertain = candidates.entropy(logs)
         (slope,) = torch.autograd.grad(uncertain.sum(), logs)
         assert not bool(slope.isnan().any())
         inside = working(candidates, dtype)
@@ -382,7 +382,7 @@ def test_a_million_candidates_are_added_up_as_in_double_precision(rows: int) -> 
     (gradient,) = torch.autograd.grad(losses.sum(), logs)
     assert abs(float(losses[0].detach()) + float(values.logsumexp(0))) < 2e-6
     torch.testing.assert_close(-gradient[0].double(), expected, rtol=3e-6, atol=1e-8)
-    uncertain = float(posterior_entropy(logs.detach(), candidates)[0])
+    uncertain = float(candidates.entropy(logs.detach())[0])
     assert uncertain == pytest.approx(float(-(shares * shares.log()).sum()), rel=1e-5)
 
 

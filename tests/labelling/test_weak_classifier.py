@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import clipper
 from clipper import rules
-from clipper.benchmarks.datasets import digits
+from clipper.benchmarks.data.images import digits
 from clipper.errors import InputError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra sklearn)")

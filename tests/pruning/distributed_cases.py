@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from clipper import Candidates, Clipper, Lattice
-from clipper.benchmarks.datasets import digits
+from clipper.benchmarks.data.images import digits
 from clipper.candidates import Alignments, CandidateSet, Formula, has_label
 from clipper.candidates.rules import SUM
 from clipper.errors import InputError

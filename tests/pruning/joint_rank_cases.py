@@ -87,8 +87,7 @@ def told(posterior: Posterior[Any]) -> dict[str, Any]:
         "labels": posterior.labels, "marginals": posterior.marginals, "suspicion": posterior.suspicion,
         "allowed": pruning.allowed, "edges": pruning.edges, "verdict": posterior.verdict, "energy": posterior.energy,
         "namings": [naming.order.tolist() for naming in posterior.namings],
-        "figures": [verification.gain, verification.explained, verification.leak, verification.significance,
-                    verification.misfit],
+        "figures": [verification.gain, verification.explained, verification.leak, verification.misfit],
     }  # fmt: skip
 
 
@@ -168,7 +167,7 @@ def parts_of(ranks: Ranks, own: slice) -> tuple[dict[str, Tensor], dict[str, Ten
         "noise": pool.edges.shard.normal(heard.shape, generator),
     }  # fmt: skip
     figures = [fitted.trust.level, fitted.trust.slope, verification.gain, verification.explained, verification.wrong,
-               verification.significance, formula_leak(pool, formulas_of(candidates, ranks)[0]),
+               formula_leak(pool, formulas_of(candidates, ranks)[0]),
                misfit_of(pool, heard[:, :, :1], prior, 0.5, replace(HURRIED, alike=-1.0, certain=-100.0)),
                *correlation_along_edges(pool, prior, labels[:, :1])]  # fmt: skip
     whole = {

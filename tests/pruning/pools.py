@@ -11,6 +11,7 @@ from torch import Tensor
 from clipper import Candidates, ProximityGraph
 from clipper.pruning.joint.inference import _pool_of
 from clipper.pruning.joint.pool import Pool
+from clipper.pruning.ranks import ALONE
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def random_pool(seed: int, tree: bool) -> tuple[Candidates, ProximityGraph]:
 
 def model_of(candidates: Candidates, graph: ProximityGraph) -> Pool:
     """The pool as a graphical model."""
-    return _pool_of(candidates, graph, None, None)[0]
+    return _pool_of(candidates, graph, None, None, ALONE)[0]
 
 
 def clustered(

@@ -15,25 +15,14 @@ from clipper.engines import DolphinLoss, ScallopLoss, SemanticLoss
 from clipper.pruning.factors import CandidateFactor, LatticeFactor
 from tests.candidates.test_alignments import Pair, clips
 from tests.machines import log_probs_for
+from tests.strategies import with_edges
 
 Problem = tuple[Alignments, Candidates, ProximityGraph]
 
 
-@st.composite
-def problems(draw: st.DrawFn) -> Problem:
-    """Contradictory edges of various lengths between the frames of different clips."""
-    lattice, candidates = draw(clips())
-    used = (lattice.kind >= 0).flatten().nonzero()[:, 0].tolist()
-    pairs = [(a, b) for a in used for b in used if a // lattice.slots != b // lattice.slots]
-    ends = draw(st.lists(st.sampled_from(pairs), max_size=12)) if pairs else []
-    distance = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=len(ends), max_size=len(ends)))
-    table = torch.tensor(ends, dtype=torch.long).view(-1, 2)
-    return lattice, candidates, ProximityGraph.from_edges(table[:, 0], table[:, 1], torch.tensor(distance))
-
-
 @pytest.mark.parametrize("objective", ["exact", "paper"])
 @settings(max_examples=25, deadline=None)
-@given(problem=problems())
+@given(problem=with_edges(clips()))
 def test_what_is_left_of_a_clip_is_what_is_left_of_its_listed_alignments(
     objective: Literal["exact", "paper"], problem: Problem
 ) -> None:

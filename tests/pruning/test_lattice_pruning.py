@@ -8,30 +8,18 @@ from unittest.mock import patch
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from clipper import Candidates, Clipper, Lattice, ProximityGraph, prune
 from clipper.candidates.rules import SUM
 from clipper.errors import InputError
 from clipper.pruning import lattice_search
 from tests.machines import restricted
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[Lattice, Candidates, ProximityGraph]:
-    """Contradictory and repeated edges of various lengths between the used slots of different samples."""
-    lattice, candidates = draw(restricted())
-    used = (lattice.kind >= 0).flatten().nonzero()[:, 0].tolist()
-    pairs = [(a, b) for a in used for b in used if a // lattice.slots != b // lattice.slots]
-    ends = draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
-    distance = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=len(ends), max_size=len(ends)))
-    table = torch.tensor(ends, dtype=torch.long).view(-1, 2)
-    return lattice, candidates, ProximityGraph.from_edges(table[:, 0], table[:, 1], torch.tensor(distance))
+from tests.strategies import with_edges
 
 
 @pytest.mark.parametrize("objective", ["exact", "paper"])
 @settings(max_examples=50, deadline=None)
-@given(problem=problems())
+@given(problem=with_edges(restricted()))
 def test_the_survivors_are_those_of_the_closed_form(
     objective: Literal["exact", "paper"], problem: tuple[Lattice, Candidates, ProximityGraph]
 ) -> None:
@@ -49,7 +37,7 @@ def test_the_survivors_are_those_of_the_closed_form(
 
 
 @settings(max_examples=40, deadline=None)
-@given(problem=problems())
+@given(problem=with_edges(restricted()))
 def test_the_best_found_is_sound_and_no_better_than_its_bound(
     problem: tuple[Lattice, Candidates, ProximityGraph],
 ) -> None:

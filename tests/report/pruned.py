@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clipper import Candidates, ProximityGraph, prune
-from clipper.benchmarks.datasets import digits
+from clipper.benchmarks.data.images import digits
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.max import MAX_RULE
 from clipper.benchmarks.sum import SUM_RULE

@@ -10,9 +10,8 @@ from clipper.errors import InputError, TrainingError
 from clipper.proximity import Pixels
 from clipper.training import Progress, train
 from clipper.training.schedule import KnownDistances, prune_together
+from tests.engine_oracles import OUTPUTS
 from tests.training.problems import TinyNet, problem, same_weights
-
-OUTPUTS = Candidates.from_rule(sum, range(7), slots=2, classes=4)
 
 
 @pytest.mark.parametrize("objective", [None, "paper", "exact", "random"])

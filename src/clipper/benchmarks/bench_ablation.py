@@ -18,7 +18,7 @@ from clipper.benchmarks import bench_zoo
 from clipper.benchmarks.bench_zoo import ZooJob, run_zoo
 from clipper.benchmarks.statistics import mean_or_none
 from clipper.benchmarks.zoo import lines_like
-from clipper.benchmarks.zoo_summary import Row
+from clipper.files import Row
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings, inference, search
 from clipper.pruning.joint.naming import NamingSearch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby, product
 from typing import Any, Literal, get_args
@@ -14,7 +14,7 @@ from clipper.arguments import StageProgress
 from clipper.benchmarks.mugen.world import ACTIONS
 from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks
 from clipper.candidates import Alignments, Candidates, Lattice
-from clipper.candidates.rules import SUM, alignment
+from clipper.candidates.rules import SUM, Machine, itself
 from clipper.engines import SemanticLoss
 from clipper.errors import require
 
@@ -136,7 +136,9 @@ def race_alignments(
     engine = SemanticLoss()
     losses = {
         "alignments": partial(engine, candidates=Alignments.from_texts(texts, frames, classes)),
-        "state machine": partial(engine, candidates=Lattice.from_rule(*alignment(texts), texts, frames, classes)),
+        "state machine": partial(
+            engine, candidates=Lattice.from_rule(*alignment_machine(texts), texts, frames, classes)
+        ),
         "CTC": partial(_ctc, texts=texts),
     }
 
@@ -153,6 +155,26 @@ def race_alignments(
         "milliseconds": times.milliseconds,
         "times_slower_than_alignments": {name: times.ratio(name, "alignments") for name in ("state machine", "CTC")},
     }
+
+
+def alignment_machine(texts: Sequence[Text]) -> Machine:
+    """The machine of alignments: a clip's frames show the actions of its text in order, each for at least one frame.
+
+    Labels are the actions, targets are the texts. `Alignments` have the same candidates.
+
+    Examples:
+        >>> from clipper.candidates.rules import run
+        >>> machine = alignment_machine([(2, 0), (2, 1, 2)])
+        >>> run(machine, (2, 2, 0, 0)), run(machine, (0, 2))
+        ((2, 0), None)
+    """
+    prefixes = {text[:length] for text in texts for length in range(len(text) + 1)}
+
+    def step(seen: Text, action: int) -> Text | None:
+        after = seen if seen and seen[-1] == action else (*seen, action)
+        return after if after in prefixes else None
+
+    return Machine((), step, itself)
 
 
 def _texts(clips: int, actions: int) -> list[Text]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import StageProgress
-from clipper.benchmarks.datasets import Images, data_folders, digits, mnist
+from clipper.benchmarks.data.images import Images, digits, mnist
+from clipper.benchmarks.data.sources import data_folders
 from clipper.benchmarks.drawing import draw
 from clipper.benchmarks.sum import SUM_RULE
 from clipper.benchmarks.timing import WARM_UP, Setting, compare_times, ticks, time_of

@@ -16,9 +16,8 @@ from clipper.arguments import StageProgress
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.statistics import auroc
 from clipper.benchmarks.zoo import Line, Pool, make_pool
-from clipper.benchmarks.zoo_summary import Row
 from clipper.executors import WorkerDiedError, run_jobs
-from clipper.files import append, make_folder, rows_in
+from clipper.files import Row, add_row, rows_in
 from clipper.pruning import infer
 from clipper.pruning.joint import InferenceSettings
 from clipper.training.environment import environment
@@ -123,8 +122,7 @@ def run_zoo(
         row = _failed(job, result) if isinstance(result, WorkerDiedError) else result
         rows[job.key] = row
         if file is not None:
-            make_folder(file.parent)
-            append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+            add_row(file, row)
         done += 1
         progress("pools", done, len(jobs))
     return [rows[job.key] for job in jobs]
@@ -189,6 +187,7 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
     used = pool.gold >= 0
     right = float((posterior.labels == pool.gold)[used].double().mean())
     kept = pruning.gold_retained(pool.gold)
+    wrong = int(pool.wrong.sum())
     best = max(_renamed_right(posterior.labels, pool.gold, naming.order) for naming in posterior.namings)
     return {
         "verdict": posterior.verdict,
@@ -196,7 +195,7 @@ def _measured(pool: Pool, seed: int, method: Literal["joint", "em"], settings: I
         "expected_accuracy": posterior.expected_accuracy,
         "gold_kept": None if math.isnan(kept) else kept,
         "candidates_kept": pruning.retained,
-        "suspicion_auc": auc(posterior.suspicion, pool.wrong),
+        "suspicion_auc": auroc(posterior.suspicion, pool.wrong) if 0 < wrong < len(pool.wrong) else None,
         "namings": len(posterior.namings),
         "best_naming_right": best,
         "gold_naming": best >= SAME_NAMING,
@@ -208,14 +207,3 @@ def _renamed_right(labels: Tensor, gold: Tensor, order: Tensor) -> float:
     """The share of labels that are right if each label k is renamed to `order[k]`."""
     used = gold >= 0
     return float((order[labels[used].long()] == gold[used]).double().mean())
-
-
-def auc(score: Tensor, positive: Tensor) -> float | None:
-    """As `auroc`; None if there are no positives, or no negatives.
-
-    Examples:
-        >>> from torch import tensor
-        >>> auc(tensor([0.9, 0.1, 0.5, 0.5]), tensor([True, False, True, False]))
-        0.875
-    """
-    return auroc(score, positive) if bool(positive.any()) and not bool(positive.all()) else None

@@ -9,17 +9,13 @@ from pathlib import Path
 
 import torch
 
-from clipper.benchmarks.data.hwf import HWF_FILES, formulas, hwf
+from clipper.benchmarks.data.hwf import HWF_FILES, hwf
 from clipper.benchmarks.data.images import CIFAR10_FILES, MNIST_FILES, Images, cifar10, digits, mnist
-from clipper.benchmarks.data.sources import Source, State, data_folders, find
+from clipper.benchmarks.data.sources import Source, State, find
 from clipper.benchmarks.mugen.files import MUGEN_FILES
 from clipper.benchmarks.vqar.files import VQAR_FILES
 from clipper.errors import FileError, InputError
 
-__all__ = [
-    "NAMES", "SOURCES", "Images", "Inventory", "cifar10", "data_folders", "digits", "formulas", "hwf", "inventory",
-    "missing_data", "mnist", "source_of", "train_and_test",
-]  # fmt: skip
 SOURCES: dict[str, Source] = {
     source.name: source for source in (MNIST_FILES, CIFAR10_FILES, HWF_FILES, MUGEN_FILES, VQAR_FILES)
 }

@@ -101,7 +101,7 @@ def draw(
         per_sample: at most this many random candidates of each sample; all if not given.
 
     Examples:
-        >>> from clipper.benchmarks.datasets import digits
+        >>> from clipper.benchmarks.data.images import digits
         >>> from clipper.benchmarks.sum import SUM_RULE
         >>> samples = draw(digits(), SUM_RULE, samples=100, slots=3)
         >>> bool(samples.candidates.contains(samples.gold).all())
@@ -178,20 +178,26 @@ def _draw_by_domain(
     """Draw a label for each slot from the slot's domain, then an image of each label."""
     labels = [torch.tensor(list(domain)) for domain in domains]
     wanted = [label[torch.randint(len(label), (samples,), generator=generator)] for label in labels]
-    return deal(images, torch.stack(wanted, dim=1), generator)
+    return deal(images.labels, torch.stack(wanted, dim=1), generator, images.name)
 
 
-def deal(images: Images, gold: Tensor, generator: torch.Generator) -> Tensor:
+def deal(labels: Tensor, gold: Tensor, generator: torch.Generator, name: str) -> Tensor:
     """Indices of images with the labels `gold (n, m)`; an image is reused only if no other of its label is left.
+
+    Args:
+        labels: of the images to choose from, `(instances,)`.
+        gold: the label of each slot; -1 in unused slots, which get the index -1.
+        generator: of the draws.
+        name: of the data set, for the message.
 
     Raises:
         InputError: there is no image of some label.
     """
-    chosen = torch.empty_like(gold)
-    for label in sorted(set(gold.flatten().tolist())):
-        pool = (images.labels == label).nonzero()[:, 0]
+    chosen = torch.full_like(gold, -1)
+    for label in sorted(set(gold.flatten().tolist()) - {-1}):
+        pool = (labels == label).nonzero()[:, 0]
         if not len(pool):
-            raise InputError(f"the task needs images of label {label}, but {images.name} has none")
+            raise InputError(f"the task needs images of label {label}, but {name} has none")
         where = gold == label
         times = -(-int(where.sum()) // len(pool))
         order = torch.cat([pool[torch.randperm(len(pool), generator=generator)] for _ in range(times)])

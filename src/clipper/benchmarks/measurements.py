@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clipper.files import append, make_folder, rows_in
+from clipper.files import Row, add_row, rows_in
 from clipper.training.environment import environment
 
 FORMAT = "clipper bench 1"
@@ -25,11 +25,10 @@ def add_measurement(file: Path, bench: str, settings: Mapping[str, Any], figures
         figures: what was found.
     """
     row = {"format": FORMAT, "bench": bench, "settings": settings, "figures": figures, **environment()}
-    make_folder(file.parent)
-    append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+    add_row(file, row)
 
 
-def measurements(file: str | Path, bench: str) -> list[dict[str, Any]]:
+def measurements(file: str | Path, bench: str) -> list[Row]:
     """The newest measurement for all settings of a command, in the order in which they were first measured.
 
     Returns:

@@ -9,20 +9,19 @@ classes as independent (a composite likelihood).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from clipper import rules
 from clipper.benchmarks.config import RunConfig
-from clipper.benchmarks.data.images import Images
+from clipper.benchmarks.data.images import Images, embedded_table
 from clipper.benchmarks.datasets import train_and_test
 from clipper.benchmarks.networks import FeaturesMlp
 from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import CandidateSet, Lattice
 from clipper.candidates.rules import itself
-from clipper.errors import InputError, require
+from clipper.errors import InputError
 from clipper.proximity import Encoder, Outlines
 from clipper.training import Samples
 
@@ -98,11 +97,7 @@ def halves(data: str) -> tuple[Images, Images]:
     """
     if data == "digits":
         return train_and_test(data)
-    datasets: Any = require("sklearn.datasets", extra="benchmarks")
-    features, benign = datasets.load_breast_cancer(return_X_y=True)
-    tumours = Images(
-        data, torch.from_numpy(features).float(), torch.from_numpy(benign).long(), 2, ("malignant", "benign")
-    )
+    tumours = Images(data, *embedded_table("breast_cancer"), 2, ("malignant", "benign"))
     held_out = torch.arange(len(tumours)) % _THIRD == _THIRD - 1
     return tumours.part(~held_out), tumours.part(held_out)
 

@@ -21,7 +21,7 @@ from clipper.benchmarks.registry import Benchmark, network_of, register
 from clipper.candidates import Candidates, CandidateSet
 from clipper.errors import InputError
 from clipper.labelling import NamingMixture, identify
-from clipper.labelling.namings import all_namings
+from clipper.labelling.namings import NAMING_BUDGET, all_namings
 from clipper.proximity import Outlines
 from clipper.training import Samples
 from clipper.training.adapters import predict
@@ -33,8 +33,6 @@ BINS = 10
 """Bins of the calibration error, as in rsbench, BEARS and NeSyDM."""
 _TIE = 1e-5
 """Probabilities that differ by less count as equal."""
-_BUDGET = 100_000_000
-"""Budget of the search for shortcuts, as of `identify`: a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def check_slots(config: RunConfig, slots: int) -> None:
 def _drawn(images: Images, rows: Sequence[tuple[int, ...]], samples: int, generator: torch.Generator) -> Tensor:
     """Images of random combinations, `(samples, m)`; all combinations are equally frequent."""
     gold = torch.tensor(rows)[torch.randint(len(rows), (samples,), generator=generator)]
-    return deal(images, gold, generator)
+    return deal(images.labels, gold, generator, images.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +209,8 @@ class Shortcuts:
     @classmethod
     def of(cls, candidates: CandidateSet, gold: Tensor) -> Shortcuts:
         """Search with `identify`; if its budget runs out, at least the symmetries of the formulas are found."""
-        every = identify(candidates, gold, budget=_BUDGET)
-        distinct = all_namings(candidates, gold, budget=_BUDGET)
+        every = identify(candidates, gold, budget=NAMING_BUDGET)
+        distinct = all_namings(candidates, gold)
         return cls(max(every.order, distinct.order) - 1, distinct.order, distinct.identified)
 
 

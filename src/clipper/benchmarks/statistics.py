@@ -1,4 +1,4 @@
-"""Statistics of results: means with deviations, intervals, and the area under the ROC curve."""
+"""Statistics of results: means with deviations, intervals, the area under the ROC curve, and shares in per cent."""
 
 from __future__ import annotations
 
@@ -18,8 +18,17 @@ def spread(values: Sequence[float]) -> str:
         >>> spread([1.0, 2.0, 3.0])
         '2.0 ± 1.0'
     """
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"
+    return f"{statistics.mean(values):.1f} ± {deviation(values):.1f}"
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation over the seeds; 0 for a single one.
+
+    Examples:
+        >>> deviation([1.0, 2.0, 3.0]), deviation([5.0])
+        (1.0, 0.0)
+    """
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -57,3 +66,13 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     """
     difference = scores[positive][:, None] - scores[~positive]
     return float(((difference > 0).double() + (difference == 0).double() / 2).mean())
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent; a dash if there is none.
+
+    Examples:
+        >>> percent(0.125), percent(None)
+        ('12.5 %', '–')
+    """
+    return "–" if share is None else f"{100 * share:.1f} %"

@@ -209,13 +209,14 @@ def _wrong_board(
             return cells
 
 
-def board_lattice(right: Sequence[bool], size: int = 4) -> Lattice:
-    """The labels that make a board right, and those that make it wrong.
+def board_lattice(right: Sequence[bool]) -> Lattice:
+    """The labels that make a board of 4 × 4 cells right, and those that make it wrong.
 
     Examples:
         >>> board_lattice([True, False]).counts  # of 4 ** 16
         [288, 4294967008]
     """
+    size = 4
     of_cell = units_of_cells(size)
     last_cell = [max(unit) for unit in units(size)]
 

@@ -12,16 +12,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from clipper.arguments import named_like
-from clipper.benchmarks.datasets import digits, missing_data, mnist
+from clipper.benchmarks.data.images import digits, embedded_table, mnist
+from clipper.benchmarks.datasets import missing_data
+from clipper.benchmarks.drawing import deal
 from clipper.benchmarks.shortcuts import EVEN_ODD
 from clipper.candidates import Candidates
-from clipper.errors import FileError, InputError, require
+from clipper.errors import FileError, InputError
 from clipper.proximity import Outlines, ProximityGraph, embed
 
 Expectation = Literal["joint", "ambiguous", "noise", "misfit"]
@@ -143,10 +145,7 @@ _PER_CLASS = 400
 
 def _standardised(name: str) -> Instances:
     """A table of scikit-learn's, every feature with mean 0 and deviation 1."""
-    datasets: Any = require("sklearn.datasets", extra="benchmarks")
-    table = getattr(datasets, f"load_{name}")()
-    features = torch.as_tensor(table.data, dtype=torch.float32)
-    labels = torch.as_tensor(table.target).long()
+    features, labels = embedded_table(name)
     scaled = (features - features.mean(0)) / features.std(0)
     return Instances(scaled, labels, int(labels.max()) + 1)
 
@@ -417,7 +416,7 @@ def make_pool(line: Line, seed: int, data_root: Path | None = None) -> Pool:
     if rule.classes is not None and rule.classes < instances.classes:
         instances = instances.below(rule.classes)
     gold = _draw_labels(rule, trouble, instances, line.samples, generator)  # (n, m)
-    embeddings = instances.embeddings(_draw_instances(gold, instances, generator))
+    embeddings = instances.embeddings(deal(instances.labels, gold, generator, line.data))
     lengths, targets = (gold >= 0).sum(1).tolist(), _targets(rule, gold)
     if trouble.shuffled:
         flat = embeddings.flatten(0, 1)
@@ -481,19 +480,6 @@ def _labels_by_target(
     candidates = rule.candidates(targets, [rule.slots] * samples, classes)
     seed = int(torch.randint(2**31, (1,), generator=generator))
     return candidates.draw(1, seed).labels.long()
-
-
-def _draw_instances(labels: Tensor, instances: Instances, generator: torch.Generator) -> Tensor:
-    """An instance of each label, `(n, m)`; reused once every instance of that label has been drawn."""
-    ids = torch.full_like(labels, -1)
-    for label in range(instances.classes):
-        own = (instances.labels == label).nonzero().view(-1)
-        needed = labels == label
-        times = math.ceil(int(needed.sum()) / len(own))
-        order = [own[torch.randperm(len(own), generator=generator)] for _ in range(times)]
-        if order:
-            ids[needed] = torch.cat(order)[: int(needed.sum())]
-    return ids
 
 
 def _backgrounds(embeddings: Tensor, targets: Sequence[Hashable], generator: torch.Generator) -> Tensor:

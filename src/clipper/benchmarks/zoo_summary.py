@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clipper.benchmarks.statistics import mean_or_none
+from clipper.files import Row
 
 VERDICTS = ("joint", "ambiguous", "unsettled", "uninformative")
 GOLD_KEPT, GOLD_KEPT_IN_A_POOL, LARGE = 0.93, 0.85, 60
@@ -24,9 +25,6 @@ WRONG = {"wrong-5": (0.965, 0.97), "wrong-10": (0.95, None)}
 
 _NAMED = 5
 """The most lines that break a promise that are listed by name; of the others, only the number is given."""
-
-Row = dict[str, Any]
-"""The result of one pool."""
 
 
 @dataclass(frozen=True)

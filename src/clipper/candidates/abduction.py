@@ -23,6 +23,9 @@ BUDGET = 20_000_000
 _CHUNK = 1 << 20
 """Combinations that are evaluated at a time."""
 
+_SHOWN = 8
+"""Values of a rule that an error message shows."""
+
 Value = Callable[..., Any]
 """A rule as a function: from a tuple of labels to the target."""
 
@@ -172,13 +175,13 @@ def _target_of(rule: Value, labels: Tensor, targets: Sequence[Hashable]) -> Tens
     return torch.where(known[place] == values, order[place], -1)
 
 
-def _attainable(rule: Value, domains: Sequence[Sequence[int]], most: int = 8) -> str:
+def _attainable(rule: Value, domains: Sequence[Sequence[int]]) -> str:
     """A short list of values that the rule takes, numbers first and sorted, for error messages."""
     values = {run_on_row(rule, row) for row in itertools.islice(itertools.product(*domains), 2_000)}
     numbers = sorted(value for value in values if isinstance(value, int | float) and value == value)
     others = sorted(shown(value) for value in values.difference(numbers))
-    listed = [*map(shown, numbers), *others][:most]
-    return ", ".join(listed) + (", …" if len(values) > most else "")
+    listed = [*map(shown, numbers), *others][:_SHOWN]
+    return ", ".join(listed) + (", …" if len(values) > _SHOWN else "")
 
 
 _LARGEST = 2**62

@@ -12,7 +12,7 @@ clip underflows. Sets of places are stored as the bits of an integer.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -37,8 +37,8 @@ from clipper.errors import InputError
 class Alignments(Lattice):
     """A `Lattice` of clips and their texts; build it with `from_texts`.
 
-    It has the same candidates as the state machine `clipper.candidates.rules.alignment`, but time and memory do not
-    grow with the number of different texts, so it works for long clips.
+    It has the same candidates as a state machine whose states are the actions so far, but time and memory do not grow
+    with the number of different texts, so it works for long clips.
 
     Examples:
         >>> clips = Alignments.from_texts([(2, 0), (2, 1, 2)], frames=[4, 128], classes=3)
@@ -106,11 +106,6 @@ class Alignments(Lattice):
     def places(self) -> Tensor:
         """How many actions each text has, `(n,)`."""
         return (self.actions >= 0).sum(1)
-
-    @property
-    def targets(self) -> list[Hashable]:
-        """The texts, as tuples."""
-        return [tuple(action for action in row if action >= 0) for row in self.actions.tolist()]
 
     @property
     def contents(self) -> tuple[Tensor, ...]:

@@ -102,11 +102,6 @@ class CandidateSet(ABC):
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that distinguish this set from others, for fingerprints."""
 
-    @property
-    @abstractmethod
-    def states(self) -> int:
-        """How many numbers one pass over the set holds for each sample."""
-
     @abstractmethod
     def contains(self, gold: Tensor) -> Tensor:
         """Whether the gold labels `(n, m)` of each sample are among its candidates, `(n,)` bool."""
@@ -153,7 +148,10 @@ class CandidateSet(ABC):
         return self._log_probability(log_probs).to(log_probs.dtype)
 
     def entropy(self, log_probs: Tensor) -> Tensor:
-        """The entropy of the posterior over each sample's candidates, `(n,)`, in nats; differentiable.
+        """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), `(n,)`, in nats; differentiable.
+
+        This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all ruled out has entropy 0. You
+        can also pass scores before a softmax, because adding a constant to all labels of a slot changes nothing.
 
         Args:
             log_probs: the classifier's output, `(n, m, c)`.
@@ -212,11 +210,6 @@ class CandidateSet(ABC):
     def lengths(self) -> Tensor:
         """How many slots each sample uses, `(n,)`."""
         return (self.kind >= 0).sum(1)
-
-    @property
-    def ragged(self) -> bool:
-        """Whether some slots are unused."""
-        return bool((self.lengths < self.slots).any())
 
     @cached_property
     def plain(self) -> bool:
@@ -559,6 +552,11 @@ class TemplateSet(CandidateSet):
     def device(self) -> torch.device:
         """The device of the tensors."""
         return self.template.device
+
+    @property
+    @abstractmethod
+    def states(self) -> int:
+        """How many numbers one pass over the set holds for each sample."""
 
     @property
     def shared(self) -> bool:

@@ -104,9 +104,9 @@ def numbers_in(candidates: CandidateSet) -> int:
     """
     if isinstance(candidates, Lattice):
         return sum(layer.next.numel() for layer in candidates.graph.layers)
-    if isinstance(candidates, Candidates):
-        return candidates.labels.numel() // max(1, candidates.samples)
-    return candidates.states
+    if isinstance(candidates, TemplateSet):
+        return candidates.states
+    return candidates.to_candidates().labels.numel() // max(1, candidates.samples)
 
 
 def weighted_count_size(candidates: CandidateSet) -> int:

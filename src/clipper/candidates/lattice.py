@@ -224,11 +224,6 @@ class Lattice(TemplateSet):
             return torch.full_like(self.template, self.slots)
         return self.graph.lengths[self.template]
 
-    @property
-    def targets(self) -> list[Hashable]:
-        """The target of each sample."""
-        return [self.graph.targets[i] for i in self.template.tolist()]
-
     @cached_property
     def counts(self) -> list[int]:
         """The exact number of candidates of each sample, as Python integers of any size."""

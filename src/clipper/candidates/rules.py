@@ -9,7 +9,6 @@ import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from torch import Tensor
@@ -110,38 +109,6 @@ def _value(state: tuple[int, int, int]) -> int | None:
 HWF = Machine((0, 0, _PLUS), _formula, _value)
 """The value of a formula that alternates digits and + − ×, with × before + and −: labels 0–8 are the digits 1–9, 9–11
 are + − ×."""
-
-
-def alignment(sequences: Sequence[Sequence[int]]) -> Machine:
-    """The machine of alignments: a sample's frames show its actions in order, each for at least one frame.
-
-    Labels are the actions. Targets are the sequences as tuples.
-
-    Args:
-        sequences: the action sequences of all samples; neighbouring actions differ.
-
-    Raises:
-        InputError: if a sequence is empty, or an action occurs twice in a row.
-
-    Examples:
-        >>> machine = alignment([(2, 0), (2, 1, 2)])
-        >>> run(machine, (2, 2, 0, 0)), run(machine, (0, 2))
-        ((2, 0), None)
-    """
-    prefixes: set[tuple[int, ...]] = {()}
-    for i, sequence in enumerate(map(tuple, sequences)):
-        if not sequence or any(a == b for a, b in pairwise(sequence)):
-            raise InputError(
-                f"expected at least one action, and neighbouring actions that differ, in sequence {i}, got {sequence}; "
-                "frames cannot show where an action ends and the same one begins: merge repetitions"
-            )
-        prefixes.update(sequence[:length] for length in range(1, len(sequence) + 1))
-
-    def step(seen: tuple[int, ...], action: int) -> tuple[int, ...] | None:
-        after = seen if seen and seen[-1] == action else (*seen, action)
-        return after if after in prefixes else None
-
-    return Machine((), step, itself)
 
 
 def checked_machine(machine: Any) -> Machine:

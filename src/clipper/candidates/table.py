@@ -418,11 +418,6 @@ class Candidates(CandidateSet):
         return int(self.offsets.diff().max()) if self.samples else 0
 
     @property
-    def states(self) -> int:
-        """Numbers that one pass over the set holds for each sample."""
-        return self.most
-
-    @property
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that distinguish this set from others, for fingerprints."""
         return self.labels, self.offsets

@@ -23,15 +23,16 @@ from clipper.benchmarks import (
     bench_zoo,
 )
 from clipper.benchmarks.config import EngineName, RunConfig
-from clipper.benchmarks.datasets import digits, missing_data, mnist
+from clipper.benchmarks.data.images import digits, mnist
+from clipper.benchmarks.datasets import missing_data
 from clipper.benchmarks.drawing import MOST_SLOTS
 from clipper.benchmarks.measurements import add_measurement
+from clipper.benchmarks.statistics import percent
 from clipper.benchmarks.zoo import lines_like
 from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import LAST_SEED, DataRoot, ExecutorOption, Json, Workers, counted, writable
 from clipper.errors import InputError, require
-from clipper.report.run_page import percent
 from clipper.report.zoo_page import PROMISE_COLUMNS, promise_cells, verdicts, write_zoo_page
 
 bench = typer.Typer(

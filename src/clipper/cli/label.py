@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clipper.benchmarks.statistics import percent
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import Address, ExecutorOption, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
@@ -16,7 +17,6 @@ from clipper.labelling.label_files import format_of, write_labels
 from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.pruning.joint.posterior import INFORMATIVE
 from clipper.report.label_page import write_label_page
-from clipper.report.run_page import percent
 
 
 def label(

@@ -12,10 +12,11 @@ import typer
 
 from clipper.benchmarks.config import RunConfig
 from clipper.benchmarks.runs import run
+from clipper.benchmarks.statistics import percent
 from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import DataRoot, Json, with_options_of, writable
 from clipper.errors import InputError, require
-from clipper.report.run_page import last_rows, percent, write_run_page
+from clipper.report.run_page import last_rows, write_run_page
 from clipper.training import Callback, Inspection, Progress, Record, tensorboard
 from clipper.training.record import check_record
 

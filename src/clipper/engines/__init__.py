@@ -1,7 +1,7 @@
 """Engines: loss functions that train a classifier on candidates, one loss for each sample."""
 
 from clipper.engines.abl import AblSim
-from clipper.engines.base import Context, Engine, posterior_entropy
+from clipper.engines.base import Context, Engine
 from clipper.engines.dolphin import DolphinLoss
 from clipper.engines.ised import IsedLoss
 from clipper.engines.scallop import ScallopLoss
@@ -16,5 +16,4 @@ __all__ = [
     "SampledSemanticLoss",
     "ScallopLoss",
     "SemanticLoss",
-    "posterior_entropy",
 ]

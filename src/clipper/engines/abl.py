@@ -30,7 +30,7 @@ class AblSim(Engine):
         beam: how many labellings to keep.
         similarity: weight of the similarity; the confidence has the weight 1 - similarity.
         revisions: how many more labels than the minimum an option may change.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         beam: how many labellings to keep.

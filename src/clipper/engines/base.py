@@ -66,7 +66,7 @@ class Engine(torch.nn.Module):
     """A loss for each sample. For your own engine, write a subclass that defines `losses`.
 
     Args:
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         entropy: the weight of the entropy.
@@ -142,7 +142,7 @@ class RandomEngine(Engine):
 
     Args:
         seed: the seed of the draws.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         generator: the generator of all random numbers.
@@ -165,33 +165,7 @@ class RandomEngine(Engine):
         self.generator.set_state(state.cpu())
 
 
-def posterior_entropy(log_probs: Tensor, candidates: CandidateSet) -> Tensor:
-    """The entropy −Σ_σ q(σ) log q(σ) of each sample's candidates, q ∝ Π_j p(σ(j)), in nats.
-
-    This is the regulariser of Ahmed et al. (2022). A sample whose candidates are all impossible has entropy 0. Adding a
-    constant to all labels of a slot changes nothing, so you can also pass scores before a softmax.
-
-    Args:
-        log_probs: the classifier's output, `(n, m, c)`.
-        candidates: the possible labels of each sample.
-
-    Returns:
-        The entropies, `(n,)`, differentiable in `log_probs`.
-
-    Raises:
-        InputError: the log-probabilities do not fit the candidates, or are NaN or infinite.
-
-    Examples:
-        >>> from clipper import Candidates
-        >>> candidates = Candidates.from_lists([[(0, 1), (1, 0)]], classes=2)
-        >>> posterior_entropy(torch.zeros(1, 2, 2).log_softmax(-1), candidates)
-        tensor([0.6931])
-    """
-    log_probs = checked_log_probs(log_probs, candidates, normalised=False)
-    return candidates.entropy(log_probs)
-
-
-def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: bool = True) -> Tensor:
+def checked_log_probs(log_probs: Any, candidates: CandidateSet) -> Tensor:
     """Check `log_probs (n, m, c)`, a tensor, an array or lists, and convert it to single precision at least.
 
     Only used slots are checked, and of these only the labels of the slot's kind. Their probabilities may add up to less
@@ -200,11 +174,9 @@ def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: b
     Args:
         log_probs: the classifier's output.
         candidates: the possible labels of each sample.
-        normalised: whether to refuse probabilities that add up to more than 1, such as raw scores; NaN and infinity are
-            always refused.
 
     Raises:
-        InputError: the message names the slot and says what to do.
+        InputError: a slot holds NaN or infinity, or its probabilities add up to more than 1, as those of raw scores do.
     """
     must_be_candidates(candidates)
     values = as_tensor(log_probs, "log_probs", candidates.device)
@@ -214,10 +186,8 @@ def checked_log_probs(log_probs: Any, candidates: CandidateSet, *, normalised: b
         values = values.float()
     if values.numel() and not torch.compiler.is_compiling():  # reading values would break a compiled graph
         given = values.detach()
-        if normalised and not given.exp().sum(-1).max().item() <= most:  # also true for NaN
+        if not given.exp().sum(-1).max().item() <= most:  # also true for NaN
             _check_used_slots(given, candidates, most)
-        if not normalised and not given.max().item() < torch.inf:
-            _check_used_slots(given, candidates, torch.inf)
     return values
 
 

@@ -26,7 +26,7 @@ class DolphinLoss(OutputEngine):
         provenance: `"damp"` or `"dtkp-am"`.
         k: how many proofs DTKP-AM keeps.
         outputs: the candidates of every possible output, one "sample" for each.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         provenance: `"damp"` or `"dtkp-am"`.

@@ -34,7 +34,7 @@ class IsedLoss(RandomEngine):
             of each output. As published (False) every draw counts, so that the masses divided by `samples`
             approach Σ p(σ)² over the tuples σ that give the output: likely tuples are counted by their square.
         seed: the seed of the draws; `state_dict` holds the state of the generator.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         rule: the program.

@@ -24,7 +24,7 @@ class OutputEngine(Engine):
 
     Args:
         outputs: the candidates of every possible output, one "sample" for each; or None.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         outputs: the candidates of every possible output, on the device of the last log-probabilities; or None.

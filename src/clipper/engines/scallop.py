@@ -43,7 +43,7 @@ class ScallopLoss(OutputEngine):
         k: how many proofs to use, at most 10; None for all.
         outputs: the candidates of every possible output, one "sample" for each.
         budget: the size of the largest decision diagram to compile.
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Attributes:
         k: how many proofs to use; None for all.

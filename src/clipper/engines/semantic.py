@@ -19,7 +19,7 @@ class SemanticLoss(Engine):
     twice (`Candidates.distinct` removes repetitions).
 
     Args:
-        entropy: weight of the entropy of the posterior, see `posterior_entropy`.
+        entropy: weight of the entropy of the posterior, see `CandidateSet.entropy`.
 
     Raises:
         InputError: the weight is negative or not a number.

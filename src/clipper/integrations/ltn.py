@@ -43,7 +43,7 @@ def guard(kept: CandidateSet) -> Callable[..., Tensor]:
         tensor([ True, False,  True])
     """
     must_be_candidates(kept)
-    if kept.ragged:
+    if bool((kept.lengths < kept.slots).any()):
         raise InputError(
             "expected samples of one length, as a formula has one variable for each slot; group the samples by their "
             "length: kept.batch(kept.lengths == 2)"

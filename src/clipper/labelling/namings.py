@@ -19,7 +19,7 @@ from clipper.candidates import CandidateSet
 from clipper.candidates.base import must_be_candidates
 from clipper.errors import InputError
 from clipper.labelling.decode import decode
-from clipper.labelling.identify import BUDGET, Identification, identify
+from clipper.labelling.identify import Identification, identify
 from clipper.pruning import Posterior, infer
 from clipper.pruning.joint.posterior import INFORMATIVE, Verdict
 from clipper.pruning.joint.settings import InferenceSettings
@@ -28,8 +28,8 @@ from clipper.pruning.result import Set
 
 PART = 600
 """Instances that joint inference labels: enough to find the groups within seconds. Neighbours label the others."""
-_BUDGET = 100_000_000
-"""Limit of the search for namings: a few seconds."""
+NAMING_BUDGET = 100_000_000
+"""Limit of the search for namings, as the budget of `identify`: a few seconds."""
 _TOGETHER = 1024
 """Instances whose distances are held at a time."""
 
@@ -97,7 +97,7 @@ def name_pool(candidates: Set, embeddings: Tensor, *, most: int = PART, seed: in
     if posterior.verdict not in INFORMATIVE or not bool(sure.any()):
         same = identify(candidates)
         return NamedPool(candidates, same.namings, torch.zeros_like(same.identified), _doubtful(posterior))
-    found = all_namings(posterior.candidates.batch(sure.nonzero()[:, 0]), posterior.labels[sure], _BUDGET)
+    found = all_namings(posterior.candidates.batch(sure.nonzero()[:, 0]), posterior.labels[sure])
     labels = torch.full_like(candidates.kind, -1)
     labels[part[sure]] = posterior.labels[sure]
     rest = ~torch.isin(torch.arange(candidates.samples, device=part.device), part[sure])
@@ -114,19 +114,18 @@ def _doubtful(posterior: Posterior[Any]) -> Verdict:
     return "unsettled" if posterior.verdict in INFORMATIVE else posterior.verdict
 
 
-def all_namings(candidates: CandidateSet, labels: Tensor, budget: int = BUDGET) -> Identification:
+def all_namings(candidates: CandidateSet, labels: Tensor) -> Identification:
     """The one-to-one maps under which labels `(n, m)` satisfy every formula.
 
     Args:
         candidates: the possible labels of each sample.
         labels: a candidate of each sample.
-        budget: limit of the search, as in `identify`.
 
     Returns:
         The result of `identify` with these labels. If that search does not finish, the result without labels: the
         symmetries of the formulas, which are some of these maps.
     """
-    found = identify(candidates, labels, one_to_one=True, budget=budget)
+    found = identify(candidates, labels, one_to_one=True, budget=NAMING_BUDGET)
     return found if found.exhaustive else identify(candidates)
 
 

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
 from clipper.candidates import Candidates, CandidateSet, Lattice
+from clipper.candidates.base import TemplateSet
 from clipper.candidates.graph_building import condensed, templates_of
 from clipper.candidates.table import offsets_of
 from clipper.candidates.task import numbered
 from clipper.pruning.joint.settings import InferenceSettings, blocks
-from clipper.pruning.objectives import listed_only
 from clipper.pruning.ranks import ALONE, Ranks
 
 
@@ -246,9 +246,9 @@ def factor_of(candidates: CandidateSet, ranks: Ranks = ALONE) -> Factor:
         >>> [type(factor_of(pool)).__name__ for pool in pools]  # 165 and 2,465 candidates a sample
         ['CandidateFactor', 'LatticeFactor']
     """
-    listed = listed_only(candidates)
-    if listed is None:
+    if isinstance(candidates, TemplateSet):
         return LatticeFactor(candidates)
+    listed = candidates.to_candidates()
     lattice = _worthwhile(listed, ranks)
     return listed_factor(listed) if lattice is None else LatticeFactor(lattice)
 
@@ -304,7 +304,7 @@ class LatticeFactor:
         [1, 1, 2, 2]
     """
 
-    def __init__(self, lattice: CandidateSet) -> None:
+    def __init__(self, lattice: TemplateSet) -> None:
         self.lattice = lattice
         self.shape = lattice.samples, lattice.slots, lattice.classes
 

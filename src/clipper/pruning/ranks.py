@@ -217,11 +217,9 @@ class Traffic:
 
     Attributes:
         sent: the number of bytes.
-        rounds: the number of rounds of messages.
     """
 
     sent: int = 0
-    rounds: int = 0
 
 
 @dataclass(frozen=True, eq=False)

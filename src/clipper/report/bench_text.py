@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clipper.benchmarks.statistics import percent
 from clipper.benchmarks.tables import CellResult
 from clipper.report.claims import INCOMPARABLE, NOT_RUN, NOTHING, Claim
 from clipper.report.table_text import markdown_table, papers
@@ -52,7 +53,7 @@ def inferred_pools(rows: Sequence[Measurement]) -> str:
             _recall(found["recall"]),
             _rounded(found["inference_processor_seconds"]),
             _gigabytes(found["peak_gigabytes"]),
-            f"{100 * found['right']:.1f} %",
+            percent(found["right"]),
             found["verdict"],
         ]
         for found in (row["figures"] for row in own)
@@ -100,7 +101,7 @@ def ranks(rows: Sequence[Measurement]) -> str:
                 _rounded(found.get("processor_seconds", alone)),
                 _gigabytes(found["peak_gigabytes"]),
                 f"{found['bytes_sent'] / 1e6:,.0f} MB" if "ranks" in found else NOTHING,
-                f"{100 * found['right']:.1f} %",
+                percent(found["right"]),
                 found["verdict"],
             ]
         )

@@ -20,13 +20,14 @@ from clipper.benchmarks.measurements import FILE, measurements
 from clipper.benchmarks.probe import changed
 from clipper.benchmarks.race.run import read_rows as race_rows
 from clipper.benchmarks.race.summary import Standing, standings
-from clipper.benchmarks.statistics import interval
+from clipper.benchmarks.statistics import deviation, interval, percent
 from clipper.benchmarks.tables import CellResult, Ledger, Table, gather, tables_of
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
-from clipper.benchmarks.zoo_summary import Row, promises, summarise
+from clipper.benchmarks.zoo_summary import promises, summarise
 from clipper.errors import InputError
+from clipper.files import Row
 from clipper.report.bench_text import (
     inferred_pools,
     load_of,
@@ -39,7 +40,6 @@ from clipper.report.bench_text import (
 from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired, reproduced
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, standings_figure
-from clipper.report.run_page import percent
 from clipper.report.table_text import (
     above_ceiling,
     drawn_rows,
@@ -114,7 +114,7 @@ class Sources:
         """The rows of a file in the format of the zoo."""
         return list(read_rows(self.folder / name).values())
 
-    def measured(self, bench: str) -> list[dict[str, Any]]:
+    def measured(self, bench: str) -> list[Row]:
         """The measurements of a command of `clipper bench`."""
         return measurements(self.folder / FILE, bench)
 
@@ -325,7 +325,7 @@ def _against_the_paper(sources: Sources) -> str:
             continue
         ours = max(own, key=lambda entry: (not entry.mark, statistics.mean(entry.values("accuracy"))))
         values, (paper, spread) = ours.values("accuracy"), best.published["accuracy"]
-        margin = max(spread, statistics.stdev(values) if len(values) > 1 else 0.0)  # within it, neither is ahead
+        margin = max(spread, deviation(values))  # within it, neither is ahead
         difference = statistics.mean(values) - paper
         shown.append(ours)
         rows.append(

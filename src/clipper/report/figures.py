@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from clipper.benchmarks.statistics import interval
+from clipper.benchmarks.statistics import deviation, interval
 from clipper.errors import InputError, require
 from clipper.training import EpochMetrics, Record
 
@@ -172,7 +172,7 @@ def kept_figure(records: Records) -> str:
                 axes.plot(ends, [row, row], color=PALE, linewidth=5, solid_capstyle="butt", zorder=0)
             for values, colour, shape in ((kept, ACCENT, "o"), (gold, OCHRE, "D")):
                 if values:
-                    _mark(axes, row, statistics.mean(values), _deviation(values), colour, shape)
+                    _mark(axes, row, statistics.mean(values), _band(values), colour, shape)
         _legend(axes, {"candidates": (ACCENT, "o", True), "gold labels": (OCHRE, "D", True)})
         axes.set_xlim(min(80, axes.get_xlim()[0]), 101)
         return as_svg(axes)
@@ -185,7 +185,7 @@ def overhead_figure(records: Records) -> str:
             shares = _per_seed(runs, lambda record: record.pruning_share)
             if not shares:
                 continue
-            low, high = _deviation(shares)
+            low, high = _band(shares)
             axes.barh(row, statistics.mean(shares), height=0.5, color=ACCENT, alpha=0.8, linewidth=0)
             axes.plot([low, high], [row, row], color=INK, linewidth=1.2)
             where = (max(high, statistics.mean(shares)), row)
@@ -352,7 +352,7 @@ def _draw(axes: Any, curve: Mapping[int, Sequence[float]], colour: str, scale: f
     """Draw the mean and a band of one deviation; returns where the line ends, and its colour."""
     epochs = list(curve)
     mean = [scale * statistics.mean(values) for values in curve.values()]
-    spread = [scale * statistics.stdev(values) if len(values) > 1 else 0.0 for values in curve.values()]
+    spread = [scale * deviation(values) for values in curve.values()]
     low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
     axes.fill_between(epochs, low, high, color=colour, alpha=0.13, linewidth=0)
     dots = "o" if len(epochs) <= 12 else None  # few measurements: show where they are
@@ -392,9 +392,9 @@ def _per_seed(runs: Sequence[Record], value: Callable[[Record], float | None]) -
     return [100 * number for record in runs if (number := value(record)) is not None]
 
 
-def _deviation(values: Sequence[float]) -> tuple[float, float]:
-    mean, deviation = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-    return mean - deviation, mean + deviation
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    mean, reach = statistics.mean(values), deviation(values)
+    return mean - reach, mean + reach
 
 
 def _mark(

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from clipper.benchmarks.statistics import percent
 from clipper.errors import InputError
 from clipper.report.figures import reliability_figure
 from clipper.report.page import write_page
@@ -109,8 +110,8 @@ def _calibration(inspection: Inspection) -> dict[str, Any] | None:
     return {
         "figure": reliability_figure(known),
         "summary": [
-            ["images whose most probable label is right", f"{100 * known['right']:.1f} %"],
+            ["images whose most probable label is right", percent(known["right"])],
             ["mean gap between the probability and how often labels are right", f"{100 * known['error']:.1f} points"],
         ],
-        "kept": [[f"{float(mass):g}", f"{100 * share:.1f} %"] for mass, share in known["retained"]],
+        "kept": [[f"{float(mass):g}", percent(share)] for mass, share in known["retained"]],
     }

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from clipper.benchmarks.statistics import percent
 from clipper.labelling.label import meaning_of
 from clipper.labelling.label_files import METADATA
 from clipper.report.page import write_page
-from clipper.report.run_page import percent
 from clipper.training.inspection import tile_sheet
 
 MOST = 60

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from clipper.benchmarks.race.contestants import CONTESTANTS
-from clipper.benchmarks.race.summary import RaceResult, Row, Standing, standings
+from clipper.benchmarks.race.summary import RaceResult, Standing, standings
+from clipper.files import Row
 from clipper.report import figures
 from clipper.report.page import write_page
 from clipper.training.environment import UNKNOWN

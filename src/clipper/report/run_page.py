@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from clipper.benchmarks.statistics import percent
 from clipper.benchmarks.tables.summary import COUNTS, SCORES
 from clipper.report.figures import accuracy_figure, kept_over_epochs, loss_figure
 from clipper.report.inspector import inspector_view, plural
@@ -75,11 +76,6 @@ def last_rows(record: Record) -> list[list[str]]:
         ["seconds per epoch", f"{last.seconds:.3f}"],
         ["of which pruning", percent(last.pruning_share)],
     ]
-
-
-def percent(share: float | None) -> str:
-    """A share in per cent; a dash if there is none."""
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def settings(values: Mapping[str, Any]) -> list[list[str]]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clipper.benchmarks.zoo_summary import Promise, Row, promises, summarise
+from clipper.benchmarks.statistics import percent
+from clipper.benchmarks.zoo_summary import Promise, promises, summarise
+from clipper.files import Row
 from clipper.report.figures import comparison_figure
 from clipper.report.page import write_page
-from clipper.report.run_page import percent
 from clipper.training.environment import UNKNOWN
 
 LINE_COLUMNS = [

@@ -53,13 +53,13 @@ def test_motion_is_the_change_of_brightness() -> None:
 
 
 def test_a_score_is_the_probability_of_a_text_per_frame_by_trying_every_labelling() -> None:
-    task = task_of(draw_clips(4, seed=2, frames=(4, 5), actions=(2, 2)))
-    candidates = task.candidates
+    clips = draw_clips(4, seed=2, frames=(4, 5), actions=(2, 2))
+    candidates = task_of(clips).candidates
     log_probs = log_probs_for(candidates, seed=0)
     groups = torch.tensor([[0, 1], [3, 2]])
-    table = scores(log_probs, candidates.lengths, candidates.targets, groups)
+    table = scores(log_probs, candidates.lengths, clips.texts, groups)
     for g, i, j in itertools.product(range(2), repeat=3):
-        video, text = int(groups[g, i]), candidates.targets[int(groups[g, j])]
+        video, text = int(groups[g, i]), clips.texts[int(groups[g, j])]
         length = int(candidates.lengths[video])
         rows = itertools.product(range(len(ACTIONS)), repeat=length)
         fitting = [row for row in rows if tuple(a for a, _ in itertools.groupby(row)) == text]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clipper.benchmarks.data.images import embedded_table
 from clipper.benchmarks.data.sources import DataFolder, Form, Source, find, not_found, published
-from clipper.errors import InputError, require
+from clipper.errors import InputError
 
 _FILES = ("musk1", "musk2", "elephant")
 """The data sets in files, each with a row for each instance: the label of its bag, the number of its bag, features."""
@@ -82,13 +82,11 @@ def bags(name: str, root: str | Path | None = None) -> Bags:
 
 
 def _biopsies() -> Bags:
-    datasets: Any = require("sklearn.datasets", extra="benchmarks")
-    features, benign = datasets.load_breast_cancer(return_X_y=True)
+    features, benign = embedded_table("breast_cancer")
     number = len(benign) // _BIOPSIES_PER_BAG
     order = torch.randperm(len(benign), generator=torch.Generator().manual_seed(0))[: number * _BIOPSIES_PER_BAG]
     chosen = order.view(number, _BIOPSIES_PER_BAG)
-    malignant = torch.from_numpy(benign == 0)[chosen]
-    return Bags("biopsies", list(torch.from_numpy(features).float()[chosen]), malignant.any(1))
+    return Bags("biopsies", list(features[chosen]), (benign[chosen] == 0).any(1))
 
 
 def _installed() -> DataFolder | None:

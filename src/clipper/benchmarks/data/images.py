@@ -1,4 +1,4 @@
-"""Labelled images: scikit-learn's digits, MNIST and CIFAR-10, in all published file formats.
+"""Labelled images and tables: scikit-learn's, and MNIST and CIFAR-10 in all published file formats.
 
 The checksum of every file is compared with the published one before the file is read.
 """
@@ -81,6 +81,22 @@ def digits() -> Images:
     bunch = datasets.load_digits()
     pixels = torch.from_numpy(bunch.images / 16).float()[:, None]
     return Images("digits", pixels, torch.from_numpy(bunch.target).long(), classes=10)
+
+
+def embedded_table(name: str) -> tuple[Tensor, Tensor]:
+    """Features `(instances, d)` and labels `(instances,)` of a table that comes with scikit-learn; no download.
+
+    Args:
+        name: such as `"breast_cancer"`.
+
+    Examples:
+        >>> features, labels = embedded_table("iris")
+        >>> features.shape, labels.bincount()
+        (torch.Size([150, 4]), tensor([50, 50, 50]))
+    """
+    datasets: Any = require("sklearn.datasets", extra="benchmarks")
+    features, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return torch.from_numpy(features).float(), torch.from_numpy(labels).long()
 
 
 _PARTS = [f"{half}-{part}-ubyte" for half in ("train", "t10k") for part in ("images-idx3", "labels-idx1")]

@@ -16,10 +16,9 @@ from clipper.arguments import StageProgress
 from clipper.benchmarks.environments import NoEnvironmentError, python_with
 from clipper.benchmarks.probe import digest
 from clipper.benchmarks.race.contestants import Contestant
-from clipper.benchmarks.race.summary import Row
 from clipper.benchmarks.race.tasks import Task, write_task
 from clipper.errors import ClipperError
-from clipper.files import append, make_folder, parsed_json, rows_in
+from clipper.files import Row, add_row, parsed_json, rows_in
 from clipper.training.environment import environment
 
 FORMAT = "clipper race 1"
@@ -153,8 +152,7 @@ def run_race(
             row = _attempt(job, Path(folder), data[2], interpreters[job.contestant.name])
             rows[job.key] = row
             if file is not None:
-                make_folder(file.parent)
-                append(file, json.dumps(row, ensure_ascii=False, allow_nan=False).encode())
+                add_row(file, row)
             done += 1
             progress("runs", done, len(able))
     return [rows[job.key] for job in able]

@@ -10,14 +10,13 @@ from typing import Any
 from clipper.benchmarks.race.contestants import CONTESTANTS, Contestant
 from clipper.benchmarks.race.heat import MEASURED_AT
 from clipper.benchmarks.race.tasks import TASKS
+from clipper.benchmarks.statistics import deviation, percent
+from clipper.files import Row
 
 NEAR = 0.95
 """The share of the best final accuracy for which the time to reach it is reported."""
 _FIRST_COMPARISON = 1.0
 """The first time, in seconds, at which contestants are compared; earlier, hardly any has begun to train."""
-
-Row = dict[str, Any]
-"""The result of one run."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class RaceResult:
 
     def deviation_at(self, seconds: float) -> float:
         """The standard deviation over the seeds of what `accuracy_at` averages; 0 for a single seed."""
-        values = [value_at(curve, seconds) for curve in self.curves]
-        return statistics.stdev(values) if len(values) > 1 else 0.0
+        return deviation([value_at(curve, seconds) for curve in self.curves])
 
     @property
     def mean(self) -> float:
@@ -70,7 +68,7 @@ class RaceResult:
     @property
     def deviation(self) -> float:
         """The standard deviation of the final accuracy over the seeds; 0 for a single one."""
-        return statistics.stdev(self.final) if len(self.final) > 1 else 0.0
+        return deviation(self.final)
 
     @property
     def near_seconds(self) -> float | None:
@@ -217,11 +215,11 @@ def _verdict(standing: Standing) -> list[str]:
     sentences = []
     for start, end, leader in spans:
         when = f"at {_seconds(start)}" if start == end else f"from {_seconds(start)} to {_seconds(end)}"
-        best = f"{_percent(leader.accuracy_at(end))}{f' after {_seconds(end)}' if end > start else ''}"
+        best = f"{percent(leader.accuracy_at(end))}{f' after {_seconds(end)}' if end > start else ''}"
         level = [
             entry.contestant.title
             for entry in standing.entries
-            if entry is not leader and _percent(entry.accuracy_at(end)) == _percent(leader.accuracy_at(end))
+            if entry is not leader and percent(entry.accuracy_at(end)) == percent(leader.accuracy_at(end))
         ]
         who = f"{' and '.join([leader.contestant.title, *level])} are level and" if level else leader.contestant.title
         sentence = f"{who} {'are' if level else 'is'} first {when} ({best})."
@@ -254,7 +252,7 @@ def _why(leader: RaceResult, ours: Sequence[RaceResult], at: float) -> str:
         return f"{told} it has seen {seen:,.0f} samples by then, the other {other:,.0f}."
     expected = [note["expected_accuracy"] for note in best.notes if "expected_accuracy" in note]
     if expected:
-        share = _percent(statistics.fmean(expected))
+        share = percent(statistics.fmean(expected))
         return f"{told} it trains on inferred labels, of which it expects {share} to be right."
     return f"{told} it has seen {seen:,.0f} samples by then, the other {other:,.0f}, and learned less from them."
 
@@ -266,7 +264,3 @@ def _length(entry: RaceResult) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g} s"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -574,7 +574,7 @@ def _of_folds(pool: Pool, found: Found, parts: list[Tensor]) -> Tensor:
 
 
 def _pool_of(
-    candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None, ranks: Ranks = ALONE
+    candidates: CandidateSet, graph: ProximityGraph, known: Tensor | None, wrong: float | None, ranks: Ranks
 ) -> tuple[Pool, Tensor]:
     """The pool as a graphical model, and the samples whose formula no labels satisfy, `(n,)` bool."""
     instances = candidates.samples * candidates.slots

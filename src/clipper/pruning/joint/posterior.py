@@ -127,7 +127,7 @@ class Posterior(Generic[Set]):
         wrong: the share of wrong targets, as fitted or as given.
         found: the result of the search, for `infer(…, previous=posterior)`; None for "em".
         support: `(N*m, c)` bool: the labels that the instances of all ranks may have; None without a group.
-        traffic: the number of bytes and messages that this rank sent to others; None for "em".
+        traffic: the number of bytes that this rank sent to others; None for "em".
     """
 
     candidates: Set

@@ -62,7 +62,6 @@ def propagate(
     many = 2 * pool.edges.count * messages.shape[1] * messages.shape[2]  # on all ranks together
     read_every = 1 if messages.device.type == "cpu" else isqrt(schedule.rounds)
     for step in range(schedule.rounds):
-        pool.edges.shard.traffic.rounds += 1
         left = max(0.0, 1 - step / fading) if fading else 0.0
         field = pool.heard(messages).add_(pool.unary)
         if left and schedule.noise:

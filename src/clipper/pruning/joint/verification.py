@@ -22,7 +22,6 @@ class Verification:
         suspicion: `(n,)`: the probability that a sample's target is wrong.
         gain: the gain in log-probability of the formulas over the best class prior, in nats per sample.
         explained: the gain as a share of the surprise under the prior: 1 if every formula is predicted with certainty.
-        significance: the gain in standard errors.
         leak: the odds that an edge joins samples with the same formula, divided by the odds expected by chance.
         misfit: the share of samples that contradict their neighbours' messages, if these samples look alike; else 0.
     """
@@ -32,7 +31,6 @@ class Verification:
     suspicion: Tensor
     gain: float
     explained: float
-    significance: float
     leak: float = 1.0
     misfit: float = 0.0
 
@@ -73,15 +71,12 @@ def verified(
     best = int(ranks.total(total.sum(0)).argmax())
     gain = total[judges, best]
     gain = ranks.rows(gain, ranks.all_of(len(gain)))  # of all ranks, a number for each sample
-    # If all gains are equal, their deviation is 0, but the gain is not certain: the spread is at least half of it.
-    spread = max(float(gain.std()) if samples > 1 else torch.inf, abs(float(gain.mean())) / 2, finfo(heard.dtype).eps)
     return Verification(
         sharpness=settings.sharpness[best],
         wrong=float(share[best]),
         suspicion=suspicion[:, best].masked_fill(~judges, 1).to(heard),
         gain=float(gain.mean()) if samples else 0.0,
         explained=float(gain.sum()) / max(float(ranks.total(prior[judges].sum())), finfo(heard.dtype).eps),
-        significance=float(gain.mean()) * samples ** (1 / 2) / spread if samples else 0.0,
     )
 
 
