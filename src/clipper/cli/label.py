@@ -12,10 +12,9 @@ from clipper.cli.console import errors, output, print_json, progress_bars, table
 from clipper.cli.options import Address, ExecutorOption, Json, Workers, with_options_of, writable
 from clipper.errors import FileError, InputError
 from clipper.executors import executor_named
-from clipper.labelling.label import Labels, meaning_of
+from clipper.labelling.label import Labels, is_reliable, meaning_of
 from clipper.labelling.label_files import format_of, write_labels
 from clipper.labelling.label_job import LabelJob, LabelPool
-from clipper.pruning.joint.posterior import INFORMATIVE
 from clipper.report.label_page import write_label_page
 
 
@@ -110,7 +109,7 @@ def _show(labels: Labels, out: Path, report: Path | None) -> None:
     rows = [
         ["labels", f"{summary['labels']:,}"],
         ["verdict", labels.verdict],
-        *([["expected to be right", percent(labels.expected_accuracy)]] if labels.verdict in INFORMATIVE else []),
+        *([["expected to be right", percent(labels.expected_accuracy)]] if is_reliable(labels.verdict) else []),
         *([["ways to name them", f"{summary['namings']:,}"]] if labels.verdict == "ambiguous" else []),
         *([f"labels with status {name}", f"{number:,}"] for name, number in summary["status"].items()),
     ]

@@ -49,6 +49,16 @@ MISFIT = "targets that contradict them belong to inputs that look alike; perhaps
 """Why labels are unreliable if `Verification.misfit` is large."""
 
 
+def is_reliable(verdict: str) -> bool:
+    """Whether the labels, and how many of them are expected to be right, can be relied on.
+
+    Examples:
+        >>> is_reliable("ambiguous"), is_reliable("unsettled")
+        (True, False)
+    """
+    return verdict in INFORMATIVE
+
+
 def meaning_of(verdict: str, reason: str = "", samples: int = FEW) -> str:
     """What a verdict means for the user of the labels, and what to do.
 
@@ -61,7 +71,7 @@ def meaning_of(verdict: str, reason: str = "", samples: int = FEW) -> str:
         >>> meaning_of("unsettled", "3 of 9 targets cannot come from 5 labels; check --classes")
         'Do not rely on the labels: 3 of 9 targets cannot come from 5 labels; check --classes.'
     """
-    if reason and verdict not in INFORMATIVE:
+    if reason and not is_reliable(verdict):
         return f"{VERDICTS[verdict].partition(':')[0]}: {reason}."
     if samples < FEW and verdict != "joint":
         first = re.split(r"[:.] ", VERDICTS[verdict])[0]
@@ -170,7 +180,7 @@ class Labels:
         write_labels(self.to_arrow(), path, replace=replace)
 
     def __repr__(self) -> str:
-        right = f", {self.expected_accuracy:.0%} expected to be right" if self.verdict in INFORMATIVE else ""
+        right = f", {self.expected_accuracy:.0%} expected to be right" if is_reliable(self.verdict) else ""
         return f"Labels({self.posterior.candidates.samples:,} samples, {self.verdict}{right})"
 
 

@@ -17,11 +17,10 @@ import torch
 
 from clipper.errors import FileError, InputError, require
 from clipper.files import append, checked_path, read_text
-from clipper.labelling.label import Labels
+from clipper.labelling.label import Labels, is_reliable
 from clipper.labelling.label_files import format_of, read_labels
 from clipper.labelling.label_job import LabelJob, LabelPool
 from clipper.labelling.sample_table import WRONG_TARGET, mistakable, read_answers
-from clipper.pruning.joint.posterior import INFORMATIVE
 
 HOST = "127.0.0.1"
 """The only address that the server listens on: other machines cannot reach it."""
@@ -128,7 +127,7 @@ class Review:
                 return common | {"verdict": None, "expected": None, "question": None}
             return common | {
                 "verdict": labels.verdict,
-                "expected": labels.expected_accuracy if labels.verdict in INFORMATIVE else None,
+                "expected": labels.expected_accuracy if is_reliable(labels.verdict) else None,
                 "question": self._question(labels),
             }
 

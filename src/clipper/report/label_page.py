@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from clipper.benchmarks.statistics import percent
-from clipper.labelling.label import meaning_of
+from clipper.labelling.label import is_reliable, meaning_of
 from clipper.labelling.label_files import METADATA
 from clipper.report.page import write_page
 from clipper.training.inspection import tile_sheet
 
 MOST = 60
 """The most instances of a class that are shown: those with the least probable labels."""
-_UNRELIABLE = ("unsettled", "uninformative")
-"""The verdicts under which the expected accuracy is not to be believed."""
 _DOUBT = 0.9
 """Below this probability a label is marked."""
 
@@ -65,7 +63,7 @@ def write_label_page(table: pa.Table, path: str | Path, pictures: Pictures | Non
 
 
 def _title(about: dict[str, Any], labels: int) -> str:
-    if about["verdict"] in _UNRELIABLE:
+    if not is_reliable(about["verdict"]):
         return f"{labels:,} labels, not to be relied on"
     right = about["expected_accuracy"]
     share = "nearly all" if right >= 0.9995 else percent(right)
@@ -76,9 +74,7 @@ def _figures(about: dict[str, Any], rows: list[dict[str, Any]]) -> list[tuple[st
     """The numbers below the verdict, each with its caption."""
     unsure = sum(row["probability"] < _DOUBT for row in rows)
     wrong = len({row["sample"] for row in rows if row["suspicion"] > 1 / 2})
-    found = (
-        [(percent(about["expected_accuracy"]), "expected to be right")] if about["verdict"] not in _UNRELIABLE else []
-    )
+    found = [(percent(about["expected_accuracy"]), "expected to be right")] if is_reliable(about["verdict"]) else []
     found += [
         (f"{len({row['sample'] for row in rows}):,}", "samples"),
         (f"{unsure:,}", f"labels below {_DOUBT:.0%}".replace("%", " %")),
