@@ -121,7 +121,7 @@ def cost(hours: float | None) -> str:
 
 
 def papers(entry: CellResult, measure: Measure) -> str:
-    """The paper's mean ± deviation; the mean only if it ran once."""
+    """The paper's mean ± deviation; only the mean if no deviation is known."""
     figure = entry.published.get(measure)
     if figure is None:
         return NOTHING

@@ -181,7 +181,7 @@ class Table:
 
 @cache
 def _published() -> dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]]:
-    """The published figures by table; a deviation of 0 stands for a single run."""
+    """The published figures by table; a deviation of 0 if none is known."""
     figures: dict[str, dict[tuple[str, str], dict[Measure, tuple[float, float]]]] = {}
     with files(__package__).joinpath("published.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
