@@ -151,6 +151,21 @@ def test_answers_are_on_disk_at_once_and_taken_up_again(differences: tuple[Label
     assert again.state()["question"]["sample"] != third["sample"]
 
 
+@pytest.mark.slow
+def test_a_review_ends_at_once_while_it_labels_again(differences: tuple[LabelJob, torch.Tensor]) -> None:
+    job, gold = differences
+    with reviewing(job.output) as (link, process):
+        token = urlsplit(link).query.removeprefix("token=")
+        for sample in range(3):
+            sent = {"sample": sample, "slot": 0, "action": "label", "label": int(gold[sample, 0])}
+            assert asked(link, "/answer", token, body=json.dumps(sent).encode()) == 200
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "terminate called" not in errors
+
+
 def test_answers_of_several_requests_at_once_are_all_kept(differences: tuple[LabelJob, torch.Tensor]) -> None:
     job, _ = differences
     review = Review.of(job.output)
