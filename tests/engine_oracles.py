@@ -131,7 +131,7 @@ def model_count(log_probs: Tensor, rows: list[Row], *, exclusive: bool) -> float
     for literal, weight in enumerate(log_probs.flatten().tolist(), start=1):
         free = (literal - 1) // classes not in used  # an unused slot's variables must not count
         positive = -math.inf if free else weight
-        negative = 0.0 if exclusive or free else math.log1p(-math.exp(weight))
+        negative = 0.0 if exclusive or free else math.log1p(-math.exp(weight)) if weight < 0 else -math.inf
         count.set_literal_weight(manager.literal(literal), positive)
         count.set_literal_weight(manager.literal(-literal), negative)
     return float(count.propagate())
