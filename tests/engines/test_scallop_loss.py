@@ -136,6 +136,15 @@ def test_finite_differences_confirm_the_gradient(k, monkeypatch):
     assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), Context(targets=targets)), log_probs)
 
 
+def test_a_compiled_circuit_has_no_second_derivative(monkeypatch):
+    pytest.importorskip("pysdd")
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    log_probs, targets = _batch(4)
+    losses = ScallopLoss(None)(log_probs, OUTPUTS.batch(targets))
+    with pytest.raises(InputError, match="second derivatives are not supported by this loss"):
+        torch.autograd.grad(losses.sum(), log_probs, create_graph=True)
+
+
 def _restricted(candidates, seed):
     """Prune by label domains, as Clipper does, keeping each sample's first candidate."""
     generator = torch.Generator().manual_seed(seed)

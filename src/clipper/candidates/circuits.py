@@ -18,6 +18,7 @@ from torch import Tensor
 
 from clipper.arguments import widened
 from clipper.candidates.base import outside_inference_mode
+from clipper.candidates.derivatives import once
 from clipper.candidates.propositions import Proposition
 from clipper.errors import BudgetError, require
 
@@ -71,7 +72,7 @@ class Compiled:
         """
         module = self._module(semiring, weights.device)
         one = 0.0 if semiring == "log" else 1.0
-        return torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)])
+        return once(torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)]))
 
     def entropy(self, logs: Tensor, template: Tensor) -> Tensor:
         """The entropy of the candidates of each sample's own root, `(b,)`; 0 if none is possible. Differentiable.
