@@ -121,6 +121,15 @@ def test_an_order_of_other_steps_is_refused(read_at: list[int]) -> None:
         sums(read_at=read_at)
 
 
+def test_an_observed_lattice_does_not_change_with_the_tensors_it_came_from() -> None:
+    observed, read_at = torch.tensor([[5, -1, -1], [2, -1, -1]]), torch.tensor([2, 1])
+    lattice, expected = sums(observed, read_at=read_at), sums().to_candidates()
+    observed.fill_(9)
+    read_at.fill_(0)
+    assert torch.equal(lattice.to_candidates().labels.flip(1).sort(0).values, expected.labels.sort(0).values)
+    assert lattice.counts == expected.counts
+
+
 def test_an_observation_that_nothing_fits_is_refused_or_kept() -> None:
     with pytest.raises(InputError, match="sample 0: no labels satisfy its formula"):
         sums([[9, -1, -1], [2, -1, -1]])

@@ -229,6 +229,18 @@ def _same(total: int) -> int:
     return total
 
 
+@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
+def test_restricted_candidates_do_not_change_with_the_mask_that_they_were_given(name: str) -> None:
+    candidates = _sets()[name]
+    allowed = candidates.top_k(torch.zeros(3, 2, 4), 1).support
+    for restricted in (candidates.restrict(allowed), candidates.narrowed(allowed)):
+        mask = allowed.clone()
+        kept = candidates.restrict(mask)
+        mask.fill_(True)
+        assert kept.counts == restricted.counts
+        assert torch.equal(kept.support, restricted.support)
+
+
 def test_lattices_answer_or_refuse() -> None:
     check(
         attacks(

@@ -573,7 +573,7 @@ class TemplateSet(CandidateSet):
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
         narrowed = allowed_by_slot(allowed, self)
-        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
+        return replace(self, allowed=narrowed.clone() if self.allowed is None else narrowed & self.allowed)
 
     @outside_inference_mode
     def select(self, ids: Tensor) -> Self:

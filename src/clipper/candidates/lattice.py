@@ -381,7 +381,7 @@ def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) 
     """The observed label of each step, `(n, steps)`, and the step that reads each slot, `(m,)`."""
     known = torch.full((samples, graph.slots), -1)
     if observed is not None:
-        known = whole_numbers(observed, "observed labels").long()
+        known = whole_numbers(observed, "observed labels").to(torch.long, copy=True)
     if known.shape != (samples, graph.slots) or graph.ragged:
         raise InputError(
             f"expected observed labels of shape ({samples}, {graph.slots}), one for each label that the machine reads "
@@ -396,7 +396,7 @@ def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) 
     inputs = (~seen[0]).nonzero()[:, 0]
     if read_at is None:
         return known, inputs
-    steps = whole_numbers(read_at, "steps of read_at").long()
+    steps = whole_numbers(read_at, "steps of read_at").to(torch.long, copy=True)
     if steps.shape != inputs.shape or not torch.equal(steps.sort().values, inputs):
         raise InputError(f"expected read_at as an order of the steps {inputs.tolist()} that read, got {shown(read_at)}")
     return known, steps
