@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.arguments import shown, whole_numbers
+from clipper.arguments import all_within, shown, whole_numbers
 from clipper.candidates.base import Impossible, TemplateSet, check_satisfiable, gold_labels, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET, condensed, kind_of_slots, state_graph_of, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
@@ -388,10 +388,10 @@ def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) 
             f"of samples of one length, -1 where it reads an input, got {shown(observed)}"
         )
     seen = known >= 0
-    if bool((seen != seen[:1]).any()) or bool(seen[0].all()) or bool((known >= graph.classes).any()):
+    if bool((seen != seen[:1]).any()) or bool(seen[0].all()) or not all_within(known, -1, graph.classes - 1):
         raise InputError(
-            f"expected the same steps to be observed in every sample, some to read an input (-1), and labels below "
-            f"{graph.classes}, got {shown(observed)}"
+            f"expected the same steps to be observed in every sample, some to read an input (-1), and labels "
+            f"0 … {graph.classes - 1}, got {shown(observed)}"
         )
     inputs = (~seen[0]).nonzero()[:, 0]
     if read_at is None:
