@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from clipper import Candidates, Lattice, ProximityGraph, engines, prune
+from clipper import Candidates, Lattice, ProximityGraph, engines, prune, rules
 from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import ClipperError, InputError
 from tests.hardening.attack import answered, check_all_answer, refused
@@ -217,10 +217,17 @@ def test_wrong_options_are_refused_when_an_engine_is_built() -> None:
     calls += [(f"seed={s!r}", lambda s=s: SampledSemanticLoss(2, seed=s)) for s in seeds]
     calls += [(f"provenance={p!r}", lambda p=p: DolphinLoss(p)) for p in ("amp", None, 3, ["damp"], "DAMP", "")]
     calls += [(f"rule={r!r}", lambda r=r: IsedLoss(r)) for r in (None, "sum", 3, SUMS, [sum])]
+    calls += [(f"distinct={d!r}", lambda d=d: IsedLoss(sum, distinct=d)) for d in ("no", "True", None, 2, 0.5, [True])]
     calls += [(f"outputs={o!r}", lambda o=o: ScallopLoss(outputs=o)) for o in others]
     calls += [(f"outputs={o!r}", lambda o=o: DolphinLoss(outputs=o)) for o in others]
     assert check_all_answer(calls) == (0, len(calls))
     assert len(calls) >= 150
+
+
+def test_a_rule_in_place_of_its_function_is_told_what_to_pass() -> None:
+    assert "rules.total().value" in str(refused(lambda: IsedLoss(rules.total())))
+    assert "value" not in str(refused(lambda: IsedLoss(3)))
+    torch.testing.assert_close(IsedLoss(rules.total().value)(_log_probs(), CANDIDATES), _called("ised", _log_probs()))
 
 
 @pytest.mark.parametrize("build", [ScallopLoss, DolphinLoss])
