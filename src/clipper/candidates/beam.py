@@ -13,7 +13,7 @@ from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
 from clipper.candidates.rules import Machine, checked_machine
-from clipper.candidates.table import Candidates, offsets_of
+from clipper.candidates.table import Candidates, check_labels, offsets_of
 from clipper.candidates.task import read_task
 from clipper.errors import BudgetError, InputError
 
@@ -55,7 +55,7 @@ def beam_search(
         The candidates that were found, each once.
 
     Raises:
-        InputError: if nothing was found for a sample.
+        InputError: if nothing was found for a sample, or a slot of a sample has labels of different kinds.
         BudgetError: if the beam takes too much memory.
 
     Examples:
@@ -83,7 +83,9 @@ def beam_search(
             "candidates to start from"
         )
     order = sample.argsort(stable=True)
-    return Candidates(labels[order].to(smallest_type(kinds)), offsets_of(counts), kinds).distinct()
+    labels, offsets = labels[order], offsets_of(counts)
+    check_labels(labels, sample[order], offsets, kinds)
+    return Candidates(labels.to(smallest_type(kinds)), offsets, kinds).distinct()
 
 
 def _search(
