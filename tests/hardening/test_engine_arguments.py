@@ -165,6 +165,44 @@ def test_unused_slots_of_lattices_may_hold_anything(filling: float) -> None:
         torch.testing.assert_close(engine(log_probs, lattice), engine(log_probs, listed))
 
 
+@pytest.mark.parametrize("filling", [0.0, 7.0, -math.inf, math.nan, math.inf])
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_labels_of_other_kinds_may_hold_anything_in_every_set(narrowed: bool, filling: float) -> None:
+    classes = {"digit": 3, "sign": 2}
+    domains = [[0, 1, 2], [3, 4] if narrowed else [0, 1, 2, 3, 4]]
+
+    def value(row: tuple[int, ...]) -> int | tuple[int, int]:  # slot 1 holds a digit or a sign, as the target says
+        return sum(row) if row[1:] and row[1] >= 3 else row
+
+    machine = ((), lambda state, label: (*state, label), value)
+    targets = [4, 5] if narrowed else [4, (2, 1)]
+    lattice = Lattice.from_rule(*machine, targets, 2, classes, domains=domains)
+    listed = Candidates.from_rule(value, targets, 2, classes, domains=domains)
+    clean = torch.cat([torch.randn(2, 2, size, generator=torch.Generator().manual_seed(6)) for size in (3, 2)], dim=2)
+    clean = torch.cat([part.double().log_softmax(-1) for part in clean.split([3, 2], dim=2)], dim=2)
+    filled = clean.clone()
+    kind = torch.tensor([0, 0, 0, 1, 1])
+    filled[kind != listed.kind[..., None]] = filling
+    for candidates in (lattice, listed):
+        results = []
+        for given in (clean, filled):
+            logs = given.clone().requires_grad_()
+            losses = SemanticLoss(entropy=0.3)(logs, candidates) + DolphinLoss("dtkp-am", k=1)(logs, candidates)
+            best, drawn = candidates.top_k(given, 2), candidates.draw(9, log_probs=given)
+            slope = torch.autograd.grad(losses.sum(), logs)[0]
+            results.append([losses, slope, candidates.marginals(given), best.labels, drawn.distinct().labels])
+            if narrowed:
+                results[-1].append(candidates.output_probabilities(given))
+        torch.testing.assert_close(*results)
+
+
+def test_numbers_without_an_order_are_refused_where_they_are_read() -> None:
+    for candidates in (KINDS, Lattice.from_candidates(KINDS)):
+        log_probs = torch.zeros(2, 2, 4)
+        log_probs[1, 1, 3] = math.nan
+        assert "NaN" in str(refused(lambda own=candidates, logs=log_probs: own.top_k(logs, 1)))
+
+
 @every_engine
 def test_masked_labels_are_no_raw_scores(name: str) -> None:
     masked = torch.where(CANDIDATES.support.view(3, 2, 4), _log_probs(), -math.inf)

@@ -25,7 +25,7 @@ from clipper.arguments import (
     whole_numbers,
     widened,
 )
-from clipper.candidates.kinds import Kind, smallest_type
+from clipper.candidates.kinds import Kind, kind_of_label, smallest_type
 from clipper.candidates.packed import occurrences
 from clipper.errors import BudgetError, InputError
 
@@ -378,7 +378,7 @@ class CandidateSet(ABC):
 
     def _choosable(self, log_probs: Tensor) -> Tensor:
         check_log_probs(log_probs, self)
-        check_choosable(log_probs, self.kind)
+        check_choosable(log_probs, labels_not_read(self))
         return log_probs.detach()
 
     def _nothing(self) -> Candidates:
@@ -485,10 +485,18 @@ def check_shape(log_probs: Tensor, expected: tuple[int, int, int]) -> None:
         )
 
 
-def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
-    """Log-probabilities of used slots must have an order: no NaN, no +inf; `kind (n, m)` is -1 in unused slots."""
+def labels_not_read(candidates: CandidateSet) -> Tensor:
+    """The labels of unused slots and of other kinds than their slot's, bool; it broadcasts to `(n, m, c)`."""
+    if len(candidates.kinds) == 1:
+        return (candidates.kind < 0)[..., None]
+    kind = kind_of_label(torch.arange(candidates.classes, device=candidates.device), candidates.kinds)
+    return kind != candidates.kind[..., None]
+
+
+def check_choosable(log_probs: Tensor, not_read: Tensor) -> None:
+    """Log-probabilities `(n, m, c)` must have an order, no NaN, no +inf, except of the labels that are `not_read`."""
     right = log_probs < torch.inf
-    if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
+    if not bool(right.all()) and not bool((right | not_read).all()):
         raise InputError("expected log_probs below infinity, got NaN or +inf; check the classifier's output")
 
 

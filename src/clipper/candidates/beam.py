@@ -180,7 +180,7 @@ class _States:
 
 def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
     check_shape(log_probs, expected)
-    check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
+    check_choosable(log_probs, torch.zeros(1, dtype=torch.bool, device=log_probs.device))
     if known is None:
         return
     if not isinstance(known, Candidates):

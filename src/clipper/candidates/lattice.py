@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import all_within, shown, whole_numbers
-from clipper.candidates.base import Impossible, TemplateSet, check_satisfiable, gold_labels, outside_inference_mode
+from clipper.candidates.base import (
+    Impossible,
+    TemplateSet,
+    check_satisfiable,
+    gold_labels,
+    labels_not_read,
+    outside_inference_mode,
+)
 from clipper.candidates.graph_building import BUDGET, condensed, kind_of_slots, state_graph_of, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
@@ -319,20 +326,22 @@ class Lattice(TemplateSet):
             return log_probs.sum((1, 2))
         pieces = self.graph.pieces(self.samples)
         if len(pieces) == 1:
-            return log_probability(self.graph, self.template, self._inward(log_probs), self._mask)
+            return log_probability(self.graph, self.template, self._inward(self._read(log_probs)), self._mask)
         return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
     def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        if len(self.kinds) > 1:  # as in `_read`, for labels that no output has
+            log_probs = torch.where(self.graph.support.any(0) | (log_probs < torch.inf), log_probs, -torch.inf)
         pieces = self.graph.pieces(len(log_probs))
         return torch.cat([output_probabilities(self.graph, log_probs[part]) for part in pieces])
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
-        logs = masked(self._inward(log_probs), self._mask)
+        logs = masked(self._inward(self._read(log_probs)), self._mask)
         pieces = self.graph.pieces(self.samples)
         return torch.cat([log_entropy(self.graph, self.template[part], logs[part]) for part in pieces])
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        logs = masked(ranked(self._inward(log_probs)), self._mask)
+        logs = masked(ranked(self._inward(self._read(log_probs))), self._mask)
         pieces = self.graph.pieces(self.samples, each=k)
         return self._joined(pieces, [best(self.graph, self.template[part], logs[part], k) for part in pieces])
 
@@ -352,7 +361,7 @@ class Lattice(TemplateSet):
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """The logarithms of the label weights of some samples, `(samples, m, c)`; all equal if `log_probs` is None."""
-        logs = self._inward(self.zeros() if log_probs is None else log_probs).index_select(0, samples)
+        logs = self._inward(self.zeros() if log_probs is None else self._read(log_probs)).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
@@ -363,6 +372,15 @@ class Lattice(TemplateSet):
     def _of_slots(self, values: Tensor) -> Tensor:
         """The `values (n, steps, …)` at the steps that read a slot, `(n, m, …)`."""
         return values if self.read_at is None else values.index_select(1, self.read_at)
+
+    def _read(self, log_probs: Tensor) -> Tensor:
+        """`log_probs (n, m, c)` without NaN and infinity in labels that no candidate has, where they may stand.
+
+        If there are several kinds, arcs with these labels are in the graph, and 0 times infinity would be NaN.
+        """
+        if len(self.kinds) == 1:
+            return log_probs
+        return torch.where(labels_not_read(self) & ~(log_probs < torch.inf), -torch.inf, log_probs)
 
     def _inward(self, values: Tensor) -> Tensor:
         """The `values (n, m, c)` of slots, placed at the step that reads each slot, `(n, steps, c)`; 0 elsewhere."""
