@@ -220,7 +220,7 @@ def _weighted_counts(module: Any, positive: Tensor, prime: int) -> Tensor:
 def _entropy(module: Any, positive: Tensor) -> Tensor:
     """The entropy of each root, `(b, roots)`, from the logarithms of the variables, `(b, variables)`."""
     values: Tensor = module.encode_input(positive, torch.zeros_like(positive))  # (nodes, b)
-    entropy = torch.zeros_like(values)
+    entropy = torch.where(torch.ones_like(values, dtype=torch.bool), 0, values)  # differentiable without a sum node too
     for number, layer in enumerate(module.layers):
         arcs, open_ = values.index_select(0, layer.ix_in), entropy.index_select(0, layer.ix_in)
         size = (layer.out_shape[0], values.shape[1])

@@ -221,7 +221,8 @@ class Formula(TemplateSet):
         return self.compiled.support(self.mask, self.template).flatten(0, 1)
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        return self.compiled.evaluate(masked(log_probs, self.mask), self.template, "log")
+        total = self.compiled.evaluate(masked(log_probs, self.mask), self.template, "log")
+        return torch.where(total == -torch.inf, -torch.inf, total)  # a circuit of a single product has a gradient there
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
