@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from clipper import Candidates, Lattice
+from clipper import Candidates, Lattice, rules
 from clipper.candidates import Alignments, Formula, beam_search, has_label
 from clipper.candidates.rules import SUM
 from clipper.engines import SemanticLoss
@@ -638,30 +638,67 @@ def test_gold_comes_as_any_whole_numbers(name: str) -> None:
         refused(lambda gold=gold: candidates.contains(gold))
 
 
-@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
-def test_an_empty_batch_answers_every_question(name: str) -> None:
-    empty = _sets()[name].batch([])
-    logs = torch.zeros(0, 2, 4)
-    asks: list[Call] = [
-        (text, lambda text=text: getattr(empty, text))
-        for text in ("samples", "slots", "classes", "counts", "support", "kind", "ragged", "first", "device")
-    ]
-    asks += [
-        ("batch", lambda: empty.batch([])),
-        ("to", lambda: empty.to("cpu")),
-        ("loss", lambda: SemanticLoss()(logs, empty)),
-    ]
-    if name != "listed":
-        asks += [
-            ("top_k", lambda: empty.top_k(logs, 2)),
-            ("sample", lambda: empty.draw(2)),
-            ("all", empty.to_candidates),
-            ("weighted", lambda: empty.draw(2, log_probs=logs)),
-            ("entropy", lambda: empty.entropy(logs)),
-            ("marginals", lambda: empty.marginals(logs)),
-            ("possible", empty.possible),
-        ]
-    check_all_answer(asks)
+def _more_sets() -> dict[str, Any]:
+    ragged = Lattice.from_rule(*SUM, [3, 0, 2], [2, 2, 1], 4)
+    return {
+        **_sets(),
+        "ragged": ragged,
+        "observed": rules.addition(1).lattice([3, 4, 5], 2, 10),
+        "impossible, listed": Candidates.from_rule(sum, [99] * 3, 2, 4, impossible="keep"),
+        "impossible, lattice": Lattice.from_rule(*SUM, [99] * 3, 2, 4, impossible="keep"),
+        "restricted": ragged.restrict(torch.ones(6, 4, dtype=torch.bool)),
+    }
+
+
+MORE_SETS = [
+    "listed", "lattice", "alignments", "formula", "ragged", "observed", "impossible, listed", "impossible, lattice",
+    "restricted",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_SETS)
+@pytest.mark.parametrize("restricted", [False, True])
+def test_an_empty_batch_answers_every_question(name: str, restricted: bool) -> None:
+    empty = _more_sets()[name].batch([])
+    logs, allowed = torch.zeros(0, 2, empty.classes), torch.zeros(0, empty.classes, dtype=torch.bool)
+    empty = empty.restrict(allowed) if restricted else empty
+    assert empty.counts == []
+    for attribute in ("support", "kind", "lengths", "first", "log_counts"):
+        assert len(getattr(empty, attribute)) == 0
+    for values in (
+        empty.log_probability(logs),
+        empty.entropy(logs),
+        empty.marginals(logs),
+        empty.possible(),
+        empty.contains(torch.zeros(0, 2, dtype=torch.long)),
+        SemanticLoss()(logs, empty),
+    ):
+        assert len(values) == 0
+    for some in (
+        empty.batch([]),
+        empty.span(0, 0),
+        empty.to("cpu"),
+        empty.top_k(logs, 2),
+        empty.draw(2),
+        empty.draw(2, log_probs=logs),
+        empty.to_candidates(),
+    ):
+        assert (some.samples, some.slots, some.counts) == (0, 2, [])
+    if name != "alignments":
+        for rows in (0, 2):
+            assert empty.output_probabilities(torch.zeros(rows, 2, empty.classes), 2).shape == (rows, 0)
+    if name in ("listed", "lattice", "formula") and not restricted:
+        assert empty.output_probabilities(torch.zeros(2, 2, empty.classes)).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "build", [Candidates.from_rule, lambda _, *rest, **more: Lattice.from_rule(*SUM, *rest, **more)]
+)
+@pytest.mark.parametrize("k", [None, 2])
+def test_outputs_that_no_labels_give_have_probability_zero_for_any_number_of_samples(build: Any, k: int | None) -> None:
+    outputs = build(sum, [99, 100], 2, 4, impossible="keep")
+    for rows in (0, 1, 3):
+        assert torch.equal(outputs.output_probabilities(torch.zeros(rows, 2, 4), k), torch.zeros(rows, 2))
 
 
 def test_more_than_fits_is_refused_before_it_is_tried() -> None:

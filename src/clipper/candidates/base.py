@@ -613,7 +613,8 @@ class TemplateSet(CandidateSet):
         if k is not None:
             every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
             repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
-            return self.select(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
+            best = self.select(every).top_k(repeated, k)
+            return best.log_probability(repeated).exp().view(len(log_probs), self.samples)
         if not self.shared:
             raise InputError(
                 "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"

@@ -86,6 +86,9 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
         rows.append(-segment_max(torch.where(best, before, -len(left)), candidates))
         found.append(peak > -torch.inf if rank else torch.ones_like(peak, dtype=torch.bool))
         left.scatter_(0, rows[-1], -torch.inf)
+    if not rows:  # no sample has a candidate
+        none = torch.zeros(0, candidates.samples, *left.shape[1:], dtype=torch.long, device=left.device)
+        return none, none.bool()
     return torch.stack(rows), torch.stack(found)
 
 

@@ -485,7 +485,7 @@ class Candidates(CandidateSet):
 
     def take(self, table: Tensor, slot: int) -> Tensor:
         """The entry of `table (n*m, c+1)` for each candidate's label in a slot, `(Ω,)`; its first column is for -1."""
-        column = table.view(self.samples, self.slots, -1)[:, slot].reshape(-1)
+        column = table.view(self.samples, self.slots, table.shape[1])[:, slot].flatten()
         return column.index_select(0, self._cells(slot))
 
     def _cells(self, slot: int) -> Tensor:
