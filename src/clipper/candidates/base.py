@@ -270,7 +270,8 @@ class CandidateSet(ABC):
     def output_probabilities(self, log_probs: Tensor, k: int | None = None) -> Tensor:
         """The probability of each possible output, for a set with one "sample" for each output.
 
-        Not for a restricted set.
+        A set that is not listed must not be restricted, and must not have partial or observed labels, unless `k` is
+        given.
 
         Args:
             log_probs: the classifier's output for any number of samples, `(b, m, c)`.
@@ -280,7 +281,8 @@ class CandidateSet(ABC):
             `(b, n)`, differentiable.
 
         Raises:
-            InputError: if the set was restricted, or is one of alignments, or `log_probs` does not fit.
+            InputError: if the set has restricted or observed labels, or is one of alignments, or `log_probs` does not
+                fit.
         """
         check_log_probs(log_probs, self, any_samples=True)
         k = None if k is None else whole_number(k, "k")
@@ -617,7 +619,8 @@ class TemplateSet(CandidateSet):
             return best.log_probability(repeated).exp().view(len(log_probs), self.samples)
         if not self.shared:
             raise InputError(
-                "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"
+                "expected outputs whose candidates depend on their target alone, got restricted, partial or observed "
+                "labels; list the outputs with to_candidates(), pass k=, or pass them as they were before a restriction"
             )
         return self._template_outputs(log_probs).index_select(1, self.template)
 
