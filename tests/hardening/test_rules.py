@@ -9,6 +9,7 @@ import torch
 
 from clipper import Candidates, decode, rules
 from clipper.training import pad_collate
+from tests.hardening.attack import refused
 from tests.hardening.test_candidate_arguments import attacks, check, junk
 
 TARGETS: dict[str, tuple[Any, int, int]] = {  # a right target, and the numbers of slots and classes
@@ -58,6 +59,18 @@ def test_text_that_is_no_target_is_refused(text: str) -> None:
         rule = rules.named(name)
         calls.append((name, lambda rule=rule, slots=slots, c=classes: rule.candidates([rule.parse(text)], slots, c)))
     check(calls, least=10)
+
+
+@pytest.mark.parametrize("count", [10**400, -(10**400), 1e300, float("inf"), float("nan"), 2**60])
+@pytest.mark.parametrize("other", [0, 0.5, 10**400])
+def test_counts_of_any_size_are_refused_in_words(count: Any, other: Any) -> None:
+    refused(lambda: rules.proportions().candidates([[count, other]], 2, 2))
+    refused(lambda: rules.proportions().candidates([[count, other, 0]], 2, 3))
+
+
+@pytest.mark.parametrize("machine", [(1, 2), (0, max), 3, "abc ", ([], max, abs), (torch.tensor(0), max, abs)])
+def test_a_rule_whose_machine_is_none_is_refused(machine: Any) -> None:
+    assert "machine of start, step and accept" in str(refused(lambda: rules.Rule("x", sum, machine=machine)))
 
 
 def test_the_makers_of_rules_answer_or_refuse() -> None:

@@ -150,7 +150,7 @@ class Lattice(TemplateSet):
             candidates: the listed candidates.
 
         Raises:
-            InputError: if a candidate occurs twice, in one sample or in samples that differ.
+            InputError: if there are no samples, or a candidate occurs twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
@@ -158,6 +158,8 @@ class Lattice(TemplateSet):
         """
         if not isinstance(candidates, Candidates):
             raise InputError(f"expected Candidates, got {shown(candidates)}; list others with to_candidates()")
+        if not candidates.samples:
+            raise InputError("expected the candidates of at least one sample, got none")
         check_satisfiable(candidates)
         used = candidates.first >= 0
         if bool((~used[:, :-1] & used[:, 1:]).any()):

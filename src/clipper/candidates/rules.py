@@ -193,6 +193,10 @@ class Rule:
     machine: Machine | None = None
     slots: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.machine is not None:
+            checked_machine(self.machine)
+
     @outside_inference_mode
     def candidates(
         self,

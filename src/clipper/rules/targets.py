@@ -5,7 +5,6 @@ Three of them also make their candidates in another way than by a state machine 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,9 @@ _NUMBERS = re.compile(
 """Numbers as text. A dash between two numbers separates them; one before a single number would be its sign."""
 _ROUNDED = 0.25
 """How far a share times the number of slots may be from a whole number, because users often round shares."""
+
+_LARGEST = 1e100
+"""Numbers of this size are no counts; with larger ones, sums and products could exceed what a float can hold."""
 
 
 class YesNo(Rule):
@@ -269,7 +271,7 @@ def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
 
 def _as_counts(values: list[Any], slots: int) -> list[int] | None:
     """Counts, from counts or shares of the slots; None if the values are neither."""
-    if not values or not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+    if not values or not all(isinstance(value, int | float) and abs(value) < _LARGEST for value in values):
         return None
     whole = all(value == int(value) for value in values)
     if not whole or (slots > 1 and sum(values) == 1 and any(isinstance(value, float) for value in values)):
