@@ -61,6 +61,11 @@ def test_text_that_is_no_target_is_refused(text: str) -> None:
     check(calls, least=10)
 
 
+@pytest.mark.parametrize("nothing", ["", [], (), torch.zeros(0, dtype=torch.long)])
+def test_a_sum_without_digits_is_refused(nothing: Any) -> None:
+    assert "at least one" in str(refused(lambda: rules.addition(1).candidates([7, nothing], 2, 10)))
+
+
 @pytest.mark.parametrize("count", [10**400, -(10**400), 1e300, float("inf"), float("nan"), 2**60])
 @pytest.mark.parametrize("other", [0, 0.5, 10**400])
 def test_counts_of_any_size_are_refused_in_words(count: Any, other: Any) -> None:

@@ -186,6 +186,8 @@ class Addition(Rule):
         number = as_index(given)
         if number is None:
             written = list(given) if isinstance(given, str) else as_list(given, "the sum, or its digits,")
+            if not written:
+                raise InputError(f"expected the sum, or its digits, of which there is at least one, got {shown(given)}")
             number = 0
             for digit in written:
                 number = 10 * number + whole_number(_digit(digit), "a digit", 0, 9)
