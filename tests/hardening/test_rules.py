@@ -61,6 +61,27 @@ def test_text_that_is_no_target_is_refused(text: str) -> None:
     check(calls, least=10)
 
 
+def test_sets_are_refused_where_their_order_would_mean_something() -> None:
+    for rule, targets, slots in (
+        (rules.total(), {3, 4}, 2),
+        (rules.transcript(), [{1, 2}], 2),
+        (rules.partial_labels(), [{frozenset((1,)), frozenset((2, 3))}], 2),
+        (rules.partial_labels(), [[{True, False}, {1}]], 2),
+        (rules.proportions(), [{0, 1, 2, 3}], 6),  # counts
+        (rules.addition(1), [{1, 2}], 2),
+    ):
+        refused(lambda own=(rule, targets, slots): own[0].candidates(own[1], own[2], 4 if own[0].slots is None else 10))
+    refused(lambda: rules.partial_labels().candidates([[{True, False}]], 1, 2))
+
+
+def test_sets_of_labels_are_labels() -> None:
+    assert rules.partial_labels().candidates([[{1, 3}, {2}]], 2, 4).labels.tolist() == [[1, 2], [3, 2]]
+    assert rules.partial_labels().candidates([{1, 3}, frozenset((2,))], 1, 4).labels.tolist() == [[1], [3], [2]]
+    assert rules.proportions().candidates([{1, 3}], 2, 4).labels.tolist() == [[1, 3], [3, 1]]
+    assert rules.proportions().candidates([{0, 1, 2}], 3, 3).counts == [6]  # as many labels as slots
+    assert rules.total().candidates([3], 2, 4, domains=[{1, 0}, {3, 2}]).labels.tolist() == [[0, 3], [1, 2]]
+
+
 @pytest.mark.parametrize("nothing", ["", [], (), torch.zeros(0, dtype=torch.long)])
 def test_a_sum_without_digits_is_refused(nothing: Any) -> None:
     assert "at least one" in str(refused(lambda: rules.addition(1).candidates([7, nothing], 2, 10)))

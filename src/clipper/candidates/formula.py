@@ -362,7 +362,10 @@ def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...])
 
 def _literals(cnf: Any) -> list[list[int]]:
     """Clauses given as lists of literals."""
-    given = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
+    given = [
+        as_list(clause, "a clause", ordered=False)
+        for clause in as_list(cnf, "clauses, lists of literals,", ordered=False)
+    ]
     clauses = [[whole_number(literal, "a literal", -_LITERAL, _LITERAL) for literal in clause] for clause in given]
     if any(0 in clause for clause in clauses):
         raise InputError("expected literals such as 3 or -3, for a variable from 1 on or its negation, got 0")
