@@ -14,7 +14,7 @@ import torch
 from clipper import Candidates, Lattice, rules
 from clipper.candidates import Alignments, Formula, beam_search, has_label
 from clipper.candidates.rules import SUM
-from clipper.engines import SemanticLoss
+from clipper.engines import ScallopLoss, SemanticLoss
 from clipper.errors import BudgetError, ClipperError, InputError
 from tests.hardening.attack import EFFORT, answered, check_all_answer, refused
 
@@ -747,6 +747,7 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
             Lattice.from_rule(*SUM, [3, 4], 2, 4),
             Lattice.from_candidates(listed),
             Alignments.from_texts([(0, 1)], 4, 3),
+            Formula.from_cnf([[1, 2]], samples=2),
         ]
         sets += [some.batch([0]) for some in sets]
         for some in sets:
@@ -758,6 +759,51 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
         logs = torch.zeros(some.samples, some.slots, some.classes, requires_grad=True)
         SemanticLoss(entropy=0.1)(logs.log_softmax(-1), some).sum().backward()
         assert logs.grad is not None
+
+
+MADE_OF: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "list": lambda some, _: some.to_candidates(),
+    "draws": lambda some, _: some.draw(1),
+    "weighted draws": lambda some, logs: some.draw(2, log_probs=logs),
+    "best": lambda some, logs: some.top_k(logs, 2),
+    "restriction": lambda some, logs: some.restrict(some.top_k(logs, 1).support),
+    "second restriction": lambda some, _: some.narrowed(some.support).restrict(some.support),
+    "batch of the best": lambda some, logs: some.top_k(logs, 2).batch([2, 0, 1]),
+    "subset": lambda some, _: some.to_candidates().subset(torch.ones(len(some.to_candidates()), dtype=torch.bool)),
+    "different": lambda some, _: some.to_candidates().distinct(),
+    "span": lambda some, _: some.span(0, 3),
+    "same": lambda some, _: some.to("cpu"),
+}
+
+
+@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula", "ragged", "observed"])
+@pytest.mark.parametrize("part", MADE_OF)
+def test_what_is_made_of_a_set_in_inference_mode_can_be_trained_on(name: str, part: str) -> None:
+    whole = _more_sets()[name]
+    with torch.inference_mode():
+        inside = _more_sets()[name]
+        made = []
+        for some in (whole, inside):
+            logs = torch.zeros(some.samples, some.slots, some.classes).log_softmax(-1)
+            made += [some, MADE_OF[part](some, logs)]
+            for own in made[-2:]:
+                _ = own.support, own.counts, own.log_counts, own.kind, own.first, own.possible(), own.plain
+                _ = SemanticLoss(entropy=0.1)(logs, own)
+    for some in made:
+        tensors = [some.support, some.log_counts, some.kind, some.first]
+        assert not any(tensor.is_inference() for tensor in tensors)
+        logs = torch.zeros(some.samples, some.slots, some.classes, requires_grad=True)
+        for engine in (SemanticLoss(entropy=0.1), ScallopLoss(2)):
+            engine(logs.log_softmax(-1), some).sum().backward()
+        assert logs.grad is not None
+
+
+def test_a_beam_in_inference_mode_finds_candidates_that_can_be_trained_on() -> None:
+    with torch.inference_mode():
+        found = beam_search(SUM, [3, 4], 2, 4, torch.zeros(2, 2, 4))
+    logs = torch.zeros(2, 2, 4, requires_grad=True)
+    SemanticLoss(entropy=0.1)(logs.log_softmax(-1), found).sum().backward()
+    assert logs.grad is not None
 
 
 def test_seeds_are_whole_numbers() -> None:

@@ -224,11 +224,13 @@ class CandidateSet(ABC):
         return not bool(self.kind.any())
 
     @cached_property
+    @outside_inference_mode
     def log_counts(self) -> Tensor:
         """The log of the number of candidates of each sample, `(n,)`, in double precision if the device has it."""
         return self.log_probability(widened(self.zeros()))
 
     @cached_property
+    @outside_inference_mode
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots, and where a sample has none."""
         return self.top_k(self.zeros(), 1).first
@@ -292,6 +294,7 @@ class CandidateSet(ABC):
         some = self.select(ids)._outputs(log_probs, k).to(log_probs.dtype)
         return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
+    @outside_inference_mode
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all candidates if a sample has fewer.
 
@@ -309,6 +312,7 @@ class CandidateSet(ABC):
         log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
         return self._rows_of_possible(lambda own, ids: own._best(log_probs[ids], k))
 
+    @outside_inference_mode
     def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
         """At most `per_sample` different candidates of each sample, drawn at random.
 
@@ -340,6 +344,7 @@ class CandidateSet(ABC):
         self._check_rows(per_sample * self.samples)
         return self._rows_of_possible(lambda own, ids: own._drawn(per_sample, generator, logs[ids]))
 
+    @outside_inference_mode
     def to_candidates(self, budget: int | None = None) -> Candidates:
         """List every candidate as a row, in the order of `Candidates.from_rule`.
 
@@ -580,6 +585,7 @@ class TemplateSet(CandidateSet):
         """Whether every sample is known to have a candidate; a restriction may have emptied some."""
         return self.allowed is None and self.impossible is None
 
+    @outside_inference_mode
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
         narrowed = allowed_by_slot(allowed, self)
@@ -594,6 +600,7 @@ class TemplateSet(CandidateSet):
         """The set of the samples `first` to `last - 1`, as a view."""
         return self._taken(lambda rows: rows[first:last])
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same set on another device."""
         device = usable_device(device)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.base import check_choosable, check_shape
+from clipper.candidates.base import check_choosable, check_shape, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
@@ -23,6 +23,7 @@ _CELLS = 1 << 27
 """Largest number of labels in all prefixes at a time."""
 
 
+@outside_inference_mode
 def beam_search(
     machine: Machine,
     targets: Sequence[Hashable] | Tensor,

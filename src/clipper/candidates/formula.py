@@ -65,6 +65,7 @@ class Formula(TemplateSet):
     lengths_of: Tensor = field(kw_only=True)
 
     @classmethod
+    @outside_inference_mode
     def from_propositions(
         cls,
         propositions: Sequence[Proposition],
@@ -113,6 +114,7 @@ class Formula(TemplateSet):
         return made
 
     @classmethod
+    @outside_inference_mode
     def from_cnf(
         cls,
         cnf: str | Path | Clauses,
@@ -216,6 +218,7 @@ class Formula(TemplateSet):
         ]
 
     @cached_property
+    @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.compiled.support(self.mask, self.template).flatten(0, 1)
@@ -237,6 +240,7 @@ class Formula(TemplateSet):
         with torch.no_grad():
             return self.log_counts > -torch.inf
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same formula on another device."""
         return replace(super().to(device), lengths_of=self.lengths_of.to(device))

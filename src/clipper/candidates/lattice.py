@@ -287,6 +287,7 @@ class Lattice(TemplateSet):
             return batch
         return replace(batch, graph=only(self.graph, wanted), template=template)
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
         read_at = None if self.read_at is None else self.read_at.to(device)

@@ -176,6 +176,7 @@ class Candidates(CandidateSet):
         return distinct.batch(found.shared)
 
     @classmethod
+    @outside_inference_mode
     def from_program(
         cls,
         theory: str | Path,
@@ -523,6 +524,7 @@ class Candidates(CandidateSet):
         check_none_emptied(self, kept.possible())
         return kept
 
+    @outside_inference_mode
     def rows_where(self, keep: Tensor, *, may_empty: bool = True) -> Candidates:
         """As `subset`, but samples may lose their last candidate, unless the caller knows that `keep` empties none."""
         labels = self.labels.index_select(0, keep.nonzero().flatten())
@@ -664,11 +666,13 @@ class Candidates(CandidateSet):
         place = torch.arange(len(self), device=order.device) - self.offsets[self.sample]
         return torch.empty_like(order).scatter_(0, order, place)
 
+    @outside_inference_mode
     def distinct(self) -> Candidates:
         """The set without repeated candidates; rows are sorted within each sample."""
         rows = torch.unique(torch.cat([self.sample[:, None], self.labels.long()], dim=1), dim=0)
         return self._rows(rows[:, 1:], rows[:, 0])
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Candidates:
         """The same candidates on another device."""
         device = usable_device(device)
