@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MappingView, Sequence, Set
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -160,8 +160,19 @@ def named_like(patterns: Sequence[str], things: Mapping[str, Thing], name: str, 
     ]
 
 
-def as_list(values: Any, name: str) -> list[Any]:
-    """Any iterable as a list of Python's own values; text is refused."""
+def as_list(values: Any, name: str, *, ordered: bool = True) -> list[Any]:
+    """Any iterable as a list of Python's own values; text is refused, and sets are, unless the order means nothing.
+
+    Args:
+        values: the caller's values.
+        name: the name of the argument in messages.
+        ordered: whether the order of the values means something.
+
+    Raises:
+        InputError: if they are not a list.
+    """
+    if ordered and isinstance(values, Set) and not isinstance(values, MappingView):  # views of a mapping have an order
+        raise InputError(f"expected {name} as a list, got a set, which has no order: {shown(values)}")
     if isinstance(values, Tensor):
         values = as_tensor(values, name)
     if getattr(values, "ndim", 0) and hasattr(values, "tolist"):

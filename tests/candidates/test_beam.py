@@ -65,6 +65,17 @@ def test_a_sample_without_a_find_is_named() -> None:
         beam_search(SUM, [0, 27], 3, 10, certain, width=1)
 
 
+def test_a_slot_with_labels_of_different_kinds_is_refused_as_by_a_list() -> None:
+    classes, log_probs = {"digit": 2, "sign": 2}, torch.zeros(1, 2, 4)
+    for build in (
+        lambda **options: Candidates.from_rule(sum, [3], 2, classes, **options),
+        lambda **options: beam_search(SUM, [3], 2, classes, log_probs, **options),
+    ):
+        with pytest.raises(InputError, match="slot 0 of sample 0 holds labels of different kinds"):
+            build()
+        assert build(domains=[[0, 1], [2, 3]]).labels.tolist() == [[0, 3], [1, 2]]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

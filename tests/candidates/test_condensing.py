@@ -74,6 +74,13 @@ def test_a_candidate_of_two_formulas_is_refused(lists: list[list[Row]]) -> None:
         Lattice.from_candidates(candidates)
 
 
+def test_no_samples_have_no_lattice() -> None:
+    candidates = Candidates.from_lists([[(0,)]], classes=2)
+    for nothing in (candidates.batch([]), candidates.span(0, 0)):
+        with pytest.raises(InputError, match="expected the candidates of at least one sample, got none"):
+            Lattice.from_candidates(nothing)
+
+
 @pytest.mark.parametrize(("rule", "states"), [(max, (1, 5, 5, 5)), (sum, (1, 5, 9, 13)), (min, (1, 5, 5, 5))])
 def test_a_rule_that_nobody_wrote_as_a_machine_is_found_out(
     rule: Callable[[Row], int], states: tuple[int, ...]

@@ -223,6 +223,24 @@ def test_what_is_wrong_with_a_formula_is_told(tmp_path: Path) -> None:
         formula.restrict(torch.tensor([[True, False]]))
 
 
+@pytest.mark.parametrize("anything", [-1.0, 0.0, float("-inf")])
+@pytest.mark.parametrize("domains", [[[1], [0]], [[1], [0, 1]]])
+def test_a_formula_that_fixes_its_labels_answers_as_its_list_does(domains: list[list[int]], anything: float) -> None:
+    for propositions, slots in (([has_label(0, 1)], 1), ([has_label(0, 1) & has_label(1, 0)] * 2, 2)):
+        formula = Formula.from_propositions(propositions, slots, 2, domains=domains)
+        log_probs = torch.full((formula.samples, slots, 2), -1.0).double()
+        log_probs[0, 0, 1] = anything
+        results = []
+        for each in (formula, formula.to_candidates()):
+            logs = log_probs.clone().requires_grad_()
+            total, entropy = each.log_probability(logs), each.entropy(logs)
+            slopes = [torch.autograd.grad(value.sum(), logs)[0] for value in (total, entropy)]
+            outputs = each.output_probabilities(logs)
+            slopes += torch.autograd.grad(outputs.sum(), logs)
+            results.append([total, entropy, outputs, each.marginals(log_probs), *slopes])
+        torch.testing.assert_close(*results)
+
+
 @pytest.mark.parametrize("anything", [float("nan"), float("inf"), -float("inf"), 1e30])
 def test_unused_slots_may_hold_anything(anything: float) -> None:
     either = has_label(0, 1) | has_label(1, 2)

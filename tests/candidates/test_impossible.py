@@ -221,6 +221,13 @@ def test_losses_refuse_it_in_words_and_take_the_rest(form: str) -> None:
     assert bool(SemanticLoss()(log_probs[possible], kept.batch(possible)).isfinite().all())
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_masses_of_outputs_are_refused_in_words(form: str) -> None:
+    kept = built(form)
+    with pytest.raises(InputError, match=r"of 6 \(sample 1, 3\), which impossible='keep' kept; leave them out"):
+        IsedLoss(sum).output_masses(log_probs_for(kept, 0), kept)
+
+
 def test_training_refuses_it_in_words() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(4, 10), torch.nn.LogSoftmax(-1))
     with pytest.raises(InputError, match="no labels satisfy the formula of"):

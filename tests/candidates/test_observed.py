@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clipper import Candidates, Clipper, Lattice, prune
+from clipper import Candidates, Clipper, Lattice, prune, rules
 from clipper.candidates.rules import SUM
 from clipper.engines import SemanticLoss
 from clipper.errors import InputError
@@ -87,8 +87,22 @@ def test_an_observed_lattice_is_pruned_and_learned_from() -> None:
     assert prune(lattice, graph).candidates.counts == prune(listed, graph).candidates.counts
     log_probs = log_probs_for(listed, 0)
     torch.testing.assert_close(SemanticLoss()(log_probs, lattice), SemanticLoss()(log_probs, listed))
-    with pytest.raises(InputError, match="as they were built"):
+
+
+@pytest.mark.parametrize("form", ["observed", "partial", "restricted"])
+def test_outputs_that_are_not_given_by_their_target_are_refused_in_words_that_work(form: str) -> None:
+    if form == "partial":
+        lattice = rules.partial_labels().lattice([[{1, 2}, {0}], [{3}, {4, 5}]], 2, 10)
+    elif form == "observed":
+        lattice = sums()
+    else:
+        lattice = Lattice.from_rule(*SUM, [3, 4], 2, 10)
+        lattice = lattice.restrict(lattice.draw(1, 0).support)
+    listed, log_probs = lattice.to_candidates(), torch.randn(3, 2, 10).log_softmax(-1)
+    with pytest.raises(InputError, match=r"restricted, partial or observed.*to_candidates\(\), pass k="):
         lattice.output_probabilities(log_probs)
+    expected = listed.output_probabilities(log_probs)
+    torch.testing.assert_close(lattice.output_probabilities(log_probs, k=100), expected)
 
 
 def test_samples_that_differ_in_what_is_observed_differ_in_their_fingerprint() -> None:
@@ -107,6 +121,8 @@ def test_samples_that_differ_in_what_is_observed_differ_in_their_fingerprint() -
         [[5, -1, -1], [-1, 2, -1]],
         [[5, 1, 2], [2, 1, 2]],
         [[10, -1, -1], [2, -1, -1]],
+        [[-2, -1, -1], [-2, -1, -1]],
+        [[5, -1, -1], [2, -7, -1]],
         [[0.5, -1, -1], [2, -1, -1]],
     ],
 )
@@ -119,6 +135,15 @@ def test_observations_that_do_not_fit_are_refused(observed: object) -> None:
 def test_an_order_of_other_steps_is_refused(read_at: list[int]) -> None:
     with pytest.raises(InputError, match=r"order of the steps \[1, 2\]"):
         sums(read_at=read_at)
+
+
+def test_an_observed_lattice_does_not_change_with_the_tensors_it_came_from() -> None:
+    observed, read_at = torch.tensor([[5, -1, -1], [2, -1, -1]]), torch.tensor([2, 1])
+    lattice, expected = sums(observed, read_at=read_at), sums().to_candidates()
+    observed.fill_(9)
+    read_at.fill_(0)
+    assert torch.equal(lattice.to_candidates().labels.flip(1).sort(0).values, expected.labels.sort(0).values)
+    assert lattice.counts == expected.counts
 
 
 def test_an_observation_that_nothing_fits_is_refused_or_kept() -> None:

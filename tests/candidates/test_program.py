@@ -61,6 +61,14 @@ def test_facts_of_a_sample_are_its_own() -> None:
     assert candidates.counts == [3, 4]
 
 
+def test_candidates_of_a_program_made_in_inference_mode_can_be_trained_on() -> None:
+    with torch.inference_mode():
+        candidates = Candidates.from_program(TOTAL, ["total(3)"], DIGITS, slots=PAIR)
+    logs = torch.zeros(1, 2, 10, requires_grad=True)
+    candidates.log_probability(logs).sum().backward()
+    assert logs.grad is not None
+
+
 def test_a_theory_may_lie_in_a_file_and_include_another(tmp_path: Path) -> None:
     (tmp_path / "sums.lp").write_text(TOTAL)
     (tmp_path / "theory.lp").write_text('#include "sums.lp".\n#show total/1.\n#minimize { D,X : digit(X, D) }. a | b.')

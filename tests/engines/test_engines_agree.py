@@ -64,6 +64,26 @@ def test_descending_the_gradient_lowers_the_loss(build, context):
 
 
 @every_engine
+@pytest.mark.parametrize("entropy", [0.0, 0.4])
+def test_second_derivatives_are_right_or_refused(build, context, entropy):
+    log_probs = _log_probs(torch.float64).requires_grad_()
+    direction = torch.randn(log_probs.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    def slope(at, **options):
+        losses = build(entropy=entropy)(at, CANDIDATES, context)
+        return torch.autograd.grad(losses.sum(), at, **options)[0]
+
+    try:
+        found = torch.autograd.grad((slope(log_probs, create_graph=True) * direction).sum(), log_probs)[0]
+    except InputError as error:
+        assert "second derivatives are not supported by this loss" in str(error)  # noqa: PT017
+        return
+    step = 1e-5 * direction
+    expected = (slope(log_probs + step) - slope(log_probs - step)) / 2e-5
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+
+
+@every_engine
 def test_the_entropy_of_the_posterior_is_added(build, context):
     log_probs = _log_probs()
     plain = build()(log_probs, CANDIDATES, context)

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipper.candidates import Candidates
+from clipper.candidates import Candidates, Lattice
+from clipper.candidates.rules import SUM
 from clipper.engines import Context, ScallopLoss, scallop
 from clipper.engines.proof_circuits import ProofCircuit, compiled
 from clipper.engines.scallop import is_restriction
@@ -135,6 +136,15 @@ def test_finite_differences_confirm_the_gradient(k, monkeypatch):
     assert torch.autograd.gradcheck(lambda x: engine(x, OUTPUTS.batch(targets), Context(targets=targets)), log_probs)
 
 
+def test_a_compiled_circuit_has_no_second_derivative(monkeypatch):
+    pytest.importorskip("pysdd")
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    log_probs, targets = _batch(4)
+    losses = ScallopLoss(None)(log_probs, OUTPUTS.batch(targets))
+    with pytest.raises(InputError, match="second derivatives are not supported by this loss"):
+        torch.autograd.grad(losses.sum(), log_probs, create_graph=True)
+
+
 def _restricted(candidates, seed):
     """Prune by label domains, as Clipper does, keeping each sample's first candidate."""
     generator = torch.Generator().manual_seed(seed)
@@ -187,6 +197,32 @@ def test_a_random_pruning_is_compiled_on_its_own(monkeypatch):
     assert not is_restriction(kept, candidates).all()
     losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=candidates))
     torch.testing.assert_close(losses, -per_sample(log_probs, kept, disjunction).log())
+
+
+def test_unpruned_candidates_that_are_too_many_to_list_are_not_needed(monkeypatch):
+    pytest.importorskip("pysdd")
+    outputs = Lattice.from_rule(*SUM, targets=[50, 60], slots=12, classes=10)
+    assert min(outputs.counts) > outputs.LISTED
+    log_probs = torch.randn(2, 12, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64).log_softmax(-1)
+    allowed = outputs.draw(1, seed=0).support.view(2, 12, 10).clone()
+    allowed[:, :3] = True
+    kept = outputs.restrict(allowed.flatten(0, 1))
+    assert min(kept.counts) > 10
+    losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=outputs))
+    torch.testing.assert_close(losses, ScallopLoss(None)(log_probs, kept.to_candidates()))
+    few = kept.draw(3)
+    expected = ScallopLoss(3)(log_probs, few)
+    monkeypatch.setattr(scallop, "LARGEST_K", 2)
+    torch.testing.assert_close(ScallopLoss(None)(log_probs, few, Context(unpruned=outputs)), expected)
+
+
+def test_unpruned_candidates_are_not_listed_if_few_are_left(monkeypatch):
+    outputs = Lattice.from_rule(*SUM, targets=[9, 8], slots=2, classes=10)
+    kept = outputs.draw(1, seed=0)
+    monkeypatch.setattr(Lattice, "to_candidates", lambda *_: pytest.fail("there is no need for a list"))
+    log_probs = torch.zeros(2, 2, 10).log_softmax(-1)
+    losses = ScallopLoss(None)(log_probs, kept, Context(unpruned=outputs))
+    torch.testing.assert_close(losses.exp(), torch.tensor([100.0, 100.0]))
 
 
 @pytest.mark.parametrize("by_circuit", [False, True])

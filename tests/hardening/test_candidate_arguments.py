@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from clipper import Candidates, Lattice
+from clipper import Candidates, Lattice, rules
 from clipper.candidates import Alignments, Formula, beam_search, has_label
 from clipper.candidates.rules import SUM
-from clipper.engines import SemanticLoss
+from clipper.engines import ScallopLoss, SemanticLoss
 from clipper.errors import BudgetError, ClipperError, InputError
 from tests.hardening.attack import EFFORT, answered, check_all_answer, refused
 
@@ -229,6 +229,18 @@ def _same(total: int) -> int:
     return total
 
 
+@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
+def test_restricted_candidates_do_not_change_with_the_mask_that_they_were_given(name: str) -> None:
+    candidates = _sets()[name]
+    allowed = candidates.top_k(torch.zeros(3, 2, 4), 1).support
+    for restricted in (candidates.restrict(allowed), candidates.narrowed(allowed)):
+        mask = allowed.clone()
+        kept = candidates.restrict(mask)
+        mask.fill_(True)
+        assert kept.counts == restricted.counts
+        assert torch.equal(kept.support, restricted.support)
+
+
 def test_lattices_answer_or_refuse() -> None:
     check(
         attacks(
@@ -351,6 +363,8 @@ def test_targets_come_in_any_list() -> None:
         "34",
         None,
         {3: 4},
+        {3, 4},
+        frozenset((3, 4)),
         [[3], [4]],
         torch.tensor(3),
         torch.tensor([[3, 4]]),
@@ -436,6 +450,8 @@ def test_slots_classes_domains_and_budgets_are_whole_numbers() -> None:
             [3, 4],
             [[True]] * 2,
             {0: [1]},
+            {range(2), range(1, 3)},
+            {frozenset((0, 1)), frozenset((1, 2))},
             [None, None],
             [[2**70], [0]],
             [],
@@ -626,30 +642,67 @@ def test_gold_comes_as_any_whole_numbers(name: str) -> None:
         refused(lambda gold=gold: candidates.contains(gold))
 
 
-@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
-def test_an_empty_batch_answers_every_question(name: str) -> None:
-    empty = _sets()[name].batch([])
-    logs = torch.zeros(0, 2, 4)
-    asks: list[Call] = [
-        (text, lambda text=text: getattr(empty, text))
-        for text in ("samples", "slots", "classes", "counts", "support", "kind", "lengths", "first", "device")
-    ]
-    asks += [
-        ("batch", lambda: empty.batch([])),
-        ("to", lambda: empty.to("cpu")),
-        ("loss", lambda: SemanticLoss()(logs, empty)),
-    ]
-    if name != "listed":
-        asks += [
-            ("top_k", lambda: empty.top_k(logs, 2)),
-            ("sample", lambda: empty.draw(2)),
-            ("all", empty.to_candidates),
-            ("weighted", lambda: empty.draw(2, log_probs=logs)),
-            ("entropy", lambda: empty.entropy(logs)),
-            ("marginals", lambda: empty.marginals(logs)),
-            ("possible", empty.possible),
-        ]
-    check_all_answer(asks)
+def _more_sets() -> dict[str, Any]:
+    ragged = Lattice.from_rule(*SUM, [3, 0, 2], [2, 2, 1], 4)
+    return {
+        **_sets(),
+        "ragged": ragged,
+        "observed": rules.addition(1).lattice([3, 4, 5], 2, 10),
+        "impossible, listed": Candidates.from_rule(sum, [99] * 3, 2, 4, impossible="keep"),
+        "impossible, lattice": Lattice.from_rule(*SUM, [99] * 3, 2, 4, impossible="keep"),
+        "restricted": ragged.restrict(torch.ones(6, 4, dtype=torch.bool)),
+    }
+
+
+MORE_SETS = [
+    "listed", "lattice", "alignments", "formula", "ragged", "observed", "impossible, listed", "impossible, lattice",
+    "restricted",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_SETS)
+@pytest.mark.parametrize("restricted", [False, True])
+def test_an_empty_batch_answers_every_question(name: str, restricted: bool) -> None:
+    empty = _more_sets()[name].batch([])
+    logs, allowed = torch.zeros(0, 2, empty.classes), torch.zeros(0, empty.classes, dtype=torch.bool)
+    empty = empty.restrict(allowed) if restricted else empty
+    assert empty.counts == []
+    for attribute in ("support", "kind", "lengths", "first", "log_counts"):
+        assert len(getattr(empty, attribute)) == 0
+    for values in (
+        empty.log_probability(logs),
+        empty.entropy(logs),
+        empty.marginals(logs),
+        empty.possible(),
+        empty.contains(torch.zeros(0, 2, dtype=torch.long)),
+        SemanticLoss()(logs, empty),
+    ):
+        assert len(values) == 0
+    for some in (
+        empty.batch([]),
+        empty.span(0, 0),
+        empty.to("cpu"),
+        empty.top_k(logs, 2),
+        empty.draw(2),
+        empty.draw(2, log_probs=logs),
+        empty.to_candidates(),
+    ):
+        assert (some.samples, some.slots, some.counts) == (0, 2, [])
+    if name != "alignments":
+        for rows in (0, 2):
+            assert empty.output_probabilities(torch.zeros(rows, 2, empty.classes), 2).shape == (rows, 0)
+    if name in ("listed", "lattice", "formula") and not restricted:
+        assert empty.output_probabilities(torch.zeros(2, 2, empty.classes)).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "build", [Candidates.from_rule, lambda _, *rest, **more: Lattice.from_rule(*SUM, *rest, **more)]
+)
+@pytest.mark.parametrize("k", [None, 2])
+def test_outputs_that_no_labels_give_have_probability_zero_for_any_number_of_samples(build: Any, k: int | None) -> None:
+    outputs = build(sum, [99, 100], 2, 4, impossible="keep")
+    for rows in (0, 1, 3):
+        assert torch.equal(outputs.output_probabilities(torch.zeros(rows, 2, 4), k), torch.zeros(rows, 2))
 
 
 def test_more_than_fits_is_refused_before_it_is_tried() -> None:
@@ -694,6 +747,7 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
             Lattice.from_rule(*SUM, [3, 4], 2, 4),
             Lattice.from_candidates(listed),
             Alignments.from_texts([(0, 1)], 4, 3),
+            Formula.from_cnf([[1, 2]], samples=2),
         ]
         sets += [some.batch([0]) for some in sets]
         for some in sets:
@@ -705,6 +759,51 @@ def test_what_is_built_or_asked_in_inference_mode_can_be_trained_on() -> None:
         logs = torch.zeros(some.samples, some.slots, some.classes, requires_grad=True)
         SemanticLoss(entropy=0.1)(logs.log_softmax(-1), some).sum().backward()
         assert logs.grad is not None
+
+
+MADE_OF: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "list": lambda some, _: some.to_candidates(),
+    "draws": lambda some, _: some.draw(1),
+    "weighted draws": lambda some, logs: some.draw(2, log_probs=logs),
+    "best": lambda some, logs: some.top_k(logs, 2),
+    "restriction": lambda some, logs: some.restrict(some.top_k(logs, 1).support),
+    "second restriction": lambda some, _: some.narrowed(some.support).restrict(some.support),
+    "batch of the best": lambda some, logs: some.top_k(logs, 2).batch([2, 0, 1]),
+    "subset": lambda some, _: some.to_candidates().subset(torch.ones(len(some.to_candidates()), dtype=torch.bool)),
+    "different": lambda some, _: some.to_candidates().distinct(),
+    "span": lambda some, _: some.span(0, 3),
+    "same": lambda some, _: some.to("cpu"),
+}
+
+
+@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula", "ragged", "observed"])
+@pytest.mark.parametrize("part", MADE_OF)
+def test_what_is_made_of_a_set_in_inference_mode_can_be_trained_on(name: str, part: str) -> None:
+    whole = _more_sets()[name]
+    with torch.inference_mode():
+        inside = _more_sets()[name]
+        made = []
+        for some in (whole, inside):
+            logs = torch.zeros(some.samples, some.slots, some.classes).log_softmax(-1)
+            made += [some, MADE_OF[part](some, logs)]
+            for own in made[-2:]:
+                _ = own.support, own.counts, own.log_counts, own.kind, own.first, own.possible(), own.plain
+                _ = SemanticLoss(entropy=0.1)(logs, own)
+    for some in made:
+        tensors = [some.support, some.log_counts, some.kind, some.first]
+        assert not any(tensor.is_inference() for tensor in tensors)
+        logs = torch.zeros(some.samples, some.slots, some.classes, requires_grad=True)
+        for engine in (SemanticLoss(entropy=0.1), ScallopLoss(2)):
+            engine(logs.log_softmax(-1), some).sum().backward()
+        assert logs.grad is not None
+
+
+def test_a_beam_in_inference_mode_finds_candidates_that_can_be_trained_on() -> None:
+    with torch.inference_mode():
+        found = beam_search(SUM, [3, 4], 2, 4, torch.zeros(2, 2, 4))
+    logs = torch.zeros(2, 2, 4, requires_grad=True)
+    SemanticLoss(entropy=0.1)(logs.log_softmax(-1), found).sum().backward()
+    assert logs.grad is not None
 
 
 def test_seeds_are_whole_numbers() -> None:

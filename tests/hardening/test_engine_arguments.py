@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from clipper import Candidates, Lattice, ProximityGraph, prune
+from clipper import Candidates, Lattice, ProximityGraph, prune, rules
 from clipper.engines import AblSim, Context, DolphinLoss, IsedLoss, SampledSemanticLoss, ScallopLoss, SemanticLoss
 from clipper.errors import ClipperError, InputError
 from tests.hardening.attack import answered, check_all_answer, refused
@@ -165,6 +165,44 @@ def test_unused_slots_of_lattices_may_hold_anything(filling: float) -> None:
         torch.testing.assert_close(engine(log_probs, lattice), engine(log_probs, listed))
 
 
+@pytest.mark.parametrize("filling", [0.0, 7.0, -math.inf, math.nan, math.inf])
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_labels_of_other_kinds_may_hold_anything_in_every_set(narrowed: bool, filling: float) -> None:
+    classes = {"digit": 3, "sign": 2}
+    domains = [[0, 1, 2], [3, 4] if narrowed else [0, 1, 2, 3, 4]]
+
+    def value(row: tuple[int, ...]) -> int | tuple[int, int]:  # slot 1 holds a digit or a sign, as the target says
+        return sum(row) if row[1:] and row[1] >= 3 else row
+
+    machine = ((), lambda state, label: (*state, label), value)
+    targets = [4, 5] if narrowed else [4, (2, 1)]
+    lattice = Lattice.from_rule(*machine, targets, 2, classes, domains=domains)
+    listed = Candidates.from_rule(value, targets, 2, classes, domains=domains)
+    clean = torch.cat([torch.randn(2, 2, size, generator=torch.Generator().manual_seed(6)) for size in (3, 2)], dim=2)
+    clean = torch.cat([part.double().log_softmax(-1) for part in clean.split([3, 2], dim=2)], dim=2)
+    filled = clean.clone()
+    kind = torch.tensor([0, 0, 0, 1, 1])
+    filled[kind != listed.kind[..., None]] = filling
+    for candidates in (lattice, listed):
+        results = []
+        for given in (clean, filled):
+            logs = given.clone().requires_grad_()
+            losses = SemanticLoss(entropy=0.3)(logs, candidates) + DolphinLoss("dtkp-am", k=1)(logs, candidates)
+            best, drawn = candidates.top_k(given, 2), candidates.draw(9, log_probs=given)
+            slope = torch.autograd.grad(losses.sum(), logs)[0]
+            results.append([losses, slope, candidates.marginals(given), best.labels, drawn.distinct().labels])
+            if narrowed:
+                results[-1].append(candidates.output_probabilities(given))
+        torch.testing.assert_close(*results)
+
+
+def test_numbers_without_an_order_are_refused_where_they_are_read() -> None:
+    for candidates in (KINDS, Lattice.from_candidates(KINDS)):
+        log_probs = torch.zeros(2, 2, 4)
+        log_probs[1, 1, 3] = math.nan
+        assert "NaN" in str(refused(lambda own=candidates, logs=log_probs: own.top_k(logs, 1)))
+
+
 @every_engine
 def test_masked_labels_are_no_raw_scores(name: str) -> None:
     masked = torch.where(CANDIDATES.support.view(3, 2, 4), _log_probs(), -math.inf)
@@ -217,10 +255,17 @@ def test_wrong_options_are_refused_when_an_engine_is_built() -> None:
     calls += [(f"seed={s!r}", lambda s=s: SampledSemanticLoss(2, seed=s)) for s in seeds]
     calls += [(f"provenance={p!r}", lambda p=p: DolphinLoss(p)) for p in ("amp", None, 3, ["damp"], "DAMP", "")]
     calls += [(f"rule={r!r}", lambda r=r: IsedLoss(r)) for r in (None, "sum", 3, SUMS, [sum])]
+    calls += [(f"distinct={d!r}", lambda d=d: IsedLoss(sum, distinct=d)) for d in ("no", "True", None, 2, 0.5, [True])]
     calls += [(f"outputs={o!r}", lambda o=o: ScallopLoss(outputs=o)) for o in others]
     calls += [(f"outputs={o!r}", lambda o=o: DolphinLoss(outputs=o)) for o in others]
     assert check_all_answer(calls) == (0, len(calls))
     assert len(calls) >= 150
+
+
+def test_a_rule_in_place_of_its_function_is_told_what_to_pass() -> None:
+    assert "rules.total().value" in str(refused(lambda: IsedLoss(rules.total())))
+    assert "value" not in str(refused(lambda: IsedLoss(3)))
+    torch.testing.assert_close(IsedLoss(rules.total().value)(_log_probs(), CANDIDATES), _called("ised", _log_probs()))
 
 
 @pytest.mark.parametrize("build", [ScallopLoss, DolphinLoss])

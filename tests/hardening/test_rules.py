@@ -9,6 +9,7 @@ import torch
 
 from clipper import Candidates, decode, rules
 from clipper.training import pad_collate
+from tests.hardening.attack import refused
 from tests.hardening.test_candidate_arguments import attacks, check, junk
 
 TARGETS: dict[str, tuple[Any, int, int]] = {  # a right target, and the numbers of slots and classes
@@ -58,6 +59,44 @@ def test_text_that_is_no_target_is_refused(text: str) -> None:
         rule = rules.named(name)
         calls.append((name, lambda rule=rule, slots=slots, c=classes: rule.candidates([rule.parse(text)], slots, c)))
     check(calls, least=10)
+
+
+def test_sets_are_refused_where_their_order_would_mean_something() -> None:
+    for rule, targets, slots in (
+        (rules.total(), {3, 4}, 2),
+        (rules.transcript(), [{1, 2}], 2),
+        (rules.partial_labels(), [{frozenset((1,)), frozenset((2, 3))}], 2),
+        (rules.partial_labels(), [[{True, False}, {1}]], 2),
+        (rules.proportions(), [{0, 1, 2, 3}], 6),  # counts
+        (rules.addition(1), [{1, 2}], 2),
+    ):
+        refused(lambda own=(rule, targets, slots): own[0].candidates(own[1], own[2], 4 if own[0].slots is None else 10))
+    refused(lambda: rules.partial_labels().candidates([[{True, False}]], 1, 2))
+
+
+def test_sets_of_labels_are_labels() -> None:
+    assert rules.partial_labels().candidates([[{1, 3}, {2}]], 2, 4).labels.tolist() == [[1, 2], [3, 2]]
+    assert rules.partial_labels().candidates([{1, 3}, frozenset((2,))], 1, 4).labels.tolist() == [[1], [3], [2]]
+    assert rules.proportions().candidates([{1, 3}], 2, 4).labels.tolist() == [[1, 3], [3, 1]]
+    assert rules.proportions().candidates([{0, 1, 2}], 3, 3).counts == [6]  # as many labels as slots
+    assert rules.total().candidates([3], 2, 4, domains=[{1, 0}, {3, 2}]).labels.tolist() == [[0, 3], [1, 2]]
+
+
+@pytest.mark.parametrize("nothing", ["", [], (), torch.zeros(0, dtype=torch.long)])
+def test_a_sum_without_digits_is_refused(nothing: Any) -> None:
+    assert "at least one" in str(refused(lambda: rules.addition(1).candidates([7, nothing], 2, 10)))
+
+
+@pytest.mark.parametrize("count", [10**400, -(10**400), 1e300, float("inf"), float("nan"), 2**60])
+@pytest.mark.parametrize("other", [0, 0.5, 10**400])
+def test_counts_of_any_size_are_refused_in_words(count: Any, other: Any) -> None:
+    refused(lambda: rules.proportions().candidates([[count, other]], 2, 2))
+    refused(lambda: rules.proportions().candidates([[count, other, 0]], 2, 3))
+
+
+@pytest.mark.parametrize("machine", [(1, 2), (0, max), 3, "abc ", ([], max, abs), (torch.tensor(0), max, abs)])
+def test_a_rule_whose_machine_is_none_is_refused(machine: Any) -> None:
+    assert "machine of start, step and accept" in str(refused(lambda: rules.Rule("x", sum, machine=machine)))
 
 
 def test_the_makers_of_rules_answer_or_refuse() -> None:

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from clipper.arguments import as_list, shown, whole_numbers, widened
 from clipper.candidates.base import Impossible, gold_labels, outside_inference_mode
+from clipper.candidates.derivatives import first_derivative
 from clipper.candidates.graph_building import BUDGET, state_graph_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice import Lattice
@@ -279,7 +279,7 @@ class _LogSum(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         before, total, slots, places = ctx.kept
         grad = torch.where(total == -torch.inf, 0, grad)  # a sample without a path has no gradient

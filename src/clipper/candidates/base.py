@@ -25,7 +25,7 @@ from clipper.arguments import (
     whole_numbers,
     widened,
 )
-from clipper.candidates.kinds import Kind, smallest_type
+from clipper.candidates.kinds import Kind, kind_of_label, smallest_type
 from clipper.candidates.packed import occurrences
 from clipper.errors import BudgetError, InputError
 
@@ -217,11 +217,13 @@ class CandidateSet(ABC):
         return not bool(self.kind.any())
 
     @cached_property
+    @outside_inference_mode
     def log_counts(self) -> Tensor:
         """The log of the number of candidates of each sample, `(n,)`, in double precision if the device has it."""
         return self.log_probability(widened(self.zeros()))
 
     @cached_property
+    @outside_inference_mode
     def first(self) -> Tensor:
         """One candidate of each sample, `(n, m)`; -1 in unused slots, and where a sample has none."""
         return self.top_k(self.zeros(), 1).first
@@ -263,7 +265,8 @@ class CandidateSet(ABC):
     def output_probabilities(self, log_probs: Tensor, k: int | None = None) -> Tensor:
         """The probability of each possible output, for a set with one "sample" for each output.
 
-        Not for a restricted set.
+        A set that is not listed must not be restricted, and must not have partial or observed labels, unless `k` is
+        given.
 
         Args:
             log_probs: the classifier's output for any number of samples, `(b, m, c)`.
@@ -273,7 +276,8 @@ class CandidateSet(ABC):
             `(b, n)`, differentiable.
 
         Raises:
-            InputError: if the set was restricted, or is one of alignments, or `log_probs` does not fit.
+            InputError: if the set has restricted or observed labels, or is one of alignments, or `log_probs` does not
+                fit.
         """
         check_log_probs(log_probs, self, any_samples=True)
         k = None if k is None else whole_number(k, "k")
@@ -283,6 +287,7 @@ class CandidateSet(ABC):
         some = self.select(ids)._outputs(log_probs, k).to(log_probs.dtype)
         return log_probs.new_zeros(len(log_probs), self.samples).index_copy(1, ids, some)
 
+    @outside_inference_mode
     def top_k(self, log_probs: Tensor, k: int) -> Candidates:
         """The `k` most probable candidates of each sample, best first; all candidates if a sample has fewer.
 
@@ -300,6 +305,7 @@ class CandidateSet(ABC):
         log_probs, k = self._choosable(log_probs), self._affordable(whole_number(k, "k"))
         return self._rows_of_possible(lambda own, ids: own._best(log_probs[ids], k))
 
+    @outside_inference_mode
     def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
         """At most `per_sample` different candidates of each sample, drawn at random.
 
@@ -331,6 +337,7 @@ class CandidateSet(ABC):
         self._check_rows(per_sample * self.samples)
         return self._rows_of_possible(lambda own, ids: own._drawn(per_sample, generator, logs[ids]))
 
+    @outside_inference_mode
     def to_candidates(self, budget: int | None = None) -> Candidates:
         """List every candidate as a row, in the order of `Candidates.from_rule`.
 
@@ -371,7 +378,7 @@ class CandidateSet(ABC):
 
     def _choosable(self, log_probs: Tensor) -> Tensor:
         check_log_probs(log_probs, self)
-        check_choosable(log_probs, self.kind)
+        check_choosable(log_probs, labels_not_read(self))
         return log_probs.detach()
 
     def _nothing(self) -> Candidates:
@@ -478,10 +485,18 @@ def check_shape(log_probs: Tensor, expected: tuple[int, int, int]) -> None:
         )
 
 
-def check_choosable(log_probs: Tensor, kind: Tensor) -> None:
-    """Log-probabilities of used slots must have an order: no NaN, no +inf; `kind (n, m)` is -1 in unused slots."""
+def labels_not_read(candidates: CandidateSet) -> Tensor:
+    """The labels of unused slots and of other kinds than their slot's, bool; it broadcasts to `(n, m, c)`."""
+    if len(candidates.kinds) == 1:
+        return (candidates.kind < 0)[..., None]
+    kind = kind_of_label(torch.arange(candidates.classes, device=candidates.device), candidates.kinds)
+    return kind != candidates.kind[..., None]
+
+
+def check_choosable(log_probs: Tensor, not_read: Tensor) -> None:
+    """Log-probabilities `(n, m, c)` must have an order, no NaN, no +inf, except of the labels that are `not_read`."""
     right = log_probs < torch.inf
-    if not bool(right.all()) and not bool((right | (kind < 0)[..., None]).all()):
+    if not bool(right.all()) and not bool((right | not_read).all()):
         raise InputError("expected log_probs below infinity, got NaN or +inf; check the classifier's output")
 
 
@@ -568,10 +583,11 @@ class TemplateSet(CandidateSet):
         """Whether every sample is known to have a candidate; a restriction may have emptied some."""
         return self.allowed is None and self.impossible is None
 
+    @outside_inference_mode
     def narrowed(self, allowed: Tensor) -> Self:
         """As `restrict`, but samples may lose their last candidate; `possible` tells which have one left."""
         narrowed = allowed_by_slot(allowed, self)
-        return replace(self, allowed=narrowed if self.allowed is None else narrowed & self.allowed)
+        return replace(self, allowed=narrowed.clone() if self.allowed is None else narrowed & self.allowed)
 
     @outside_inference_mode
     def select(self, ids: Tensor) -> Self:
@@ -582,6 +598,7 @@ class TemplateSet(CandidateSet):
         """The set of the samples `first` to `last - 1`, as a view."""
         return self._taken(lambda rows: rows[first:last])
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same set on another device."""
         device = usable_device(device)
@@ -603,10 +620,12 @@ class TemplateSet(CandidateSet):
         if k is not None:
             every = torch.arange(self.samples, device=self.device).repeat(len(log_probs))
             repeated = log_probs.repeat_interleave(self.samples, 0)  # every sample with every output
-            return self.select(every).top_k(repeated, k).log_probability(repeated).exp().view(-1, self.samples)
+            best = self.select(every).top_k(repeated, k)
+            return best.log_probability(repeated).exp().view(len(log_probs), self.samples)
         if not self.shared:
             raise InputError(
-                "expected the outputs' candidates as they were built, got restricted ones; pass them unpruned"
+                "expected outputs whose candidates depend on their target alone, got restricted, partial or observed "
+                "labels; list the outputs with to_candidates(), pass k=, or pass them as they were before a restriction"
             )
         return self._template_outputs(log_probs).index_select(1, self.template)
 

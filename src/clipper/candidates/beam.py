@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from clipper.arguments import shown, whole_number
-from clipper.candidates.base import check_choosable, check_shape
+from clipper.candidates.base import check_choosable, check_shape, outside_inference_mode
 from clipper.candidates.graph_building import BUDGET
 from clipper.candidates.kinds import Classes, kinds_of, smallest_type
 from clipper.candidates.packed import ranked
 from clipper.candidates.rules import Machine, checked_machine
-from clipper.candidates.table import Candidates, offsets_of
+from clipper.candidates.table import Candidates, check_labels, offsets_of
 from clipper.candidates.task import read_task
 from clipper.errors import BudgetError, InputError
 
@@ -23,6 +23,7 @@ _CELLS = 1 << 27
 """Largest number of labels in all prefixes at a time."""
 
 
+@outside_inference_mode
 def beam_search(
     machine: Machine,
     targets: Sequence[Hashable] | Tensor,
@@ -55,7 +56,7 @@ def beam_search(
         The candidates that were found, each once.
 
     Raises:
-        InputError: if nothing was found for a sample.
+        InputError: if nothing was found for a sample, or a slot of a sample has labels of different kinds.
         BudgetError: if the beam takes too much memory.
 
     Examples:
@@ -83,7 +84,9 @@ def beam_search(
             "candidates to start from"
         )
     order = sample.argsort(stable=True)
-    return Candidates(labels[order].to(smallest_type(kinds)), offsets_of(counts), kinds).distinct()
+    labels, offsets = labels[order], offsets_of(counts)
+    check_labels(labels, sample[order], offsets, kinds)
+    return Candidates(labels.to(smallest_type(kinds)), offsets, kinds).distinct()
 
 
 def _search(
@@ -178,7 +181,7 @@ class _States:
 
 def _check(log_probs: Tensor, expected: tuple[int, int, int], known: Candidates | None) -> None:
     check_shape(log_probs, expected)
-    check_choosable(log_probs, torch.zeros(expected[:2], dtype=torch.long, device=log_probs.device))
+    check_choosable(log_probs, torch.zeros(1, dtype=torch.bool, device=log_probs.device))
     if known is None:
         return
     if not isinstance(known, Candidates):

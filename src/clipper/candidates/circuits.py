@@ -18,6 +18,7 @@ from torch import Tensor
 
 from clipper.arguments import widened
 from clipper.candidates.base import outside_inference_mode
+from clipper.candidates.derivatives import once
 from clipper.candidates.propositions import Proposition
 from clipper.errors import BudgetError, require
 
@@ -71,7 +72,7 @@ class Compiled:
         """
         module = self._module(semiring, weights.device)
         one = 0.0 if semiring == "log" else 1.0
-        return torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)])
+        return once(torch.cat([module(part, torch.full_like(part, one)) for part in self._split(weights)]))
 
     def entropy(self, logs: Tensor, template: Tensor) -> Tensor:
         """The entropy of the candidates of each sample's own root, `(b,)`; 0 if none is possible. Differentiable.
@@ -219,7 +220,7 @@ def _weighted_counts(module: Any, positive: Tensor, prime: int) -> Tensor:
 def _entropy(module: Any, positive: Tensor) -> Tensor:
     """The entropy of each root, `(b, roots)`, from the logarithms of the variables, `(b, variables)`."""
     values: Tensor = module.encode_input(positive, torch.zeros_like(positive))  # (nodes, b)
-    entropy = torch.zeros_like(values)
+    entropy = torch.where(torch.ones_like(values, dtype=torch.bool), 0, values)  # differentiable without a sum node too
     for number, layer in enumerate(module.layers):
         arcs, open_ = values.index_select(0, layer.ix_in), entropy.index_select(0, layer.ix_in)
         size = (layer.out_shape[0], values.shape[1])

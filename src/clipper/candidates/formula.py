@@ -65,6 +65,7 @@ class Formula(TemplateSet):
     lengths_of: Tensor = field(kw_only=True)
 
     @classmethod
+    @outside_inference_mode
     def from_propositions(
         cls,
         propositions: Sequence[Proposition],
@@ -113,6 +114,7 @@ class Formula(TemplateSet):
         return made
 
     @classmethod
+    @outside_inference_mode
     def from_cnf(
         cls,
         cnf: str | Path | Clauses,
@@ -216,12 +218,14 @@ class Formula(TemplateSet):
         ]
 
     @cached_property
+    @outside_inference_mode
     def support(self) -> Tensor:
         """The labels that each instance takes in some candidate of its sample, `(n*m, c)` bool."""
         return self.compiled.support(self.mask, self.template).flatten(0, 1)
 
     def _log_probability(self, log_probs: Tensor) -> Tensor:
-        return self.compiled.evaluate(masked(log_probs, self.mask), self.template, "log")
+        total = self.compiled.evaluate(masked(log_probs, self.mask), self.template, "log")
+        return torch.where(total == -torch.inf, -torch.inf, total)  # a circuit of a single product has a gradient there
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
@@ -236,6 +240,7 @@ class Formula(TemplateSet):
         with torch.no_grad():
             return self.log_counts > -torch.inf
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same formula on another device."""
         return replace(super().to(device), lengths_of=self.lengths_of.to(device))
@@ -361,7 +366,10 @@ def _check(distinct: Sequence[tuple[Proposition, int]], kinds: tuple[Kind, ...])
 
 def _literals(cnf: Any) -> list[list[int]]:
     """Clauses given as lists of literals."""
-    given = [as_list(clause, "a clause") for clause in as_list(cnf, "clauses, lists of literals,")]
+    given = [
+        as_list(clause, "a clause", ordered=False)
+        for clause in as_list(cnf, "clauses, lists of literals,", ordered=False)
+    ]
     clauses = [[whole_number(literal, "a literal", -_LITERAL, _LITERAL) for literal in clause] for clause in given]
     if any(0 in clause for clause in clauses):
         raise InputError("expected literals such as 3 or -3, for a variable from 1 on or its negation, got 0")

@@ -13,8 +13,15 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from clipper.arguments import shown, whole_numbers
-from clipper.candidates.base import Impossible, TemplateSet, check_satisfiable, gold_labels, outside_inference_mode
+from clipper.arguments import all_within, shown, whole_numbers
+from clipper.candidates.base import (
+    Impossible,
+    TemplateSet,
+    check_satisfiable,
+    gold_labels,
+    labels_not_read,
+    outside_inference_mode,
+)
 from clipper.candidates.graph_building import BUDGET, condensed, kind_of_slots, state_graph_of, templates_of
 from clipper.candidates.kinds import Classes, kinds_of
 from clipper.candidates.lattice_rows import best, drawn, followed, listed
@@ -143,7 +150,7 @@ class Lattice(TemplateSet):
             candidates: the listed candidates.
 
         Raises:
-            InputError: if a candidate occurs twice, in one sample or in samples that differ.
+            InputError: if there are no samples, or a candidate occurs twice, in one sample or in samples that differ.
 
         Examples:
             >>> Lattice.from_candidates(Candidates.from_rule(max, targets=[9, 8, 9], slots=4, classes=10))
@@ -151,6 +158,8 @@ class Lattice(TemplateSet):
         """
         if not isinstance(candidates, Candidates):
             raise InputError(f"expected Candidates, got {shown(candidates)}; list others with to_candidates()")
+        if not candidates.samples:
+            raise InputError("expected the candidates of at least one sample, got none")
         check_satisfiable(candidates)
         used = candidates.first >= 0
         if bool((~used[:, :-1] & used[:, 1:]).any()):
@@ -273,6 +282,7 @@ class Lattice(TemplateSet):
             return batch
         return replace(batch, graph=only(self.graph, wanted), template=template)
 
+    @outside_inference_mode
     def to(self, device: torch.device | str) -> Self:
         """The same lattice on another device."""
         read_at = None if self.read_at is None else self.read_at.to(device)
@@ -314,20 +324,22 @@ class Lattice(TemplateSet):
             return log_probs.sum((1, 2))
         pieces = self.graph.pieces(self.samples)
         if len(pieces) == 1:
-            return log_probability(self.graph, self.template, self._inward(log_probs), self._mask)
+            return log_probability(self.graph, self.template, self._inward(self._read(log_probs)), self._mask)
         return torch.cat([self.span(part.start, part.stop).log_probability(log_probs[part]) for part in pieces])
 
     def _template_outputs(self, log_probs: Tensor) -> Tensor:
+        if len(self.kinds) > 1:  # as in `_read`, for labels that no output has
+            log_probs = torch.where(self.graph.support.any(0) | (log_probs < torch.inf), log_probs, -torch.inf)
         pieces = self.graph.pieces(len(log_probs))
         return torch.cat([output_probabilities(self.graph, log_probs[part]) for part in pieces])
 
     def _entropy(self, log_probs: Tensor) -> Tensor:
-        logs = masked(self._inward(log_probs), self._mask)
+        logs = masked(self._inward(self._read(log_probs)), self._mask)
         pieces = self.graph.pieces(self.samples)
         return torch.cat([log_entropy(self.graph, self.template[part], logs[part]) for part in pieces])
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        logs = masked(ranked(self._inward(log_probs)), self._mask)
+        logs = masked(ranked(self._inward(self._read(log_probs))), self._mask)
         pieces = self.graph.pieces(self.samples, each=k)
         return self._joined(pieces, [best(self.graph, self.template[part], logs[part], k) for part in pieces])
 
@@ -347,7 +359,7 @@ class Lattice(TemplateSet):
 
     def weights(self, log_probs: Tensor | None, samples: Tensor) -> Tensor:
         """The logarithms of the label weights of some samples, `(samples, m, c)`; all equal if `log_probs` is None."""
-        logs = self._inward(self.zeros() if log_probs is None else log_probs).index_select(0, samples)
+        logs = self._inward(self.zeros() if log_probs is None else self._read(log_probs)).index_select(0, samples)
         return masked(logs, None if self._mask is None else self._mask.index_select(0, samples))
 
     def outward(self, labels: Tensor, sample: Tensor) -> Tensor:
@@ -358,6 +370,15 @@ class Lattice(TemplateSet):
     def _of_slots(self, values: Tensor) -> Tensor:
         """The `values (n, steps, …)` at the steps that read a slot, `(n, m, …)`."""
         return values if self.read_at is None else values.index_select(1, self.read_at)
+
+    def _read(self, log_probs: Tensor) -> Tensor:
+        """`log_probs (n, m, c)` without NaN and infinity in labels that no candidate has, where they may stand.
+
+        If there are several kinds, arcs with these labels are in the graph, and 0 times infinity would be NaN.
+        """
+        if len(self.kinds) == 1:
+            return log_probs
+        return torch.where(labels_not_read(self) & ~(log_probs < torch.inf), -torch.inf, log_probs)
 
     def _inward(self, values: Tensor) -> Tensor:
         """The `values (n, m, c)` of slots, placed at the step that reads each slot, `(n, steps, c)`; 0 elsewhere."""
@@ -376,22 +397,22 @@ def _observations(observed: Any, read_at: Any, graph: StateGraph, samples: int) 
     """The observed label of each step, `(n, steps)`, and the step that reads each slot, `(m,)`."""
     known = torch.full((samples, graph.slots), -1)
     if observed is not None:
-        known = whole_numbers(observed, "observed labels").long()
+        known = whole_numbers(observed, "observed labels").to(torch.long, copy=True)
     if known.shape != (samples, graph.slots) or graph.ragged:
         raise InputError(
             f"expected observed labels of shape ({samples}, {graph.slots}), one for each label that the machine reads "
             f"of samples of one length, -1 where it reads an input, got {shown(observed)}"
         )
     seen = known >= 0
-    if bool((seen != seen[:1]).any()) or bool(seen[0].all()) or bool((known >= graph.classes).any()):
+    if bool((seen != seen[:1]).any()) or bool(seen[0].all()) or not all_within(known, -1, graph.classes - 1):
         raise InputError(
-            f"expected the same steps to be observed in every sample, some to read an input (-1), and labels below "
-            f"{graph.classes}, got {shown(observed)}"
+            f"expected the same steps to be observed in every sample, some to read an input (-1), and labels "
+            f"0 … {graph.classes - 1}, got {shown(observed)}"
         )
     inputs = (~seen[0]).nonzero()[:, 0]
     if read_at is None:
         return known, inputs
-    steps = whole_numbers(read_at, "steps of read_at").long()
+    steps = whole_numbers(read_at, "steps of read_at").to(torch.long, copy=True)
     if steps.shape != inputs.shape or not torch.equal(steps.sort().values, inputs):
         raise InputError(f"expected read_at as an order of the steps {inputs.tolist()} that read, got {shown(read_at)}")
     return known, steps

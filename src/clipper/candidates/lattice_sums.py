@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from clipper.arguments import widened
+from clipper.candidates.derivatives import first_derivative
 from clipper.candidates.state_graph import StateGraph, supported_labels, weights_of
 
 LOW = {torch.float64: -1e6, torch.float32: -1e2}
@@ -152,7 +152,7 @@ class _LogProbability(torch.autograd.Function):
         return result.to(log_probs.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         graph, template, weights, sums, total, dtype = ctx.kept
         seed = grad / total
@@ -179,7 +179,7 @@ class _OutputProbabilities(torch.autograd.Function):
         return result[:-1].T.to(log_probs.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         graph, weights, sums, dtype = ctx.kept
         padded = torch.nn.functional.pad(grad.T.to(weights[0].dtype), (0, 0, 0, 1))

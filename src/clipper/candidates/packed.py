@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from clipper.arguments import widened
+from clipper.candidates.derivatives import first_derivative
 
 if TYPE_CHECKING:
     from clipper.candidates.table import Candidates
@@ -86,6 +86,9 @@ def segment_top(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor,
         rows.append(-segment_max(torch.where(best, before, -len(left)), candidates))
         found.append(peak > -torch.inf if rank else torch.ones_like(peak, dtype=torch.bool))
         left.scatter_(0, rows[-1], -torch.inf)
+    if not rows:  # no sample has a candidate
+        none = torch.zeros(0, candidates.samples, *left.shape[1:], dtype=torch.long, device=left.device)
+        return none, none.bool()
     return torch.stack(rows), torch.stack(found)
 
 
@@ -200,7 +203,7 @@ class _GatherSum(torch.autograd.Function):
         return _gathered(table, index)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         values = widened(grad) if ctx.many else grad
         (index,) = ctx.saved_tensors
@@ -227,7 +230,7 @@ class _LogSumProduct(torch.autograd.Function):
         return (total.log() + peak).to(table.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         weight, total, sample, index = ctx.saved_tensors
         share = grad / total.clamp(min=1)  # the total is 0 for an impossible sample, which has no gradient
@@ -248,7 +251,7 @@ class _SegmentEntropy(torch.autograd.Function):
         return (total.log() + mean).to(values.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weight, spread, total, mean, sample = ctx.saved_tensors
         slope = torch.addcmul(spread, weight, mean.index_select(0, sample), value=-1)

@@ -49,7 +49,7 @@ class Proposition:
     def __post_init__(self) -> None:
         if self.kind not in ("label", "not", "and", "or"):
             raise InputError(f'expected a proposition of kind "label", "not", "and" or "or", got {shown(self.kind)}')
-        parts = tuple(as_list(self.parts, "the parts of a proposition"))
+        parts = tuple(as_list(self.parts, "the parts of a proposition", ordered=False))
         for wrong in (part for part in parts if not isinstance(part, Proposition)):
             raise _mixed(wrong)
         if self.kind == "label":
@@ -208,7 +208,7 @@ def all_of(parts: Iterable[Proposition]) -> Proposition:
         >>> all_of([has_label(0, 3), has_label(1, 7)]).evaluate([3, 7])
         True
     """
-    return Proposition("and", tuple(as_list(parts, "propositions")))
+    return Proposition("and", tuple(as_list(parts, "propositions", ordered=False)))
 
 
 def any_of(parts: Iterable[Proposition]) -> Proposition:
@@ -224,7 +224,7 @@ def any_of(parts: Iterable[Proposition]) -> Proposition:
         >>> any_of(has_label(0, label) for label in (3, 4, 5)).evaluate([4])
         True
     """
-    return Proposition("or", tuple(as_list(parts, "propositions")))
+    return Proposition("or", tuple(as_list(parts, "propositions", ordered=False)))
 
 
 def from_clauses(clauses: Clauses, variables: Sequence[tuple[int, int]]) -> Proposition:

@@ -160,6 +160,10 @@ class Rule:
     machine: Machine | None = None
     slots: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.machine is not None:
+            checked_machine(self.machine)
+
     @outside_inference_mode
     def candidates(
         self,
@@ -203,7 +207,7 @@ class Rule:
         if sum(counts[i] for i in place.tolist()) > budget:
             return distinct.batch(place)
         listed = distinct.to_candidates(budget)
-        _ = listed.support_with_unused, listed.plain  # computed for few rows, inherited by all samples
+        _ = listed.support_with_unused, listed.plain, listed.repeats  # computed for few rows, inherited by all samples
         return listed.batch(place)
 
     @outside_inference_mode

@@ -185,7 +185,7 @@ def supported_labels(graph: StateGraph, template: Tensor, columns: Tensor) -> Te
         arcs = reached[:, None] & graph.at_next(depth, behind[depth + 1]) & graph.at_labels(depth, columns)
         result[depth].index_copy_(0, layer.labels, arcs.any(0))
         ways = torch.zeros(size + 1, columns.shape[2], device=columns.device)
-        ways.index_add_(0, layer.next.view(-1), arcs.view(-1, columns.shape[2]).to(ways.dtype))
+        ways.index_add_(0, layer.next.view(-1), arcs.flatten(0, 1).to(ways.dtype))
         reached = ways[:size] > 0
     return result.permute(2, 0, 1)
 

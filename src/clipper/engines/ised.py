@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipper.arguments import whole_number, widened
+from clipper.arguments import whole_number, widened, yes_or_no
 from clipper.candidates import CandidateSet
 from clipper.candidates.abduction import run_on_columns, run_on_row
+from clipper.candidates.base import check_satisfiable
 from clipper.candidates.kinds import kind_of_label
 from clipper.candidates.packed import equal_rows
+from clipper.candidates.rules import Rule
 from clipper.engines.base import Context, RandomEngine, checked_log_probs
 from clipper.engines.outputs import LOWEST_LOG, cost_of_others
 from clipper.errors import InputError
@@ -69,8 +71,9 @@ class IsedLoss(RandomEngine):
     ) -> None:
         super().__init__(seed=seed, entropy=entropy)
         if not callable(rule):
-            raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}")
-        self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), bool(distinct)
+            advice = "; pass its value, such as rules.total().value" if isinstance(rule, Rule) else ""
+            raise InputError(f"expected rule to be a function of a tuple of labels, got {rule!r}{advice}")
+        self.rule, self.samples, self.distinct = rule, whole_number(samples, "samples"), yes_or_no(distinct, "distinct")
 
     def losses(self, log_probs: Tensor, candidates: CandidateSet, _: Context) -> Tensor:
         """The loss of each sample, see `Engine.losses`."""
@@ -92,9 +95,10 @@ class IsedLoss(RandomEngine):
             The estimated mass of each output, `(n, outputs)`, and the outputs that were seen.
 
         Raises:
-            InputError: the values do not fit the candidates, or the rule fails.
+            InputError: the values do not fit the candidates, a sample has no candidates, or the rule fails.
         """
         log_probs = checked_log_probs(log_probs, candidates)
+        check_satisfiable(candidates)
         if not candidates.samples:
             return log_probs.new_zeros(0, 0), []
         masses, outputs, _ = self._masses(log_probs, candidates)

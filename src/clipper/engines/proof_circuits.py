@@ -17,6 +17,7 @@ from torch.nn.functional import embedding_bag, pad
 
 from clipper.arguments import widened, widest_float
 from clipper.candidates.circuits import kept
+from clipper.candidates.derivatives import first_derivative
 from clipper.errors import BudgetError, require
 
 _CHUNK = 1 << 22
@@ -126,6 +127,7 @@ class _Evaluate(torch.autograd.Function):
         return values
 
     @staticmethod
+    @first_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
         return grad[:, None] * slopes, None

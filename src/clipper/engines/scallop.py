@@ -34,10 +34,10 @@ class ScallopLoss(OutputEngine):
     Up to 10 proofs are combined by inclusion–exclusion. More (`k=None`) are compiled into a circuit, once for each
     distinct set of proofs (this needs the extra `circuits`). A pruned sample uses the circuit of its unpruned
     candidates, with probability 0 for the forbidden facts, if these candidates are known from `outputs` or from the
-    context and the pruning is a restriction of label domains, as Clipper's are. Other sets, such as randomly pruned
-    ones, are compiled separately. If a circuit would be larger than `budget`, the engine warns and uses the 10 most
-    probable proofs instead. The `k` most probable proofs of a set that is not listed, such as a lattice, are exact;
-    with `k=None` the set is listed by `to_candidates`.
+    context and can be listed, and the pruning is a restriction of label domains, as Clipper's are. Other sets, such as
+    randomly pruned ones, are compiled separately. If a circuit would be larger than `budget`, the engine warns and uses
+    the 10 most probable proofs instead. The `k` most probable proofs of a set that is not listed, such as a lattice,
+    are exact; with `k=None` the set is listed by `to_candidates`.
 
     Args:
         k: how many proofs to use, at most 10; None for all.
@@ -84,7 +84,8 @@ class ScallopLoss(OutputEngine):
             unpruned = self.outputs.select(context.targets)
         else:
             unpruned = _checked_unpruned(context.unpruned, candidates)
-        return self._of_all(log_probs, candidates.to_candidates(), unpruned.to_candidates())
+        listed = candidates.to_candidates()
+        return self._of_all(log_probs, listed, listed if unpruned is candidates else unpruned)
 
     def output_probabilities(self, log_probs: Tensor, outputs: CandidateSet) -> Tensor:
         """The probability of every output for every sample, `(n, outputs)`."""
@@ -92,7 +93,7 @@ class ScallopLoss(OutputEngine):
         repeated = log_probs.repeat_interleave(outputs.samples, 0)  # every sample with every output
         return self.log_any(repeated, outputs.select(every), Context()).exp().view(len(log_probs), -1)
 
-    def _of_all(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
+    def _of_all(self, log_probs: Tensor, candidates: Candidates, unpruned: CandidateSet) -> Tensor:
         few = torch.tensor([count <= LARGEST_K for count in candidates.counts])
         result = log_probs.new_zeros(len(log_probs))
         for which, of_few in ((few, True), (~few, False)):
@@ -103,11 +104,15 @@ class ScallopLoss(OutputEngine):
                 result = result.index_copy(0, ids, part)
         return result
 
-    def _by_circuits(self, log_probs: Tensor, candidates: Candidates, unpruned: Candidates) -> Tensor:
+    def _by_circuits(self, log_probs: Tensor, candidates: Candidates, unpruned: CandidateSet) -> Tensor:
         """One evaluation for all samples that share a circuit."""
+        try:
+            templates = unpruned.to_candidates()
+        except BudgetError:  # there are too many to list, so every pruned set has a circuit of its own
+            templates = candidates
         masked = torch.where(candidates.support.view(log_probs.shape), log_probs, -torch.inf)
         result = log_probs.new_zeros(len(log_probs))
-        for proofs, group in _by_proofs(candidates, unpruned).items():
+        for proofs, group in _by_proofs(candidates, templates).items():
             ids = torch.tensor(group, device=log_probs.device)
             circuit = compiled(*proofs, candidates.slots, self._budget)
             if isinstance(circuit, BudgetError):

@@ -91,7 +91,7 @@ def decode(
     if not every.samples:
         raise InputError("expected the candidates of at least one output, got none")
     check_log_probs(values, every, any_samples=True)
-    check_choosable(values, every.kind[:1].expand(len(values), -1))
+    check_choosable(values, (every.kind[:1] < 0)[..., None])
     share = every.output_probabilities(values)  # (n, outputs)
     if share.numel() and float(share.sum(1).max()) > 1 + _SLACK:
         raise InputError(

@@ -5,9 +5,8 @@ Three of them also make their candidates in another way than by a state machine 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -32,6 +31,9 @@ _NUMBERS = re.compile(
 """Numbers as text. A dash between two numbers separates them; one before a single number would be its sign."""
 _ROUNDED = 0.25
 """How far a share times the number of slots may be from a whole number, because users often round shares."""
+
+_LARGEST = 1e100
+"""Numbers of this size are no counts; with larger ones, sums and products could exceed what a float can hold."""
 
 
 class YesNo(Rule):
@@ -115,10 +117,11 @@ class Proportions(Numbers):
             return _bag(
                 [(label_number(y), whole_number(count, "a count", least=0)) for y, count in given.items()], slots
             )
-        values = [as_python(value) for value in as_list(given, "the counts of all labels, or labels,")]
-        if all(isinstance(value, int) for value in values) and len(values) != classes and len(values) == slots:
+        values = [as_python(value) for value in as_list(given, "the counts of all labels, or labels,", ordered=False)]
+        are_labels = len(values) == slots and (len(values) != classes or isinstance(given, Set))
+        if are_labels and all(isinstance(value, int) for value in values):
             return tuple(sorted(values))
-        counts = _as_counts(values, slots)
+        counts = None if isinstance(given, Set) else _as_counts(values, slots)  # a set has no order
         if counts is None or len(values) != classes or min(counts) < 0:
             raise InputError(
                 f"expected a count or a share for each of {classes} labels, or {slots} labels, got {shown(given)}"
@@ -145,11 +148,11 @@ class PartialLabels(Rule):
 
     def target(self, given: Any, slots: int, classes: int) -> Hashable:
         """A frozen set for each slot."""
-        rows = [as_python(row) for row in as_list(given, "a set of labels for each slot")]
+        rows = [as_python(row) for row in as_list(given, "a set of labels for each slot", ordered=False)]
         if slots == 1 and all(isinstance(value, int) for value in rows):  # labels or truth values
             rows = [given]
-        if len(rows) != slots:
-            raise InputError(f"expected a set of labels for each of {slots} slots, got {shown(given)}")
+        if len(rows) != slots or (slots > 1 and isinstance(given, Set)):  # a set has no order
+            raise InputError(f"expected a set of labels for each of {slots} slots, in a list, got {shown(given)}")
         return tuple(_set_of_labels(row, classes) for row in rows)
 
     def parse(self, text: str) -> Any:
@@ -184,6 +187,8 @@ class Addition(Rule):
         number = as_index(given)
         if number is None:
             written = list(given) if isinstance(given, str) else as_list(given, "the sum, or its digits,")
+            if not written:
+                raise InputError(f"expected the sum, or its digits, of which there is at least one, got {shown(given)}")
             number = 0
             for digit in written:
                 number = 10 * number + whole_number(_digit(digit), "a digit", 0, 9)
@@ -242,10 +247,10 @@ def _digit(value: Any) -> Any:
 
 
 def _set_of_labels(given: Any, classes: int) -> frozenset[int]:
-    labels = [as_python(label) for label in as_list(given, "labels")]
+    labels = [as_python(label) for label in as_list(given, "labels", ordered=False)]
     if labels and all(isinstance(value, bool) for value in labels):
-        if len(labels) != classes:
-            raise InputError(f"expected a truth value for each of {classes} labels, got {len(labels)}")
+        if len(labels) != classes or isinstance(given, Set):  # a set has no order
+            raise InputError(f"expected a list with a truth value for each of {classes} labels, got {shown(given)}")
         return frozenset(label for label, inside in enumerate(labels) if inside)
     return frozenset(_without_repeated([whole_number(label, "labels of a set", 0, classes - 1) for label in labels]))
 
@@ -269,7 +274,7 @@ def _bag(counts: list[tuple[int, int]], slots: int) -> Hashable:
 
 def _as_counts(values: list[Any], slots: int) -> list[int] | None:
     """Counts, from counts or shares of the slots; None if the values are neither."""
-    if not values or not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+    if not values or not all(isinstance(value, int | float) and abs(value) < _LARGEST for value in values):
         return None
     whole = all(value == int(value) for value in values)
     if not whole or (slots > 1 and sum(values) == 1 and any(isinstance(value, float) for value in values)):
