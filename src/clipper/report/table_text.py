@@ -248,7 +248,8 @@ def found(claims: Sequence[Claim]) -> str:
     missing = sum(claim.verdict == NOT_RUN for claim in own)
     parts = [f"Of the paper's {len(own)} claims that these tables hold, {len(own) - missing} have a figure here."]
     parts += [reproduced(own)] if reproduced(own) else ["No gain of the paper reproduces so far."]
-    unseen = [claim.what for claim in own if claim.kind == "accuracy gain" and claim.verdict == "not seen"]
+    gains = [claim for claim in own if claim.kind == "accuracy gain" and float(claim.paper) > 1]
+    unseen = [claim.what for claim in gains if claim.verdict == "not seen"]
     if unseen:
         parts.append(f"Accuracy gains that were not seen here: {'; '.join(unseen)}.")
     return " ".join(parts)
