@@ -627,6 +627,18 @@ def test_a_batch_is_taken_by_ids_masks_and_slices(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
+def test_a_span_of_samples_that_do_not_exist_is_refused(name: str) -> None:
+    candidates = _sets()[name]
+    for first, last in itertools.product(range(-1, 5), repeat=2):
+        if 0 <= first <= last <= 3:
+            assert candidates.span(first, last).counts == candidates.counts[first:last]
+        else:
+            refused(lambda first=first, last=last: candidates.span(first, last))
+    for first, last in ((0, 1.5), (None, 1), ("0", 1), (True, 2)):
+        refused(lambda first=first, last=last: candidates.span(first, last))
+
+
+@pytest.mark.parametrize("name", ["listed", "lattice", "alignments", "formula"])
 def test_gold_comes_as_any_whole_numbers(name: str) -> None:
     candidates = _sets()[name]
     for rows in itertools.product([0, 1, 2, 3], repeat=2):

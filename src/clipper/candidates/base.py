@@ -183,7 +183,11 @@ class CandidateSet(ABC):
 
     @abstractmethod
     def span(self, first: int, last: int) -> Self:
-        """The set of the samples `first` to `last - 1`, as a view."""
+        """The set of the samples `first` to `last - 1`, as a view.
+
+        Raises:
+            InputError: if there are no such samples.
+        """
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
@@ -541,6 +545,11 @@ def known_samples(samples: Tensor | Sequence[int] | slice, candidates: Candidate
     return ids.to(device)
 
 
+def check_span(first: int, last: int, candidates: CandidateSet) -> None:
+    """Refuse ends of a span that do not lie among the samples, or in the wrong order."""
+    whole_number(last, "the end of a span", whole_number(first, "the start of a span", 0), candidates.samples)
+
+
 @dataclass(frozen=True, eq=False)
 class TemplateSet(CandidateSet):
     """Samples that share one description of several sets, the templates; restrictions are stored for each sample.
@@ -596,6 +605,7 @@ class TemplateSet(CandidateSet):
 
     def span(self, first: int, last: int) -> Self:
         """The set of the samples `first` to `last - 1`, as a view."""
+        check_span(first, last, self)
         return self._taken(lambda rows: rows[first:last])
 
     @outside_inference_mode

@@ -37,6 +37,7 @@ from clipper.candidates.base import (
     allowed_by_slot,
     check_none_emptied,
     check_nonempty,
+    check_span,
     gold_labels,
     outside_inference_mode,
 )
@@ -573,6 +574,7 @@ class Candidates(CandidateSet):
 
     def span(self, first: int, last: int) -> Candidates:
         """The candidates of the samples `first` to `last - 1`, as a view."""
+        check_span(first, last, self)
         offsets = self.offsets[first : last + 1]
         begin, end = offsets[[0, -1]].tolist()
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds[first:last]
