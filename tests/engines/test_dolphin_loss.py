@@ -43,12 +43,10 @@ def _transcription(log_probs, candidates, outputs, targets, k):
 def test_value_and_gradient_equal_a_transcription_of_the_definition(provenance, k, times):
     log_probs, targets = _batch(1.0)
     rows = [rows_of(OUTPUTS, o) for o in range(OUTPUTS.samples)]
-    # Repetitions make sums exceed 1; the most probable proofs are different ones.
-    outputs = Candidates.from_lists([own * times for own in rows], classes=4)
+    outputs = Candidates.from_lists([own * times for own in rows], classes=4)  # repetitions make sums exceed 1
     candidates = outputs.batch(targets)
     losses = DolphinLoss(provenance, k=k, outputs=outputs)(log_probs, candidates, Context(targets=targets))
-    used = outputs if provenance == "damp" else OUTPUTS
-    expected = _transcription(log_probs, used.batch(targets), used, targets, k)
+    expected = _transcription(log_probs, candidates, outputs, targets, k)
     torch.testing.assert_close(losses, expected)
     torch.testing.assert_close(gradient(losses, log_probs), gradient(expected, log_probs))
 

@@ -207,7 +207,7 @@ class Rule:
         if sum(counts[i] for i in place.tolist()) > budget:
             return distinct.batch(place)
         listed = distinct.to_candidates(budget)
-        _ = listed.support_with_unused, listed.plain, listed.repeats  # computed for few rows, inherited by all samples
+        _ = listed.support_with_unused, listed.plain  # computed for few rows, inherited by all samples
         return listed.batch(place)
 
     @outside_inference_mode

@@ -60,7 +60,7 @@ _CELLS = 1 << 26
 """Largest number of entries in a table of labels that is computed in one step."""
 _MOST_CELLS = 1 << 35
 """Largest number of entries in a table of labels; a larger table is refused."""
-_INHERITED = ("plain", "repeats", "kind", "support_with_unused")
+_INHERITED = ("plain", "kind", "support_with_unused")
 """Cached properties that a copy on another device keeps."""
 
 
@@ -172,8 +172,7 @@ class Candidates(CandidateSet):
         check_labels(found.labels, torch.repeat_interleave(some), offsets_of(some), kinds)
         slot_kinds = None if len(some) == len(found.counts) else kind_of_label(found.typical, kinds)
         distinct = cls(found.labels.to(smallest_type(kinds)), offsets_of(found.counts), kinds, slot_kinds)
-        # Computed for few rows, inherited by all samples.
-        _ = distinct.support_with_unused, distinct.plain, distinct.repeats
+        _ = distinct.support_with_unused, distinct.plain  # computed for few rows, inherited by all samples
         return distinct.batch(found.shared)
 
     @classmethod
@@ -420,13 +419,6 @@ class Candidates(CandidateSet):
         """The largest number of candidates of a sample; 0 if there are no samples."""
         return int(self.offsets.diff().max()) if self.samples else 0
 
-    @cached_property
-    def repeats(self) -> bool:
-        """Whether a candidate of a sample occurs twice."""
-        if _ascending(self.labels, self.sample):
-            return False
-        return len(packed.equal_rows(self.labels.long(), self.sample)[1]) < len(self)
-
     @property
     def contents(self) -> tuple[Tensor, ...]:
         """The tensors that distinguish this set from others, for fingerprints."""
@@ -524,17 +516,10 @@ class Candidates(CandidateSet):
     def rows_where(self, keep: Tensor, *, may_empty: bool = True) -> Candidates:
         """As `subset`, but samples may lose their last candidate, unless the caller knows that `keep` empties none."""
         labels = self.labels.index_select(0, keep.nonzero().flatten())
-        kept = self._without_repeats_of(replace(self, labels=labels, offsets=self.offsets_where(keep)))
+        kept = replace(self, labels=labels, offsets=self.offsets_where(keep))
         if not may_empty or self.slot_kinds is not None or bool(kept.possible().all()):
             return kept
-        # samples that lost their last candidate no longer show their kinds
-        return self._without_repeats_of(replace(kept, slot_kinds=self.kind))
-
-    def _without_repeats_of(self, part: Candidates) -> Candidates:
-        """A part of this set, which is known to have no repetitions if this set has none."""
-        if self.__dict__.get("repeats") is False:
-            part.__dict__["repeats"] = False
-        return part
+        return replace(kept, slot_kinds=self.kind)  # samples that lost their last candidate no longer show their kinds
 
     def offsets_where(self, keep: Tensor) -> Tensor:
         """The offsets of `rows_where`, `(n+1,)`."""
@@ -561,7 +546,7 @@ class Candidates(CandidateSet):
         sample = torch.repeat_interleave(counts, output_size=total)
         rows = (start - offsets[:-1]).index_select(0, sample).add_(torch.arange(total, device=sample.device))
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds.index_select(0, ids)
-        batch = self._without_repeats_of(Candidates(self.labels.index_select(0, rows), offsets, self.kinds, slot_kinds))
+        batch = Candidates(self.labels.index_select(0, rows), offsets, self.kinds, slot_kinds)
         batch.__dict__["sample"] = sample
         if "plain" in self.__dict__:  # properties of a sample do not depend on its batch
             batch.__dict__["plain"] = self.plain
@@ -578,8 +563,7 @@ class Candidates(CandidateSet):
         offsets = self.offsets[first : last + 1]
         begin, end = offsets[[0, -1]].tolist()
         slot_kinds = None if self.slot_kinds is None else self.slot_kinds[first:last]
-        part = Candidates(self.labels[begin:end], offsets - begin, self.kinds, slot_kinds)
-        return self._without_repeats_of(part)
+        return Candidates(self.labels[begin:end], offsets - begin, self.kinds, slot_kinds)
 
     def contains(self, gold: Tensor) -> Tensor:
         """Whether each sample's gold labels `(n, m)` are among its candidates, `(n,)` bool."""
@@ -600,8 +584,6 @@ class Candidates(CandidateSet):
         return packed.segment_entropy(packed.candidate_log_probs(log_probs, self), self)
 
     def _outputs(self, log_probs: Tensor, k: int | None) -> Tensor:
-        if k is not None and self.repeats:
-            return self.distinct()._outputs(log_probs, k)
         products = packed.cross_log_probs(log_probs, self).exp()  # (Ω, b)
         if k is None:
             return packed.segment_sum(products, self).T
@@ -610,8 +592,6 @@ class Candidates(CandidateSet):
         return torch.where(found, best, 0).sum(0).T
 
     def _best(self, log_probs: Tensor, k: int) -> Candidates:
-        if self.repeats:
-            return self.distinct()._best(log_probs, k)
         values = packed.candidate_log_probs(packed.ranked(log_probs), self)
         if k <= _FEW and len(self) > _SORTED:
             rows, found = packed.segment_top(values, self, k)  # (k, n)
@@ -624,8 +604,6 @@ class Candidates(CandidateSet):
         return self._rows(self.labels[order[kept]], self.sample[kept])
 
     def _drawn(self, per_sample: int, generator: torch.Generator, log_probs: Tensor | None) -> Candidates:
-        if self.repeats:
-            return self.distinct()._drawn(per_sample, generator, log_probs)
         if log_probs is None:
             return self.subset(self.random_ranks(generator) < min(per_sample, len(self)))
         values = packed.candidate_log_probs(widened(log_probs), self)
@@ -722,21 +700,6 @@ def _listed(values: Any, what: str) -> Sequence[Any]:
     if isinstance(values, Set):
         raise InputError(f"expected {expected} as a list, got {shown(values)}")
     return as_list(values, expected)
-
-
-def _ascending(labels: Tensor, sample: Tensor) -> bool:
-    """Whether the rows of each sample are in lexicographic order, each once: `labels (Ω, m)`, `sample (Ω,)`."""
-    for start in range(0, len(labels) - 1, _CHUNK):
-        rows, own = labels[start : start + _CHUNK + 1], sample[start : start + _CHUNK + 1]
-        equal = own[1:] == own[:-1]
-        rising = ~equal
-        for slot in range(labels.shape[1]):
-            column = rows[:, slot]
-            rising |= equal & (column[1:] > column[:-1])
-            equal &= column[1:] == column[:-1]
-        if not bool(rising.all()):
-            return False
-    return True
 
 
 def offsets_of(counts: Tensor) -> Tensor:
