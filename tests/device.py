@@ -26,6 +26,7 @@ _module: Any = vars(torch)[
     "pretend"
 ]  # other tests of this process keep and restore the state of every device's generator
 _module.get_rng_state, _module.set_rng_state = lambda *_: torch.empty(0, dtype=torch.uint8), lambda *_: None
+_module.get_amp_supported_dtype = lambda: [torch.bfloat16]  # torch.utils.checkpoint asks every device
 CPU, DEVICE = torch.device("cpu"), torch.device("pretend", 0)
 aten: Any = torch.ops.aten
 _COPIES = (aten.copy_, aten._to_copy)

@@ -311,7 +311,7 @@ class CandidateSet(ABC):
 
     @outside_inference_mode
     def draw(self, per_sample: int, seed: int = 0, log_probs: Tensor | None = None) -> Candidates:
-        """At most `per_sample` different candidates of each sample, drawn at random.
+        """At most `per_sample` candidates of each sample, drawn at random; one that is listed twice counts as two.
 
         Args:
             per_sample: how many to draw.
