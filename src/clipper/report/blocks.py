@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from clipper.benchmarks.race.run import read_rows as race_rows
 from clipper.benchmarks.race.summary import Standing, standings
 from clipper.benchmarks.statistics import deviation, interval, percent
 from clipper.benchmarks.tables import CellResult, Ledger, Table, gather, tables_of
+from clipper.benchmarks.tables.layout import FRESH
 from clipper.benchmarks.tables.ledger import RECORDS
 from clipper.benchmarks.tables.summary import MARKS
 from clipper.benchmarks.zoo import LINES
@@ -37,7 +38,7 @@ from clipper.report.bench_text import (
     ranks,
     sent_bytes,
 )
-from clipper.report.claims import NOTHING, Claim, claims_of, in_short, paired, reproduced
+from clipper.report.claims import NOTHING, Claim, claims_of, difference, in_short, paired, reproduced
 from clipper.report.figures import encoder_figure, forest_figure, on_paper
 from clipper.report.race_page import ENTRY_COLUMNS, busy_note, entry_cells, packages_of, standings_figure
 from clipper.report.table_text import (
@@ -302,13 +303,13 @@ def _all_claims(sources: Sources) -> list[Claim]:
     return claims + overhead_claims(sources.measured("train"), sources.entries("ablation"))
 
 
-def _standing(difference: float, margin: float, mark: str, seeds: int) -> str:
+def _standing(lead: float, margin: float, mark: str, seeds: int) -> str:
     """Whether ours is ahead of the paper's; a single run and runs that do not count as results are never ahead."""
-    if difference < -margin:
+    if lead < -margin:
         return "behind"
     if mark or seeds == 1:
         return "no result yet" if mark else "one seed: no verdict"
-    return "ahead" if difference > margin else "level"
+    return "ahead" if lead > margin else "level"
 
 
 def _against_the_paper(sources: Sources) -> str:
@@ -326,7 +327,7 @@ def _against_the_paper(sources: Sources) -> str:
         ours = max(own, key=lambda entry: (not entry.mark, statistics.mean(entry.values("accuracy"))))
         values, (paper, spread) = ours.values("accuracy"), best.published["accuracy"]
         margin = max(spread, deviation(values))  # within it, neither is ahead
-        difference = statistics.mean(values) - paper
+        lead = statistics.mean(values) - paper
         shown.append(ours)
         rows.append(
             [
@@ -334,7 +335,7 @@ def _against_the_paper(sources: Sources) -> str:
                 papers(best, "accuracy"),
                 figure(ours, "accuracy", briefly=True) + (", 1 seed" if len(values) == 1 else ""),
                 ours.place.row.name,
-                _standing(difference, margin, ours.mark, len(values)) + (" (luck)" if task in _BY_LUCK else ""),
+                _standing(lead, margin, ours.mark, len(values)) + (" (luck)" if task in _BY_LUCK else ""),
             ]
         )
     note = (
@@ -423,6 +424,36 @@ def _zoo_line(line: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         percent(line["candidates_kept"]),
         percent(em["labels_right"]),
     ]
+
+
+def _chosen_neighbours(sources: Sources) -> str:
+    """Whether the best choices of neighbours hold on the seeds that played no part in the choice."""
+    entries = {entry.place.row.name: entry for entry in sources.entries("neighbours")}
+    base, parts = entries["all candidates"], []
+    for name, said in (
+        ("paper, k=2", "with the two nearest neighbours, by the network's own layer"),
+        ("paper, outlines, θ=1.3", "with all neighbours nearer than θ = 1.3, by outlines"),
+    ):
+        found = _confirmed(entries[name])
+        gains = paired(found, base)
+        if len(gains) < 2:
+            return "Not run."
+        control = entries.get(name.replace("paper", "random"))
+        over = paired(found, control) if control is not None else []
+        also = f" ({difference(over)} over the control that discards as many at random)" if len(over) > 1 else ""
+        parts.append(f"{difference(gains)} points {said}{also}")
+    seeds = series(found.seeds)
+    return (
+        "`clipper table neighbours` varies the number of neighbours k, and the threshold θ. The best of each on ten "
+        f"seeds were then run on {len(found.seeds)} other seeds ({seeds}), which played no part in the choice. There, "
+        f"the paper's program with Dolphin adds {' and '.join(parts)} to all candidates. "
+        "[All values of k and θ](../results/neighbours.md)."
+    )
+
+
+def _confirmed(entry: CellResult) -> CellResult:
+    """The runs of a cell without those on the first ten fresh seeds, by which the cell was chosen."""
+    return replace(entry, records=tuple(each for each in entry.records if each.config["seed"] >= FRESH + 10))
 
 
 def _made(rows: Sequence[Row]) -> str:
@@ -539,6 +570,7 @@ BLOCKS: dict[str, Callable[[Sources], str]] = {
     "long": _against_the_paper,
     "joint": _joint,
     "confounds": _confounds,
+    "chosen-neighbours": _chosen_neighbours,
     "overhead": lambda sources: overhead(sources.measured("train"), sources.entries("ablation")),
     "pruned-pools": lambda sources: pruned_pools(sources.measured("scale")),
     "sent-bytes": lambda sources: sent_bytes(sources.measured("scale")),

@@ -133,7 +133,7 @@ def _gain(
     if entry.records and base.records and entry.epochs != base.epochs:
         verdict = INCOMPARABLE
     elif pairs:
-        ours = f"{_difference(pairs)} ({_seeds(pairs)}){f', {how}' if (how := peculiarity(entry)) else ''}"
+        ours = f"{difference(pairs)} ({_seeds(pairs)}){f', {how}' if (how := peculiarity(entry)) else ''}"
         verdict = _verdict_on(published, without[0], pairs, _of_common_seeds(base, entry, measure))
         verdict = _marked(verdict, entry, base)
     elif entry.values(measure) and base.values(measure):
@@ -175,8 +175,13 @@ def _other_encoder(entry: CellResult) -> str:
     return "" if encoder == PAPERS_ENCODER else encoder
 
 
-def _difference(gains: Sequence[float]) -> str:
-    """The mean of paired differences, with its 95 % interval if there are several."""
+def difference(gains: Sequence[float]) -> str:
+    """The mean of paired differences, with its 95 % interval if there are several.
+
+    Examples:
+        >>> difference([1.0]), difference([1.0, 1.5, 0.5])
+        ('+1.0', '+1.0 [-0.2, +2.2]')
+    """
     if len(gains) < 2:
         return f"{gains[0]:+.1f}"
     low, high = interval(gains)
@@ -188,7 +193,7 @@ def _over_control(gains: Sequence[float]) -> str:
     if len(gains) < 2:
         return ""
     shown = "" if interval(gains)[0] > 0 else ", so neighbours are not shown to be the cause"
-    return f"over the control that discards at random {_difference(gains)}{shown}"
+    return f"over the control that discards at random {difference(gains)}{shown}"
 
 
 def _seeds(values: Sequence[float]) -> str:
