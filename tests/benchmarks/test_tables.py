@@ -412,7 +412,7 @@ def test_rows_that_differ_in_more_than_the_objective_are_compared_with_a_remark(
     assert same.startswith('"exact: outlines, pool, k=1" and "paper: outlines, pool, k=1" do not differ')
     own, exact = table.rows[0], table.rows[3]
     (other,) = verdict(gather(replace(table, rows=(own, exact)), ledger))
-    assert other.endswith("They also differ in encoder, scope.")
+    assert other.endswith("They also differ in encoder and place of neighbours (batch or pool).")
 
 
 def test_all_rows_that_are_compared_run_on_the_same_fresh_seeds() -> None:

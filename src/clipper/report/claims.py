@@ -383,8 +383,13 @@ _COMPARISONS = (
 """Pairs of objectives that are compared in sentences."""
 
 
-_ALIKE = ("engine", "encoder", "k", "scope", "network", "epochs", "batch", "lr", "augment")
-"""Settings that two rows should have in common if only their objectives are to be compared."""
+_ALIKE = {
+    "engine": "loss", "network": "network", "epochs": "epochs", "batch": "batch size", "lr": "learning rate",
+    "augment": "augmentation", "encoder": "encoder", "k": "number of neighbours", "radius": "threshold of neighbours",
+    "scope": "place of neighbours (batch or pool)",
+}  # fmt: skip
+"""Settings that two rows should have in common if only their objectives are to be compared, in words."""
+_OF_NEIGHBOURS = ("encoder", "k", "radius", "scope")
 
 
 def verdict(entries: Sequence[CellResult]) -> list[str]:
@@ -407,7 +412,7 @@ def verdict(entries: Sequence[CellResult]) -> list[str]:
                 a, b = min(both, key=lambda pair: len(_differences(*pair)))
                 said = sentence(_spoken(a, ours), _spoken(b, theirs), paired(a, b))
                 if others := _differences(a, b):
-                    said += f" They also differ in {', '.join(others)}."
+                    said += f" They also differ in {' and '.join(filter(None, [', '.join(others[:-1]), others[-1]]))}."
                 sentences.append(said if len(columns) == 1 else f"{column}: {said}")
     return sentences
 
@@ -422,8 +427,8 @@ def _differences(first: CellResult, second: CellResult) -> list[str]:
     """The settings in which two rows differ besides the objective; not those of neighbours if one row has none."""
     a, b = (each.records[0].settings or config_of(each.records[0]).as_dict() for each in (first, second))
     without = {"none", "gold"} & {each.place.config.objective for each in (first, second)}
-    names = [name for name in _ALIKE if not without or name not in ("encoder", "k", "scope")]
-    return [name for name in names if a.get(name) != b.get(name)]
+    names = [name for name in _ALIKE if not without or name not in _OF_NEIGHBOURS]
+    return [_ALIKE[name] for name in names if a.get(name) != b.get(name)]
 
 
 def sentence(first: str, second: str, gains: Sequence[float]) -> str:
