@@ -446,7 +446,7 @@ def _chosen_neighbours(sources: Sources) -> str:
     return (
         "`clipper table neighbours` varies the number of neighbours k, and the threshold θ. The best of each on ten "
         f"seeds were then run on {len(found.seeds)} other seeds ({seeds}), which played no part in the choice. There, "
-        f"the paper's program with Dolphin adds {' and '.join(parts)} to all candidates. "
+        f"compared with all candidates, the paper's program with Dolphin gains {', and '.join(parts)}. "
         "[All values of k and θ](../results/neighbours.md)."
     )
 
