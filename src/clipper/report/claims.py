@@ -327,19 +327,24 @@ def in_short(claims: Sequence[Claim]) -> str:
         >>> in_short([Claim("kept: a", "79", "80", "within 3 points", "share kept")])
         "Of the paper's 1 shares kept, 1 is within 3 points."
     """
-    sentences: list[str] = []
+    return " ".join(verdict_counts(claims))
+
+
+def verdict_counts(claims: Sequence[Claim]) -> list[str]:
+    """As `in_short`, with a text for each sort of claims."""
+    texts: list[str] = []
     for kind in KINDS:
         own = [claim for claim in distinct(claims) if claim.kind == kind]
         if kind not in _GAINS.values():
-            sentences += _counted(own, _PLURAL[kind], first=not sentences)
+            texts += _counted(own, _PLURAL[kind], first=not texts)
             continue
         gains = [claim for claim in own if float(claim.paper) > 1]
-        sentences += _counted(gains, f"gains in {_GAINED[kind]} of more than a point", first=not sentences, gains=True)
-        sentences += _conditions(gains)
-        sentences += _counted([claim for claim in own if float(claim.paper) < -1], f"decreases in {_GAINED[kind]}")
+        counted = _counted(gains, f"gains in {_GAINED[kind]} of more than a point", first=not texts, gains=True)
+        texts += [" ".join([*counted, *_conditions(gains)])] if gains else []
+        texts += _counted([claim for claim in own if float(claim.paper) < -1], f"decreases in {_GAINED[kind]}")
         small = [claim for claim in own if abs(float(claim.paper)) <= 1]
-        sentences += _counted(small, f"differences in {_GAINED[kind]} of at most a point")
-    return " ".join(sentences)
+        texts += _counted(small, f"differences in {_GAINED[kind]} of at most a point")
+    return texts
 
 
 def _counted(claims: Sequence[Claim], what: str, first: bool = False, gains: bool = False) -> list[str]:

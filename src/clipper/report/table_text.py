@@ -19,8 +19,8 @@ from clipper.report.claims import (
     Claim,
     claims_of,
     distinct,
-    in_short,
     reproduced,
+    verdict_counts,
 )
 
 _HEAD = """`clipper results` writes these figures from the {runs:,} runs in `results/records.jsonl`. `clipper table`
@@ -28,7 +28,9 @@ adds runs.
 
 **In short.** {found}
 
-{short}
+The verdicts on all claims:
+
+{verdicts}
 
 How to read the tables:
 
@@ -236,9 +238,10 @@ def head(runs: int, claims: Sequence[Claim]) -> str:
     """A summary of the results, and how to read the tables."""
     meaning = "\n".join(f"- **{variant}**: {text}" for variant, text in MEANING.items())
     (old, old_means), (stale, stale_means) = MARKS.items()
+    verdicts = "\n".join(f"- {text}" for text in verdict_counts(claims))
     return _HEAD.format(
-        runs=runs, fresh=FRESH, meaning=meaning, found=found(claims), short=in_short(claims), old=old,
-        old_means=old_means, stale=stale, stale_means=stale_means, close=f"{CLOSE:g}", far=f"{FAR:g}",
+        runs=runs, fresh=FRESH, meaning=meaning, found=found(claims), verdicts=verdicts, old=old, old_means=old_means,
+        stale=stale, stale_means=stale_means, close=f"{CLOSE:g}", far=f"{FAR:g}",
     )  # fmt: skip
 
 
