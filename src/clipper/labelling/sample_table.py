@@ -260,7 +260,7 @@ def read_answers(
     numbered = not {"name", "probability"}.isdisjoint(columns)
     if not numbered:
         check_unmistakable(path, slots, names)
-    called = columns.get("name", [""] * len(columns["label"])) if names is not None else [""] * len(columns["label"])
+    called = columns.get("name", [""] * len(columns["label"]))
     known = torch.full((len(lengths), max(lengths)), -1)
     wrong = torch.zeros(len(lengths), dtype=torch.bool)
     rows = zip(columns["sample"], columns["slot"], columns["label"], called, strict=True)

@@ -97,6 +97,7 @@ PAPERS_ENCODER, PAPERS_EPOCHS = "resnet18", 50
 NO_RESULTS = " runs: "
 """Separates the mark of runs that are no results from a verdict."""
 _ROUNDING = 1e-9
+"""Points that count as none, because means of floating-point numbers are rounded."""
 _GAINS = {measure: kind for kind, measures in KINDS.items() if "gain" in kind for measure in measures}
 
 
